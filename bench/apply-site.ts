@@ -10,7 +10,7 @@ import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constant
 import { SystemClock } from '../reconcile/clock.ts'
 import { BalanceLoop } from '../routeagent/balance/balance-loop.ts'
 import { FactsReader } from '../routeagent/facts-reader.ts'
-import { LazyInformer } from '../routeagent/late-cache.ts'
+import { LazyInformer } from '../routeagent/lazy-informer.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
 import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'

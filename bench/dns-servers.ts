@@ -11,7 +11,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { MemoryCluster } from '../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../kubeapi/memory/memory-api.ts'
 import { portOf, serveDns } from '../test/dns/serve-dns.ts'
 import { ZONE, services } from './dns-zone.ts'
 
@@ -30,7 +30,7 @@ export interface Server {
 }
 
 async function serve(port: string, heldMs: number): Promise<void> {
-  const api = new MemoryCluster({ hold: heldMs > 0 })
+  const api = new MemoryApi({ hold: heldMs > 0 })
   for (const { namespace, name, ip } of services()) {
     api.put({
       apiVersion: 'multicluster.x-k8s.io/v1beta1',

@@ -1,7 +1,7 @@
 /** Opens a site for one command: its file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { FileCluster } from '../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../kubeapi/files/file-api.ts'
 import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
@@ -81,11 +81,11 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   }
   makeState(config)
   const { objects, state } = config
-  return { config, api: new FileCluster(deps, { objects, state, once: !serves }), metrics }
+  return { config, api: new FileApi(deps, { objects, state, once: !serves }), metrics }
 }
 
 function checkAllRead({ api }: OpenSite): void {
-  const troubled = api instanceof FileCluster ? api.troubledState().length : 0
+  const troubled = api instanceof FileApi ? api.troubledState().length : 0
   if (troubled === 0) return
   const count = troubled === 1 ? 'one place' : `${troubled} places`
   throw new UserError(`the state could not be read in ${count}: what was there is not shown`)

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
-import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../kubeapi/kube/kube-cluster.ts'
+import { type KubeApi, type KubeApiInit, openKubeApi } from '../kubeapi/kube/kube-api.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
@@ -41,8 +41,8 @@ const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
   { access, settings, components, signal }: OpenKubeSiteInit,
-): Promise<{ api: KubeCluster; kube: KubeSite }> {
-  const api = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
+): Promise<{ api: KubeApi; kube: KubeSite }> {
+  const api = await openKubeApi(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
   const place = {
     namespace: access.namespace,
     name: IDENTITY_SECRET,
@@ -71,7 +71,7 @@ export async function openKubeSite(
 function selectorsFor(
   components: readonly string[] | undefined,
   namespace: string,
-): NonNullable<KubeClusterInit['selectors']> {
+): NonNullable<KubeApiInit['selectors']> {
   const own = { Lease: { namespace } }
   if (components === undefined || components.includes('agent')) return own
   return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }

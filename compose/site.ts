@@ -12,7 +12,7 @@ import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
-import { membershipByIdentity, membershipByObject } from './site-standing.ts'
+import { membershipByIdentity, membershipByObject } from './membership-info.ts'
 import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {

@@ -3,7 +3,7 @@ import type { ClusterId } from './ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
 /** On the Membership: leave although the broker cannot be told. */
-export const LEAVE_UNTOLD_ANNOTATION = 'sealane.io/leave-untold'
+export const LEAVE_UNREPORTED_ANNOTATION = 'sealane.io/leave-untold'
 
 type Ranges = Pick<Membership['spec'], 'globalRange' | 'clustersetIpRange'>
 

@@ -13,7 +13,7 @@ import {
   type ServiceImport,
 } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
-import { LazyInformer } from './late-cache.ts'
+import { LazyInformer } from './lazy-informer.ts'
 import type { KernelFacts } from './node-facts.ts'
 import { ownCluster } from './routes/own-ranges.ts'
 import type { NodeRouteWorld } from './routes/node-route-world.ts'

@@ -36,10 +36,7 @@ export async function joinAndRun(
   // A part that fails ends the other: the pod is started anew, and goes on from there.
   const part = (work: Promise<void>): Promise<void> =>
     work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
-  const member = [
-    part(runMember((reason) => note.onReason(reason), until)),
-    part(reportLeaving(deps, identity, until)),
-  ]
+  const member = [part(runMember((reason) => note.onReason(reason), until)), part(reportLeaving(deps, identity, until))]
   // Nobody is left who could join anew.
   const left = Promise.all(member).then(() => stop.abort())
   const beside = [

@@ -20,7 +20,8 @@ export function sumOpenConnections(nodes: readonly Node[], agents: readonly Rout
     return one === undefined || openConnectionsProblem(one) !== undefined ? [] : [one]
   })
   const sum = reported.reduce((all, { count }) => all + count, 0)
-  const isWhole = reported.length === nodes.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
+  const isWhole =
+    reported.length === nodes.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
   if (reported.length === 0 || (sum === 0 && !isWhole)) return undefined
   return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
 }

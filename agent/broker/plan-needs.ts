@@ -5,7 +5,7 @@
 import { type Prefix, containsAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
 import {
-  MAX_TOLD_BY_NODE,
+  MAX_REPORTED_BY_NODE,
   type NeededRange,
   fewRanges,
   machineNeeds,
@@ -66,7 +66,9 @@ function reportedByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgen
   const byName = new Map(nodes.map((node) => [node.metadata.name, neededRanges(nodeAddresses(node), '')]))
   return routeAgents.flatMap(({ metadata, status }) => {
     const at = byName.get(metadata.name) ?? []
-    const reported = neededRanges((status?.underlay ?? []).slice(0, MAX_TOLD_BY_NODE), '').map(({ prefix }) => prefix)
+    const reported = neededRanges((status?.underlay ?? []).slice(0, MAX_REPORTED_BY_NODE), '').map(
+      ({ prefix }) => prefix,
+    )
     return reported.filter((prefix) => isSingle(prefix) || at.some((one) => containsAddress(prefix, one.prefix)))
   })
 }

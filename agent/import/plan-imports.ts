@@ -76,7 +76,12 @@ export interface ImportMemory {
 }
 
 export function newImportMemory(init: RecordValidatorInit): ImportMemory {
-  return { validate: new RecordValidator(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
+  return {
+    validate: new RecordValidator(init),
+    services: new KeyedMemo(),
+    slices: new Map(),
+    clusters: new KeyedMemo(),
+  }
 }
 
 /** Takes the world and, to save work, what the round before remembers. */

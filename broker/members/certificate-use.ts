@@ -12,7 +12,7 @@ import { isLive } from '../state/state.ts'
 import { certificateValidity, normalSerial } from './succession.ts'
 
 /** Of one cluster, told this often at most: whoever has a copy may try without end. All are counted. */
-const TELL_EVERY_MS = 60_000
+const REPORT_EVERY_MS = 60_000
 
 export interface CertificateUseDeps {
   readonly log: RecordLog
@@ -50,8 +50,8 @@ export class CertificateUse {
     metrics.superseded.inc()
     const now = clock.monotonic()
     const reported = this.#reported.get(peer.cluster)
-    if (reported !== undefined && now - reported < TELL_EVERY_MS) return
-    for (const [cluster, at] of this.#reported) if (now - at >= TELL_EVERY_MS) this.#reported.delete(cluster)
+    if (reported !== undefined && now - reported < REPORT_EVERY_MS) return
+    for (const [cluster, at] of this.#reported) if (now - at >= REPORT_EVERY_MS) this.#reported.delete(cluster)
     this.#reported.set(peer.cluster, now)
     const { cluster, address } = peer
     const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }

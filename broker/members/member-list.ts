@@ -81,7 +81,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
       notes: isLive(value) ? (value.notes ?? []) : [],
     }
-    return { id: key, ...standing(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, ...addresses }
+    return { id: key, ...validity(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, ...addresses }
   })
 }
 
@@ -101,7 +101,7 @@ export function evictMember(
   }
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
-  const { state, sinceMs } = standing(row, nowMs)
+  const { state, sinceMs } = validity(row, nowMs)
   if (state === 'in contact' && !force) {
     throw refuse(
       'MemberInContact',
@@ -145,7 +145,7 @@ export function noteContact(tx: Transaction, cluster: string, connected: boolean
   } else if (connectedSinceMs !== undefined) tx.put('member', cluster, rest)
 }
 
-function standing(row: MemberRow, nowMs: number): { readonly state: MemberState; readonly sinceMs: number } {
+function validity(row: MemberRow, nowMs: number): { readonly state: MemberState; readonly sinceMs: number } {
   if (row.departedAtMs !== undefined) return { state: row.departure ?? 'left', sinceMs: row.departedAtMs }
   if (inContact(row, nowMs)) return { state: 'in contact', sinceMs: row.connectedSinceMs ?? row.lastSeenMs }
   return { state: 'silent', sinceMs: row.lastSeenMs }

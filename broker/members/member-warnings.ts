@@ -14,7 +14,7 @@ const MAX_LOGGED_CLASHES = 20
 /** Sentences about addresses, between two calls of tellNotesAgain(): a member may change what it needs again and again. */
 const MAX_LOGGED_NOTES = 100
 /** Members of which it is told, once each, that the database does not know their certificates. */
-const MAX_TOLD_UNKNOWN = 100
+const MAX_REPORTED_UNKNOWN = 100
 
 export interface MemberWarningsDeps {
   readonly log: LogView
@@ -86,7 +86,7 @@ export class MemberWarnings {
     const { cluster, serial } = peer
     if (!isUnknownHere(log, peer, clock.now())) return
     metrics.unknownCertificates.inc()
-    if (this.#reportedUnknown.has(cluster) || this.#reportedUnknown.size >= MAX_TOLD_UNKNOWN) return
+    if (this.#reportedUnknown.has(cluster) || this.#reportedUnknown.size >= MAX_REPORTED_UNKNOWN) return
     this.#reportedUnknown.add(cluster)
     const why =
       'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +

@@ -36,18 +36,18 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
 /** As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its place. */
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
-  const standing = certificateValidity(row, peer, nowMs)
-  if (standing.t !== 'firstUse') return row
-  tx.put('member', peer.cluster, standing.row)
-  return standing.row
+  const validity = certificateValidity(row, peer, nowMs)
+  if (validity.t !== 'firstUse') return row
+  tx.put('member', peer.cluster, validity.row)
+  return validity.row
 }
 
 /** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
 export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = useCertificate(tx, peer, nowMs)
-  const standing = certificateValidity(row, peer, nowMs)
-  if (standing.t !== 'overlap') return row
-  const at = timeText(standing.replacedAtMs)
+  const validity = certificateValidity(row, peer, nowMs)
+  if (validity.t !== 'overlap') return row
+  const at = timeText(validity.replacedAtMs)
   throw denied(
     'CertificateReplaced',
     `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
@@ -73,27 +73,27 @@ export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean
   return certificateValidity(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
 }
 
-function refuseCertificate(standing: CertificateValidity, peer: Peer): void {
+function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
   const name = quote(peer.cluster)
   const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
-  switch (standing.t) {
+  switch (validity.t) {
     case 'inUse':
     case 'firstUse':
     case 'overlap':
       return
     case 'expired': {
-      const text = `${certificate} expired at ${timeText(standing.expiresAtMs)}: join again with a new token`
+      const text = `${certificate} expired at ${timeText(validity.expiresAtMs)}: join again with a new token`
       throw new RefusedError('CertificateExpired', 'certificate', text)
     }
     case 'rekeyed': {
-      const at = timeText(standing.atMs)
+      const at = timeText(validity.atMs)
       throw denied(
         'MemberRekeyed',
         `cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`,
       )
     }
     case 'superseded': {
-      const at = standing.replacedAtMs === undefined ? '' : ` at ${timeText(standing.replacedAtMs)}`
+      const at = validity.replacedAtMs === undefined ? '' : ` at ${timeText(validity.replacedAtMs)}`
       throw denied(
         'CertificateCopied',
         `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +

@@ -145,7 +145,8 @@ export class WatchHub {
 
   #synced(cursor: Cursor): WatchMessage | undefined {
     const lists = (this.#lists ??= completeness(this.#deps.log))
-    if (cursor.reported !== undefined && (cursor.reported === lists || isDeepStrictEqual(cursor.reported, lists))) return undefined
+    if (cursor.reported !== undefined && (cursor.reported === lists || isDeepStrictEqual(cursor.reported, lists)))
+      return undefined
     cursor.reported = lists
     return { t: 'synced', revision: cursor.revision, ...lists }
   }

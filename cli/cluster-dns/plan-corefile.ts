@@ -39,7 +39,11 @@ export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPl
 }
 
 /** Says who has the zone already. */
-export function claimProblem(source: CorefileSource, domain: string, claims: readonly ExistingServer[]): ClusterDnsProblem {
+export function claimProblem(
+  source: CorefileSource,
+  domain: string,
+  claims: readonly ExistingServer[],
+): ClusterDnsProblem {
   const where = claims.map(({ line, what }) => `line ${line}, ${what}`).join('; ')
   const submariner = /lighthouse/i.test(source.corefile)
   return {

@@ -5,7 +5,7 @@ import { parseDnsLabel } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, choiceOption, collect, durationOption, parsed, subcommand } from '../context.ts'
-import { AUTO_ADVERTISE } from '../kube/broker/broker-wishes.ts'
+import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
 import { type ImageOptions, addImageOptions } from '../kube/join/values-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
 

@@ -1,6 +1,6 @@
 /** A discovery for people: what was found, and how one knows. Lines without line ends. */
 import type { Advice } from './advice/advice-row.ts'
-import type { Finding } from './claim.ts'
+import type { Finding } from './evidence.ts'
 import type { Discovery } from './discover.ts'
 import { printable } from './snapshot/raw.ts'
 

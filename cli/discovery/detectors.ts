@@ -1,5 +1,5 @@
 /** Every detector. Of two equally sure answers the earlier row's counts. */
-import type { Evidence } from './claim.ts'
+import type { Evidence } from './evidence.ts'
 import { antrea } from './cni/antrea.ts'
 import { calico } from './cni/calico.ts'
 import { cilium } from './cni/cilium.ts'

@@ -14,7 +14,7 @@ import {
   type KubeProxy,
   type OtherProduct,
   isAbout,
-} from './claim.ts'
+} from './evidence.ts'
 import { DETECTORS } from './detectors.ts'
 import { type EarlierInstall, earlierInstall } from './earlier-install.ts'
 import { type GatewayNodes, gatewayNodes } from './gateway-candidates.ts'
@@ -133,7 +133,11 @@ function networkDisagreements(
   )
 }
 
-function disagreements<T>(what: string, name: (value: T) => string, claims: readonly (Evidence & Finding<T>)[]): string[] {
+function disagreements<T>(
+  what: string,
+  name: (value: T) => string,
+  claims: readonly (Evidence & Finding<T>)[],
+): string[] {
   const chosen = best(claims)
   if (chosen === undefined) return []
   return claims

@@ -1,5 +1,5 @@
 /** Which Kubernetes this is, and whether it is new enough. Pure. */
-import type { Finding } from './claim.ts'
+import type { Finding } from './evidence.ts'
 import { textAt } from './snapshot/raw.ts'
 
 export interface KubernetesVersion {

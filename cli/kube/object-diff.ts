@@ -9,7 +9,7 @@ const MAX_LINES = 60
 const MAX_VALUE = 160
 const STAMPS = ['managedFields', 'resourceVersion', 'generation', 'uid', 'creationTimestamp', 'selfLink']
 /** A copy of the whole object, a Secret's content included; and what follows from other changes. */
-const TOLD_BY_SERVER = [
+const SET_BY_SERVER = [
   'kubectl.kubernetes.io/last-applied-configuration',
   'deprecated.daemonset.template.generation',
   'deployment.kubernetes.io/revision',
@@ -22,7 +22,7 @@ export function contentOf(object: ManifestObject): Readonly<Record<string, unkno
   const { status: _status, metadata, ...rest } = object as ManifestObject & { readonly status?: unknown }
   const described = Object.entries(metadata).filter(([name]) => !STAMPS.includes(name))
   const { annotations = {}, ...others } = Object.fromEntries(described) as { annotations?: Record<string, string> }
-  const reported = Object.entries(annotations).filter(([name]) => !TOLD_BY_SERVER.includes(name))
+  const reported = Object.entries(annotations).filter(([name]) => !SET_BY_SERVER.includes(name))
   return { ...rest, metadata: { ...others, annotations: Object.fromEntries(reported) } }
 }
 

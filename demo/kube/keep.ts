@@ -4,7 +4,7 @@ import { mkdtempSync, openSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Word } from './keeper.ts'
-import { FOLDER_PREFIX, KEEPER, findKept, sweepKept } from './standing.ts'
+import { FOLDER_PREFIX, KEEPER, findKept, sweepKept } from './kept-clusters.ts'
 
 export interface KeepOptions {
   readonly json: boolean
@@ -13,9 +13,9 @@ export interface KeepOptions {
 
 /** Throws when clusters are kept already. */
 export function nothingIsKept(): void {
-  const [standing] = findKept()
-  if (standing !== undefined) {
-    const kubeconfig = join(standing.directory, 'kubeconfig')
+  const [kept] = findKept()
+  if (kept !== undefined) {
+    const kubeconfig = join(kept.directory, 'kubeconfig')
     throw new Error(
       `one demo is kept already: KUBECONFIG=${kubeconfig}; look at it, or end it: npm run demo:kube -- --sweep`,
     )
@@ -39,7 +39,7 @@ export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSig
     keeper.on('message', (word: Word) => {
       if ('out' in word) process.stdout.write(word.out)
       else if ('account' in word) (json ? process.stderr : process.stdout).write(word.account)
-      else resolve(word.standing)
+      else resolve(word.kept)
     })
     keeper.once('exit', () => {
       // It takes its folder away; an open file stays readable.

@@ -8,11 +8,11 @@ import { Writable } from 'node:stream'
 import { atExit } from '../../test/support/at-exit.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
 import { keepText } from './keep-text.ts'
-import { pidFile } from './standing.ts'
+import { pidFile } from './kept-clusters.ts'
 import { reportStory } from './story.ts'
 
 /** What the parent is told. That the clusters stand is the last word; without it this process ends. */
-export type Word = { readonly out: string } | { readonly account: string } | { readonly standing: number }
+export type Word = { readonly out: string } | { readonly account: string } | { readonly kept: number }
 
 const FOR_EVER_MS = 2 ** 31 - 1
 
@@ -43,7 +43,7 @@ async function main(directory: string, format: string, ranges: string): Promise<
     // Behind all that the report has said.
     await new Promise((resolve) => (format === 'json' ? account : out).write(keepText(world), resolve))
     process.off('disconnect', abandoned)
-    await progress({ standing: exitCode })
+    await progress({ kept: exitCode })
     process.disconnect?.()
     setInterval(() => undefined, FOR_EVER_MS)
   } catch (error) {

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { requirePackages } from '../../scripts/install-system-packages.ts'
 import { buildAll } from '../../test/kube/support/build-all.ts'
-import { kubeletMissing } from '../../test/kube/support/podlet-world.ts'
+import { kubeletMissing } from '../../test/kube/support/test-kubelet-world.ts'
 import { atExit } from '../../test/support/at-exit.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
 import { keepClusters, nothingIsKept } from './keep.ts'
-import { FOLDER_PREFIX, sweepKept } from './standing.ts'
+import { FOLDER_PREFIX, sweepKept } from './kept-clusters.ts'
 import { reportStory } from './story.ts'
 
 const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const

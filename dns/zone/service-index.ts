@@ -7,7 +7,11 @@ import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluste
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
 import type { Cluster, EndpointSlice, Gateway, Node, ServiceImport } from '../../model/objects.ts'
 import { usableClusters } from '../../model/lanes/reachability.ts'
-import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import {
+  type ClusterValidation,
+  checkRemoteClusters,
+  underlayAddresses,
+} from '../../model/addresses/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { DnsService, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'

@@ -50,7 +50,7 @@ const CALL_FIRST_MS = 300
 const SETTLE_MS = 3000
 
 /** Whoever called from a new address has that long to show in a handshake: until then nobody else is called. */
-const HEAR_OUT_MS = 3000
+const ANSWER_WAIT_MS = 3000
 
 /**
  * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a session
@@ -69,8 +69,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return { how: 'wait', why: `${why}; it calls us` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
-  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < HEAR_OUT_MS) {
-    return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + HEAR_OUT_MS - heardMs }
+  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS) {
+    return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs }
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)

@@ -100,7 +100,9 @@ export function checkEndpoints(
 
 /** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
 function placesOfLanes({ lanes }: GatewayWorld): ReadonlySet<string> {
-  const reported = lanes.flatMap(({ publicAddress: address, port }) => (address === undefined ? [] : [{ address, port }]))
+  const reported = lanes.flatMap(({ publicAddress: address, port }) =>
+    address === undefined ? [] : [{ address, port }],
+  )
   return new Set(reported.map(placeOf))
 }
 

@@ -3,7 +3,7 @@ import { isNodeOfSite, sameOwners } from '../../model/node-owner.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import type { GatewayDeps } from '../deps.ts'
 import type { GatewayWorld } from '../world.ts'
-import { StaleOwnerGuard } from './owner-doubt.ts'
+import { StaleOwnerGuard } from './stale-owner-guard.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 
 export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'api' | 'cable'>

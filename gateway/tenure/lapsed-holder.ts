@@ -35,7 +35,7 @@ export class LapsedHolder {
    * takes two seconds where that does not answer. `tells`: this node is the one of those that
    * stand by which tells people. Never rejects.
    */
-  async isLost(lease: LeaseView | undefined, tells: boolean): Promise<boolean> {
+  async isLost(lease: LeaseView | undefined, reports: boolean): Promise<boolean> {
     const { clock, api, logger, cable } = this.#deps
     const { node, lane } = this.#own
     const holder = lease?.holder ?? ''
@@ -50,7 +50,7 @@ export class LapsedHolder {
     const silent = why === undefined ? ({ reason: 'LaneHolderSilent' } as const) : {}
     if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, ...silent, why: said })
     this.#said = said
-    if (why === undefined && tells) this.#report(holder)
+    if (why === undefined && reports) this.#report(holder)
     return why !== undefined
   }
 

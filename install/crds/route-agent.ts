@@ -1,5 +1,5 @@
 /** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
-import { MAX_TOLD_BY_NODE } from '../../model/addresses/needed-ranges.ts'
+import { MAX_REPORTED_BY_NODE } from '../../model/addresses/needed-ranges.ts'
 import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
 import { MAX_OPEN_CONNECTIONS } from '../../model/open-connections.ts'
 import { MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
@@ -28,7 +28,7 @@ const status = map(
     clusters: list('Ways to other clusters.', cluster, 4096),
     reached: text('Clusters that some gateway leads to, of all, such as 2/3.', { maxLength: 63 }),
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
-    underlay: list('What this node needs outside the lanes.', podRange, MAX_TOLD_BY_NODE),
+    underlay: list('What this node needs outside the lanes.', podRange, MAX_REPORTED_BY_NODE),
     openConnections,
     failure: text('What keeps the routeagent from working; absent when nothing does.', {
       maxLength: MAX_FAILURE_LENGTH,

@@ -28,7 +28,7 @@ const SLOWEST_MS = 1000
 const QUIET_MS = 2 * SLOWEST_MS
 
 /** How soon the next change may be told: at once after a quiet time, then with gaps that double. */
-export class TellPace {
+export class ReportPace {
   readonly #clock: Pick<Clock, 'monotonic'>
   #reportedAt = -Infinity
   #gapMs = 0
@@ -86,7 +86,7 @@ export class NftWatch {
   /** Of Nft.onChange(). Throws KernelError. */
   follow(family: NftFamily, table: string, listener: () => void): () => void {
     let stopTimer: (() => void) | undefined
-    const pace = new TellPace(this.#clock)
+    const pace = new ReportPace(this.#clock)
     const report = (): void => {
       stopTimer = undefined
       if (!watch.isOpen()) return

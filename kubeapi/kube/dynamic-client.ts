@@ -4,7 +4,7 @@ import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { type ObjectRef, type ObjectType, refOf, titleOf } from './write/object-ref.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
-import type { HttpRequest, Reply, HttpClient } from './http/requester.ts'
+import type { HttpRequest, Reply, HttpClient } from './http/http-client.ts'
 
 /** An object as the server has it. */
 export interface DynamicObject {

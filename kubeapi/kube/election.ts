@@ -15,7 +15,7 @@ import { messageOf } from '../../runtime/thrown.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'
-import type { HttpRequest, HttpClient } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/http-client.ts'
 
 export interface ElectionInit {
   /** Name of the Lease in our namespace. */

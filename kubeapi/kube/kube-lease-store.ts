@@ -2,7 +2,7 @@
 import type { LeaseStore, StoredLease } from '../lease-store.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
-import type { HttpRequest, HttpClient } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/http-client.ts'
 
 /** What takes longer is no help to whoever has to renew in time. */
 const TIMEOUT_MS = 3000
@@ -13,10 +13,7 @@ export class KubeLeaseStore implements LeaseStore {
   readonly #namespace: string
   readonly #stop: AbortSignal
 
-  constructor(
-    deps: { readonly http: HttpClient },
-    init: { readonly namespace: string; readonly stop: AbortSignal },
-  ) {
+  constructor(deps: { readonly http: HttpClient }, init: { readonly namespace: string; readonly stop: AbortSignal }) {
     this.#http = deps.http
     this.#namespace = init.namespace
     this.#stop = init.stop

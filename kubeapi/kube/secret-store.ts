@@ -5,7 +5,7 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-c
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
-import type { HttpRequest, HttpClient } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/http-client.ts'
 
 export interface StoredSecret {
   readonly type: string
@@ -25,10 +25,7 @@ export class KubeSecretStore implements SecretStore {
   readonly #namespace: string
   readonly #stop: AbortSignal
 
-  constructor(
-    deps: { readonly http: HttpClient },
-    init: { readonly namespace: string; readonly stop: AbortSignal },
-  ) {
+  constructor(deps: { readonly http: HttpClient }, init: { readonly namespace: string; readonly stop: AbortSignal }) {
     this.#http = deps.http
     this.#namespace = init.namespace
     this.#stop = init.stop

@@ -31,7 +31,7 @@ export const UNGRANTED_SPACE: readonly Prefix[] = [
 /** A member tells no more of them than this. */
 export const MAX_NEEDED = 64
 /** A node tells its own cluster no more than this. */
-export const MAX_TOLD_BY_NODE = 16
+export const MAX_REPORTED_BY_NODE = 16
 /** Length of the widest network of each family that may be told as needed: pods inside it are translated. */
 export const SHORTEST_NEEDED: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 

@@ -48,7 +48,10 @@ export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts
 }
 
 /** Why this cluster cannot be as `told`, in words; undefined when it can. */
-export function ownClusterProblem(reported: ClusterSpec, { id, stated, local, globalRange }: OwnFacts): string | undefined {
+export function ownClusterProblem(
+  reported: ClusterSpec,
+  { id, stated, local, globalRange }: OwnFacts,
+): string | undefined {
   if (reported.id !== id) return `id ${JSON.stringify(reported.id.slice(0, 100))}: expected ${id}`
   if (local !== undefined && reported.index !== local.index)
     return `index ${reported.index}: expected ${local.index}, that of the join`
@@ -94,7 +97,11 @@ function isCarriedOf(reported: readonly string[], stated: readonly string[]): bo
   }
 }
 
-function globalProblem(reported: ClusterSpec, stated: StatedRanges, globalRange: string | undefined): string | undefined {
+function globalProblem(
+  reported: ClusterSpec,
+  stated: StatedRanges,
+  globalRange: string | undefined,
+): string | undefined {
   return inWords(() => {
     const range = globalRange === undefined || globalRange === '' ? undefined : parsePrefix(globalRange, 'globalRange')
     // IPv6 is itself, which prefixPairs has checked.

@@ -28,9 +28,9 @@ export type GatewayLiveness = 'fresh' | 'silent' | 'gone'
  */
 export function heardGateways(
   gateways: readonly Gateway[],
-  standingOf: (name: string) => GatewayLiveness,
+  livenessOf: (name: string) => GatewayLiveness,
 ): readonly Gateway[] {
-  const livenesses = new Map(gateways.map(({ metadata: { name } }) => [name, standingOf(name)]))
+  const livenesses = new Map(gateways.map(({ metadata: { name } }) => [name, livenessOf(name)]))
   if ([...livenesses.values()].every((liveness) => liveness === 'fresh')) return gateways
   const servedAfresh = new Set(
     gateways

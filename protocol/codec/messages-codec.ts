@@ -168,8 +168,8 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
   switch (known.$case) {
     case 'declare': {
       const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
-      const tells = known.value.tellsStatus ? { tellsStatus: true as const } : {}
-      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...tells }
+      const reports = known.value.tellsStatus ? { tellsStatus: true as const } : {}
+      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...reports }
     }
     case 'digest':
       return {

@@ -115,7 +115,7 @@ export interface TableLayout {
   readonly picks: ReadonlySet<string>
 }
 
-export const NO_SCAFFOLD: TableLayout = { slots: 0, picks: new Set() }
+export const NO_LAYOUT: TableLayout = { slots: 0, picks: new Set() }
 
 /** The chains and maps that these plans need beyond what is there. What is no longer needed stays: it is small. */
 export function layout(

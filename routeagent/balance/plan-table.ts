@@ -9,7 +9,7 @@ import { addressFamily } from '../address-family.ts'
 import {
   type ElementChange,
   type ElementMaps,
-  NO_SCAFFOLD,
+  NO_LAYOUT,
   type TableLayout,
   balanceElements,
   elementStatements,
@@ -37,7 +37,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
     family,
   )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
-  const chains = layout(ports.values(), NO_SCAFFOLD, family)
+  const chains = layout(ports.values(), NO_LAYOUT, family)
   const additions = [...serviceElements(ports, localBackends), ...nodeElements(world)].map(([map, elements]) => ({
     map,
     remove: [],

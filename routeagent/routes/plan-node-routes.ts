@@ -7,8 +7,12 @@
  */
 import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
-import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
-import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { MAX_REPORTED_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
+import {
+  type ClusterValidation,
+  checkRemoteClusters,
+  underlayAddresses,
+} from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
 import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
 import { deviceOf } from '../node-facts.ts'
@@ -145,7 +149,9 @@ function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mt
 }
 
 /** Which other clusters may be routed, and which not. */
-export function clusterValidation(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterValidation {
+export function clusterValidation(
+  world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>,
+): ClusterValidation {
   const own = ownCluster(world)
   if (own === undefined) return { clusters: [], refused: [] }
   const underlay = underlayAddresses(
@@ -169,7 +175,7 @@ export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'fact
 function reportedUnderlay(world: NodeRouteWorld): string[] {
   const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
   const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)
-  return fewRanges(needs, MAX_TOLD_BY_NODE)
+  return fewRanges(needs, MAX_REPORTED_BY_NODE)
 }
 
 function pathMtu({ underlayMtu, overlayMtu }: Mtus, gateways: readonly GatewayNode[]): number {

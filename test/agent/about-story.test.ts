@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { MembershipChangedError } from '../../agent/main.ts'
 import type { ClusterProperty } from '../../model/objects.ts'
 import { Site, service, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until, untilReported } from './until.ts'
 
 const ID = 'cluster.clusterset.k8s.io'

@@ -7,7 +7,7 @@ import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { clusterObject } from '../support/objects/cluster-objects.ts'
 import { Site } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 const NO: ClusterDnsAnswer = { answers: false, said: 'SERVFAIL' }

@@ -1,13 +1,13 @@
 import t, { type Test } from 'tap'
 import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { Gateway, Kind, ObjectKinds } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { gatewayObject } from '../support/objects/node-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 const MINUTE = 60_000
@@ -171,7 +171,7 @@ t.test('who leaves the clusterset takes its lease along; leaving takes all', asy
 })
 
 /** Leases cannot be read here, as without the right to. */
-class WithoutLeases extends MemoryCluster {
+class WithoutLeases extends MemoryApi {
   override cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
     const cache = super.cache(kind)
     if (kind !== 'Lease') return cache

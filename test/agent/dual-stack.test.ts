@@ -10,7 +10,7 @@ import type { ServiceExportBody, StoredRecord } from '../../model/records.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { INIT, IP, OWN, PRESENT, cluster, exported, plan, record, sliceOf, world } from './import-fixtures.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 const DUAL: ClusterSpec = {
@@ -238,7 +238,7 @@ async function sites(t: Test): Promise<{ set: FakeClusterset; milano: Site; toky
   const facts = { podCIDRs: ['10.60.0.0/16', 'fd00:1::/64'], serviceCIDRs: [], labels: {}, version: '' }
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', podCIDR6: 'fd00:1::/48' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.50.0.0/16', podCIDR6: 'fd00:3::/48' })
-  // Its index is the highest: see toy-clusterset.ts.
+  // Its index is the highest: see fake-clusterset.ts.
   const four = new Site(set, { id: 'four-only', podCIDR: '10.60.0.0/16', config: { facts } })
   t.teardown(() => Promise.all([milano, tokyo, four].map((site) => site.stop())))
   for (const site of [milano, tokyo, four]) {

@@ -2,9 +2,9 @@
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
-import type { FakeLink } from './toy-clusterset.ts'
+import type { FakeLink } from './fake-clusterset.ts'
 import { Site, service, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until, untilReported } from './until.ts'
 
 const config = { reportMs: 20 }
@@ -84,7 +84,7 @@ t.test('members of an earlier release tell nothing', async (t) => {
   const [c1, c2] = all as [Site, Site, Site]
   exportWeb(c1)
   const link = set.link.bind(set)
-  set.link = (cluster): FakeLink => Object.assign(link(cluster), { tells: cluster === 'c1' })
+  set.link = (cluster): FakeLink => Object.assign(link(cluster), { reports: cluster === 'c1' })
   for (const site of all) site.start()
   await until(t, () => imported(c1), 'Unknown/NotTold: nothing is told by c2, c3', 'nobody tells')
   await c2.stop()
@@ -123,7 +123,7 @@ t.test('what members tell is judged again by who reads it', async (t) => {
   exportWeb(c1)
   addNamespace(c2, 'shop')
   const link = set.link.bind(set)
-  set.link = (cluster): FakeLink => Object.assign(link(cluster), { tells: cluster === 'c2' })
+  set.link = (cluster): FakeLink => Object.assign(link(cluster), { reports: cluster === 'c2' })
   for (const site of all) site.start()
   await until(t, () => imported(c1), 'True/Imported: imported by c2; nothing is told by c3', 'told by c2')
   const hostile = { reason: 'NamespaceMissing' as const, namespace: 'shop\nall is well', name: '', cluster: '' }

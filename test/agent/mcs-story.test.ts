@@ -1,18 +1,18 @@
 /** The standard's rules as a user meets them; docs/mcs.md has the requirement behind each. */
 import t, { type Test } from 'tap'
 import { ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { KubeObject, ServiceExport } from '../../model/objects.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until, untilReported } from './until.ts'
 
 const GOOD = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'
 
 async function sites(
   t: Test,
-  api?: MemoryCluster,
+  api?: MemoryApi,
 ): Promise<{ set: FakeClusterset; milano: Site; paris: Site; tokyo: Site }> {
   const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
@@ -144,7 +144,10 @@ t.test('labels and annotations: the oldest export wins, all or nothing', async (
   t.same(found(), want, 'nothing of the younger one')
   put(paris, { exportedLabels: { a: '1' }, exportedAnnotations: { b: '2' } })
   for (const site of [milano, paris]) await until(t, () => site.conditions('shop', 'web'), GOOD, `${site.id}: agreed`)
-  await untilReported(t, { reported }, ['ServiceExport web Warning Conflict', 'ServiceExport web Normal ConflictCleared'])
+  await untilReported(t, { reported }, [
+    'ServiceExport web Warning Conflict',
+    'ServiceExport web Normal ConflictCleared',
+  ])
 })
 
 t.test('what somebody edits or deletes is put right at once', async (t) => {
@@ -177,7 +180,7 @@ t.test('what somebody edits or deletes is put right at once', async (t) => {
 })
 
 /** Refuses what an API server refuses in a namespace that ends, while the watch may show it later. */
-class EndingNamespace extends MemoryCluster {
+class EndingNamespace extends MemoryApi {
   ending = false
   attempts = 0
   readonly #code: ClusterApiErrorCode
@@ -230,7 +233,7 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
 }
 
 /** An API server whose CRD is older than the field endpointSliceObjects: it drops it without a word. */
-class OlderSchema extends MemoryCluster {
+class OlderSchema extends MemoryApi {
   statusWrites = 0
   override async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
     if (object.kind !== 'ServiceImport') return super.applyStatus(object, signal)

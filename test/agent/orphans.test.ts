@@ -5,7 +5,7 @@ import { agentMetrics } from '../../agent/metrics.ts'
 import { MirrorWriter } from '../../agent/import/mirror-writer.ts'
 import { OrphanLoop } from '../../agent/cluster/orphan-loop.ts'
 import { planOrphans } from '../../agent/cluster/plan-orphans.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { ownedByNode } from '../../model/node-owner.ts'
 import type { Endpoint, Gateway, KubeObject, Node, RouteAgent } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
@@ -15,7 +15,7 @@ import { eventually } from '../support/eventually.ts'
 import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { gatewayObject, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { Site } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 const node = (name: string): Node => nodeObject(name, { metadata: { uid: `uid of ${name}` } })
@@ -83,7 +83,7 @@ t.test('a gateway node is taken out of the site: the other clusters lose its End
 /** The loop alone, with the Endpoint of n1, on a clock that stands still. */
 async function looping(t: Test, init: { readonly hold?: boolean } = {}) {
   const clock = new FakeClock()
-  const api = new MemoryCluster({ clock, ...init })
+  const api = new MemoryApi({ clock, ...init })
   const parts = { api: api, clock, logger: new CapturingLogger(), metrics: agentMetrics(createMetrics('agent')) }
   const config = agentConfig('unused')
   const loop = new OrphanLoop({ ...parts, writer: new MirrorWriter(parts) }, config)

@@ -6,7 +6,7 @@ import { runAgent } from '../../agent/main.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import { openBrokerStore } from '../../broker/state/broker-store.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import type { JoinLook, JoinResponse } from '../../protocol/broker-api.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
@@ -63,7 +63,7 @@ export async function startBroker(
 }
 
 export class Member {
-  readonly api = new MemoryCluster()
+  readonly api = new MemoryApi()
   readonly status = new StatusBoard()
   readonly logger = new CapturingLogger()
   readonly id: string

@@ -3,7 +3,7 @@ import type { AskClusterDns } from '../../agent/cluster/ask-resolver.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/config.ts'
 import type { Surroundings } from '../../agent/broker/needs-loop.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -11,7 +11,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
 import { exportObject, serviceObject, sliceObject } from '../support/objects/service-objects.ts'
-import type { FakeClusterset } from './toy-clusterset.ts'
+import type { FakeClusterset } from './fake-clusterset.ts'
 
 export interface SiteInit {
   readonly id: string
@@ -19,14 +19,14 @@ export interface SiteInit {
   readonly globalCIDR?: string
   /** Of IPv6, carried. */
   readonly podCIDR6?: string
-  readonly api?: MemoryCluster
+  readonly api?: MemoryApi
   readonly config?: Partial<AgentConfig>
   readonly clock?: Clock
   readonly askClusterDns?: AskClusterDns
 }
 
 export class Site {
-  readonly api: MemoryCluster
+  readonly api: MemoryApi
   readonly id: string
   logger = new CapturingLogger()
   status = new StatusBoard()
@@ -39,7 +39,7 @@ export class Site {
   constructor(set: FakeClusterset, init: SiteInit) {
     this.#set = set
     this.#init = init
-    this.api = init.api ?? new MemoryCluster()
+    this.api = init.api ?? new MemoryApi()
     this.id = init.id
     const six = init.podCIDR6 === undefined ? [] : [init.podCIDR6]
     const globalCIDRs = init.globalCIDR === undefined ? [] : [init.globalCIDR, ...six]
@@ -147,7 +147,10 @@ export function slice(
   change: Partial<EndpointSlice> = {},
 ): EndpointSlice {
   const metadata = { name: `${name}-1`, namespace, labels: { 'kubernetes.io/service-name': name } }
-  const reported = { ports: [{ name: 'http', port: 8080 }], endpoints: endpoints.split(' ').filter(Boolean).map(endpoint) }
+  const reported = {
+    ports: [{ name: 'http', port: 8080 }],
+    endpoints: endpoints.split(' ').filter(Boolean).map(endpoint),
+  }
   return { ...sliceObject(metadata, reported), ...change }
 }
 

@@ -2,7 +2,7 @@ import t from 'tap'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 /** milano and paris overlap, tokyo exports nothing and has namespace shop. */

@@ -3,7 +3,7 @@ import t from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { runAgent } from '../../agent/main.ts'
 import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -12,11 +12,11 @@ import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { FakeClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './fake-clusterset.ts'
 import { until } from './until.ts'
 
 /** Counts listeners, and calls back before each write, which may kill the writer. */
-class WatchedCluster extends MemoryCluster {
+class WatchedCluster extends MemoryApi {
   listeners = 0
   beforeWrite: () => void = () => undefined
 
@@ -63,7 +63,7 @@ class Rivals {
   #done: Promise<void> = Promise.resolve()
   readonly #processes
 
-  constructor(api: MemoryCluster, set: FakeClusterset, id: string) {
+  constructor(api: MemoryApi, set: FakeClusterset, id: string) {
     // Each process has its own registry, status and clock; a process may lead again.
     this.#processes = [0, 1].map(() => {
       const parts = { api: api, clock: new SystemClock(), logger: this.logger }

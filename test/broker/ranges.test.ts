@@ -233,7 +233,8 @@ t.test(
       await publisher.facts(facts(['10.50.0.0/16'], { serviceCIDRs: [], neededCIDRs: [`10.42.7.${n}/32`] }))
       await publisher.acknowledged()
     }
-    const reported = (): number => harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
+    const reported = (): number =>
+      harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
     t.equal(reported(), 100)
     await harness.broker.tidy()
     t.equal(reported(), 101, 'what still holds is told later')

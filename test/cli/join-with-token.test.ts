@@ -4,7 +4,7 @@ import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
 import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
@@ -20,7 +20,7 @@ import { LoopbackBroker } from './loopback-broker.ts'
 const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: 'test' }
 
 function start(t: Test, secret: MemorySecret, id = 'milano') {
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   const status = new StatusBoard()
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status }
@@ -196,7 +196,7 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
 })
 
 /** As `sealane leave` says it. */
-async function leaving(api: MemoryCluster): Promise<void> {
+async function leaving(api: MemoryApi): Promise<void> {
   const membership = api.get('Membership', 'self')
   if (membership === undefined) throw new Error('it has joined')
   await api.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } })

@@ -1,7 +1,7 @@
 /** What `show`, `export` and `unexport` print and write, for people and for programs. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../../kubeapi/files/file-api.ts'
 import { parse as parseYaml } from 'yaml'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -92,7 +92,7 @@ async function filledSite(t: Test): Promise<SiteFolder> {
   const site = new SiteFolder(t)
   site.write('objects/web.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\n')
   const init = { objects: site.path('objects'), state: site.path('state') }
-  const api = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   for (const object of OBJECTS) {
     await api.apply(object)
     if ('status' in object) await api.applyStatus(object)

@@ -2,10 +2,34 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
+import ts from 'typescript'
 import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
 
 const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
+/**
+ * Home-made words, and what the field says for them: in names of files and of what code declares. Words of others stay:
+ * a verdict is what a rule of nftables ends with, and an IPv6 group stands for IPv4.
+ */
+const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp])[] = [
+  [/^desks?$/, 'client or store'],
+  [/^tell(s|er|ers|ing)?$|^told$|^untold$/, 'report, record', /tellsStatus/],
+  [/^verdicts?$/, 'finding or validation', /^(kernel|test\/kernel)\/|verdictOf/],
+  [/^judge(d|s|ment)?$|^judgement$/, 'validate'],
+  [/^wish(es|ed)?$/, 'options'],
+  [/^hear$/, 'onX'],
+  [/^(toy|toys)$/, 'fake'],
+  [/^podlets?$/, 'test kubelet'],
+  [/^requester$/, 'http client'],
+  [/^scaffold$/, 'table layout'],
+  [/^nearness$/, 'locality'],
+  [/^ground$/, 'context'],
+  [/^birth$/, 'creation metadata'],
+  [/^inherited$/, 'handed over', /parse-objects|read-token|run-join/],
+  [/^standing$/, 'installed, membership', /standsForIpv4/],
+]
+/** Whole names that say nothing of what they are. */
+const WHOLE = /^(Claim|Place|Look|Asked|Standing|Verdict|Holding|Birth|Ground)$/
 const HEADINGS = ['Purpose', 'Inputs', 'Outputs', 'Configuration', 'Metrics', 'Readiness', 'Failure behaviour']
 
 const files = sourceFiles(/\.ts$/, FOLDERS).filter(({ path }) => !path.startsWith('protocol/gen/'))
@@ -16,6 +40,18 @@ t.test('files are kebab-case and say what they are', async (t) => {
     t.match(name, /^[a-z0-9]+(-[a-z0-9]+)*$/, path)
     for (const part of [...path.split('/').slice(0, -1), name]) {
       if (BANNED.test(part)) t.fail(`${path}: "${part}" says nothing about what is in it`)
+    }
+  }
+})
+
+t.test('names are the words of the field', async (t) => {
+  for (const { path, text } of files) {
+    for (const name of [basename(path).replace(/(\.test)?\.ts$/, ''), ...declared(path, text)]) {
+      if (WHOLE.test(name)) t.fail(`${path}: ${name} does not say what it is`)
+      for (const word of name.split(/[-_#]|(?<=[a-z0-9])(?=[A-Z])/).map((one) => one.toLowerCase())) {
+        const row = HOME_MADE.find(([banned]) => banned.test(word))
+        if (row !== undefined && row[2]?.test(`${path} ${name}`) !== true) t.fail(`${path}: ${name}: say ${row[1]}`)
+      }
     }
   }
 })
@@ -53,3 +89,18 @@ t.test('the command runs newer sources instead of the compiled copy, whichever f
   const text = readFileSync(join(ROOT, 'bin/sealane'), 'utf8')
   for (const folder of PRODUCT) t.ok(text.includes(`"$root/${folder}"`), folder)
 })
+
+/** Names that a file declares: those of other modules are not its own. */
+function declared(path: string, text: string): readonly string[] {
+  const names: string[] = []
+  const visit = (node: ts.Node): void => {
+    if (ts.isIdentifier(node) || ts.isPrivateIdentifier(node)) {
+      const { parent } = node
+      const isOwn = 'name' in parent && parent.name === node && !ts.isPropertyAccessExpression(parent)
+      if (isOwn && !ts.isImportSpecifier(parent) && !ts.isPropertyAssignment(parent)) names.push(node.text)
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true))
+  return names
+}

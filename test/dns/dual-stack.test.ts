@@ -3,7 +3,7 @@ import t from 'tap'
 import { type DnsAnswer, answer } from '../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone/zone-text.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseDnsName } from '../../model/dns/dns-name.ts'
 import type { ImportPort } from '../../model/objects.ts'
 import { newPipeline } from './pipeline-fixture.ts'
@@ -18,8 +18,8 @@ const TWIN = 'fd53:ea1a:4e00::f500:'
 const TYPES: Readonly<Record<string, number>> = { A: TYPE_A, AAAA: TYPE_AAAA, SRV: TYPE_SRV }
 
 /** Headless services: `db` has names of its own, `raw` has none, `four` and `six` have one family. */
-function zone(): MemoryCluster {
-  const api = new MemoryCluster()
+function zone(): MemoryApi {
+  const api = new MemoryApi()
   const six = (service: string, from: string, endpoints: Parameters<typeof slice>[2]) =>
     slice(service, from, endpoints, [PG], 6)
   const objects = [

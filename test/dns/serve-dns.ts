@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import type { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -11,7 +11,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 
 export interface ServeInit {
-  readonly api: MemoryCluster
+  readonly api: MemoryApi
   readonly clusterId: string
   /** `HOST:PORT`; port 0: a free one. */
   readonly listen: string

@@ -10,7 +10,7 @@ import type {
 import { familyName } from '../../model/family-names.ts'
 import type { Family } from '../../model/addresses/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { MemoryCluster, type MemoryClusterInit } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi, type MemoryApiInit } from '../../kubeapi/memory/memory-api.ts'
 import { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { connectionTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { importObject, sliceObject } from '../support/objects/service-objects.ts'
@@ -43,8 +43,8 @@ export function gateway(up: readonly string[], down: readonly string[] = []): Ga
 
 const PG: ImportPort = { name: 'pg', protocol: 'TCP', port: 5432 }
 
-export function workedExamples(init: MemoryClusterInit = {}): MemoryCluster {
-  const api = new MemoryCluster(init)
+export function workedExamples(init: MemoryApiInit = {}): MemoryApi {
+  const api = new MemoryApi(init)
   const objects = [
     clusterSetIp(
       'web',
@@ -92,7 +92,7 @@ export function workedExamples(init: MemoryClusterInit = {}): MemoryCluster {
 }
 
 /** An index that follows the cluster and has synced. */
-export async function syncedIndex(api: MemoryCluster, clusterId = 'west'): Promise<ServiceIndex> {
+export async function syncedIndex(api: MemoryApi, clusterId = 'west'): Promise<ServiceIndex> {
   const index = new ServiceIndex({ clusterId, nameServers: { a: ['10.2.0.53'], aaaa: [] }, serial: 100 })
   index.follow(api)
   const signal = AbortSignal.timeout(5000)

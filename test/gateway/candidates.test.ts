@@ -222,7 +222,10 @@ const REMOTE_ROWS: readonly RemoteRow[] = [
   },
 ]
 
-function facing(row: Pick<RemoteRow, 'reported' | 'also' | 'observed'>, facts: Partial<GatewayWorld> = {}): GatewayWorld {
+function facing(
+  row: Pick<RemoteRow, 'reported' | 'also' | 'observed'>,
+  facts: Partial<GatewayWorld> = {},
+): GatewayWorld {
   const paris = endpoint(
     'paris',
     'gw',

@@ -2,7 +2,7 @@
 import { messageOf } from '../support/failure.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
-import { textOf, verdict } from './support/raw-channel.ts'
+import { textOf, outcomeOf } from './support/raw-channel.ts'
 import { RawMember, startTarget } from './support/raw-member.ts'
 
 const MINUTE = 60_000
@@ -14,14 +14,14 @@ await attack('identity-replaced-renews', async (t) => {
   const owner = await RawMember.join(t, broker, 'paris')
   const thief = owner.stolen()
   const next = await owner.renew()
-  t.equal(await verdict(next.records()), 'ok', 'the new certificate is used')
-  t.match(await verdict(thief.renew()), /^PERMISSION_DENIED certificate .* was replaced at .*: renew the newer one$/)
+  t.equal(await outcomeOf(next.records()), 'ok', 'the new certificate is used')
+  t.match(await outcomeOf(thief.renew()), /^PERMISSION_DENIED certificate .* was replaced at .*: renew the newer one$/)
   clock.shiftMs += OVER
   const refused = /^PERMISSION_DENIED certificate [0-9a-f]+ of cluster "paris" was replaced at .*, and this is a copy: /
-  t.match(await verdict(thief.renew()), refused)
-  t.match(await verdict(thief.records()), refused)
-  t.match(await verdict(thief.leave()), refused)
-  t.equal(await verdict(next.renew()), 'ok')
+  t.match(await outcomeOf(thief.renew()), refused)
+  t.match(await outcomeOf(thief.records()), refused)
+  t.match(await outcomeOf(thief.leave()), refused)
+  t.equal(await outcomeOf(next.renew()), 'ok')
 })
 
 await attack('identity-many-renewals', async (t) => {
@@ -31,10 +31,10 @@ await attack('identity-many-renewals', async (t) => {
   const next = await owner.renew()
   const hoard: RawMember[] = []
   for (let n = 0; n < 20; n += 1) hoard.push(await thief.renew())
-  t.equal(await verdict(next.records()), 'ok', 'the owner uses what it was given')
+  t.equal(await outcomeOf(next.records()), 'ok', 'the owner uses what it was given')
   clock.shiftMs += OVER
-  t.equal(await verdict(next.records()), 'ok', 'and goes on')
-  for (const one of hoard) t.match(await verdict(one.records()), /^PERMISSION_DENIED /)
+  t.equal(await outcomeOf(next.records()), 'ok', 'and goes on')
+  for (const one of hoard) t.match(await outcomeOf(one.records()), /^PERMISSION_DENIED /)
 })
 
 await attack('identity-stolen-told', async (t) => {
@@ -43,7 +43,7 @@ await attack('identity-stolen-told', async (t) => {
   const thief = owner.stolen()
   await (await owner.renew()).records()
   clock.shiftMs += OVER
-  for (let n = 0; n < 5; n += 1) await verdict(thief.records())
+  for (let n = 0; n < 5; n += 1) await outcomeOf(thief.records())
   const reported = broker.logger.lines.filter(({ fields }) => fields['audit'] === 'certificate-stolen')
   t.equal(reported.length, 1, 'told once')
   t.match(reported[0]?.fields, { cluster: 'paris', address: '127.0.0.1', advice: 'sealane cluster rekey paris' })
@@ -69,28 +69,28 @@ await attack('identity-lost-answers', async (t) => {
   const owner = await RawMember.join(t, broker, 'paris')
   for (let n = 0; n < 12; n += 1) await owner.renew()
   clock.shiftMs += OVER
-  t.equal(await verdict(owner.records()), 'ok', 'no answer came: the certificate in use goes on')
+  t.equal(await outcomeOf(owner.records()), 'ok', 'no answer came: the certificate in use goes on')
   await broker.stop()
   await broker.start()
   const next = await owner.renew()
-  t.equal(await verdict(next.records()), 'ok')
+  t.equal(await outcomeOf(next.records()), 'ok')
   await broker.stop()
   await broker.start()
   clock.shiftMs += OVER
-  t.match(await verdict(owner.records()), /and this is a copy/, 'a restart forgets nothing')
-  t.equal(await verdict(next.records()), 'ok')
+  t.match(await outcomeOf(owner.records()), /and this is a copy/, 'a restart forgets nothing')
+  t.equal(await outcomeOf(next.records()), 'ok')
 })
 
 await attack('identity-two-agents', async (t) => {
   const { broker, clock } = await startTarget(t)
   const first = await RawMember.join(t, broker, 'paris')
   const [one, other] = [await first.renew(), await first.stolen().renew()]
-  t.equal(await verdict(one.records()), 'ok')
-  t.equal(await verdict(other.records()), 'ok')
-  t.equal(await verdict(one.records()), 'ok', 'both are taken, until each has seen what is in the store')
+  t.equal(await outcomeOf(one.records()), 'ok')
+  t.equal(await outcomeOf(other.records()), 'ok')
+  t.equal(await outcomeOf(one.records()), 'ok', 'both are taken, until each has seen what is in the store')
   clock.shiftMs += OVER
-  t.equal(await verdict(one.records()), 'ok', 'the last that was used stays')
-  t.match(await verdict(other.records()), /and this is a copy/)
+  t.equal(await outcomeOf(one.records()), 'ok', 'the last that was used stays')
+  t.match(await outcomeOf(other.records()), /and this is a copy/)
 })
 
 await attack('identity-taken-over', async (t) => {
@@ -100,20 +100,20 @@ await attack('identity-taken-over', async (t) => {
   const thief = await owner.stolen().renew()
   await thief.records()
   clock.shiftMs += OVER
-  t.match(await verdict(owner.records()), /"sealane cluster rekey paris" on the broker makes it a new identity$/)
+  t.match(await outcomeOf(owner.records()), /"sealane cluster rekey paris" on the broker makes it a new identity$/)
   t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is a member already/, 'any token is not enough')
 
   const { text } = await broker.tokens((store) => store.rekey({ cluster: 'paris' }))
   const rekeyed = /^PERMISSION_DENIED cluster "paris" gets a new identity since /
-  await eventually(async () => rekeyed.test(await verdict(thief.records())), { say: 'the thief is refused at once' })
-  t.match(await verdict(thief.renew()), rekeyed)
+  await eventually(async () => rekeyed.test(await outcomeOf(thief.records())), { say: 'the thief is refused at once' })
+  t.match(await outcomeOf(thief.renew()), rekeyed)
   t.match(await messageOf(RawMember.join(t, broker, 'paris')), /is a member already/, 'nobody comes in between')
   const again = await RawMember.join(t, broker, 'paris', { token: text })
   t.same(await again.stored(), ['cluster//paris'])
   const [after] = await broker.tokens((store) => store.members())
   t.same([after?.podCIDRs, after?.globalCIDRs, after?.misuse], [before?.podCIDRs, before?.globalCIDRs, undefined])
-  t.match(await verdict(thief.records()), /^PERMISSION_DENIED /)
-  t.match(await verdict(owner.renew()), /^PERMISSION_DENIED /)
+  t.match(await outcomeOf(thief.records()), /^PERMISSION_DENIED /)
+  t.match(await outcomeOf(owner.renew()), /^PERMISSION_DENIED /)
 })
 
 await attack('identity-refused-connections', async (t) => {
@@ -122,7 +122,7 @@ await attack('identity-refused-connections', async (t) => {
   const { text } = await broker.tokens((store) => store.rekey({ cluster: 'paris' }))
   const owner = await RawMember.join(t, broker, 'paris', { token: text })
   const stream = await owner.publish().open()
-  for (let n = 0; n < 20; n += 1) t.match(await verdict(thief.stolen().records()), /^PERMISSION_DENIED /)
-  t.equal(await verdict(owner.records()), 'ok')
+  for (let n = 0; n < 20; n += 1) t.match(await outcomeOf(thief.stolen().records()), /^PERMISSION_DENIED /)
+  t.equal(await outcomeOf(owner.records()), 'ok')
   t.equal(stream.status, undefined, 'the stream is the one of before')
 })

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import type { ClusterFacts } from '../../protocol/gen/broker.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { attack } from './support/attack.ts'
-import { verdict } from './support/raw-channel.ts'
+import { outcomeOf } from './support/raw-channel.ts'
 import { NO_FACTS } from './support/raw-join.ts'
 import { RawMember } from './support/raw-member.ts'
 import { endpointRecord } from './support/raw-records.ts'
@@ -51,13 +51,13 @@ await attack('range-public', async (t) => {
   const PUBLIC = ['203.0.113.0/28', '8.8.8.0/24', '9.0.0.0/8', '2001:db8::/32', '2600::/16']
   for (const range of PUBLIC) {
     const pods = range.includes(':') ? ['10.42.0.0/16', range] : [range]
-    const asPods = await verdict(join('mallory', rawFacts(pods)))
+    const asPods = await outcomeOf(join('mallory', rawFacts(pods)))
     t.match(asPods, `podCIDRs[${pods.length - 1}]: "${range}" is public space`, range)
     t.match(asPods, `sealane token create --allow-cidr ${range}`, 'what to do')
-    const asServices = await verdict(join('mallory', rawFacts(['10.42.0.0/16'], { serviceCidrs: [range] })))
+    const asServices = await outcomeOf(join('mallory', rawFacts(['10.42.0.0/16'], { serviceCidrs: [range] })))
     t.match(asServices, `serviceCIDRs[0]: "${range}" is public space`, `${range} for Services`)
   }
-  t.match(await verdict(join('mallory', rawFacts(['203.0.112.0/23']), '203.0.113.0/24')), 'is public space')
+  t.match(await outcomeOf(join('mallory', rawFacts(['203.0.112.0/23']), '203.0.113.0/24')), 'is public space')
   t.same(await list(), [])
 })
 
@@ -80,7 +80,7 @@ await attack('range-holds-broker-ipv6', async (t) => {
 
 await attack('range-too-large-to-translate', async (t) => {
   const broker = await LoopbackBroker.start(t, { advertise: ['10.9.0.2:7443'], globalRange: '244.0.0.0/12' })
-  const said = await verdict(RawMember.join(t, broker, 'mallory', { podCidrs: ['10.0.0.0/8'] }))
+  const said = await outcomeOf(RawMember.join(t, broker, 'mallory', { podCidrs: ['10.0.0.0/8'] }))
   t.equal(
     said,
     'RESOURCE_EXHAUSTED podCIDRs: pod CIDR 10.0.0.0/8 has to be translated (10.0.0.0/8 holds 10.9.0.2, the broker) and is larger than the global range 244.0.0.0/12',
@@ -164,7 +164,7 @@ await attack('range-grows-later', async (t) => {
 await attack('range-needed-is-bounded', async (t) => {
   const { join, list } = await stage(t)
   await join('milano', rawFacts(['10.42.0.0/16']))
-  const say = (neededCidrs: string[]) => verdict(join('mallory', rawFacts(['10.44.0.0/16'], { neededCidrs })))
+  const say = (neededCidrs: string[]) => outcomeOf(join('mallory', rawFacts(['10.44.0.0/16'], { neededCidrs })))
   t.match(await say(['0.0.0.0/0']), 'neededCIDRs[0]: "0.0.0.0/0" is too large: expected /8 or smaller')
   t.match(await say(['::/0']), 'neededCIDRs[0]: "::/0" is too large: expected /16 or smaller')
   t.match(await say(['10.0.0.1/8']), 'neededCIDRs[0]')

@@ -3,12 +3,12 @@ import { generateKeyPairSync } from 'node:crypto'
 import type { ClusterId } from '../../model/ids.ts'
 import type { EndpointSlice, MemberRecord, RecordBody } from '../../protocol/gen/broker.ts'
 import { Site } from '../agent/site.ts'
-import { FakeClusterset } from '../agent/toy-clusterset.ts'
+import { FakeClusterset } from '../agent/fake-clusterset.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { attack } from './support/attack.ts'
-import { verdict } from './support/raw-channel.ts'
+import { outcomeOf } from './support/raw-channel.ts'
 import { NO_FACTS } from './support/raw-join.ts'
 import { RawMember, startTarget } from './support/raw-member.ts'
 import { endpointRecord, exportRecord } from './support/raw-records.ts'
@@ -71,18 +71,18 @@ await attack('key-many-kept', async (t) => {
   t.match(await thief.put(endpointRecord('mallory', 'm', key)), /is a key of cluster "paris"/, 'that of paris stays')
   const taken = await Promise.all(keys.map((one, i) => owner.put(endpointRecord('paris', `gw${i}`, one))))
   t.equal(taken.filter((one) => one !== 'ok').length, 65, 'of its own, one in use and 64 former ones are kept')
-  t.equal(await verdict(paris.records()), 'ok')
+  t.equal(await outcomeOf(paris.records()), 'ok')
 })
 
 await attack('ids-reserved', async (t) => {
   const { broker } = await startTarget(t)
   for (const id of ['broker', 'constructor', 'kube-system', 'sealane', 'sealane-system', 'self']) {
     const refused = new RegExp(`"${id}" is reserved: expected an id that names the cluster`)
-    t.match(await verdict(RawMember.join(t, broker, id)), refused, id)
+    t.match(await outcomeOf(RawMember.join(t, broker, id)), refused, id)
     t.match(await messageOf(broker.token({ cluster: id })), refused, `a token for ${id}`)
   }
   for (const id of ['__proto__', 'hasOwnProperty', 'a.b', ''])
-    t.match(await verdict(RawMember.join(t, broker, id)), /^INVALID_ARGUMENT .*expected an RFC 1123 label/, id)
+    t.match(await outcomeOf(RawMember.join(t, broker, id)), /^INVALID_ARGUMENT .*expected an RFC 1123 label/, id)
   t.same(await broker.tokens((store) => store.members()), [])
   const left = await broker.tokens(async (store) => (await store.list()).map(({ usesLeft }) => usesLeft))
   t.same(new Set(left), new Set([1]), 'no use of a token is gone')

@@ -116,8 +116,9 @@ async function ask(
   t.teardown(() => client.close())
   const csr = look === undefined ? Buffer.from(await createCsr(createKey())) : Buffer.alloc(0)
   const facts = { podCidrs: [pods], serviceCidrs: [], neededCidrs: [], labels: [], version: '0' }
-  const secret = parseJoinToken(token, Date.now()).secret()
-  const request: JoinRequest = { secret, cluster, csr, facts, nowMs: Date.now(), look }
+  const nowMs = broker.clock.now()
+  const secret = parseJoinToken(token, nowMs).secret()
+  const request: JoinRequest = { secret, cluster, csr, facts, nowMs, look }
   const { path, requestSerialize, responseDeserialize } = BrokerService.join
   return new Promise((resolve) => {
     client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, (error, answer) => {

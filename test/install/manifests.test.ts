@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { DRAIN_MS } from '../../kubeapi/kube/kube-cluster.ts'
+import { DRAIN_MS } from '../../kubeapi/kube/kube-api.ts'
 import { HAND_OVER_MS, RELEASE_MS } from '../../gateway/tenure/hand-lane-over.ts'
 import { ASK_MS, CLEAN_MS } from '../../gateway/tenure/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'

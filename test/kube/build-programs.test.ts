@@ -80,7 +80,9 @@ t.test('what is missing is told in a sentence', async (t) => {
     'needs Go to build kube-apiserver, or KUBEBUILDER_ASSETS with the folder of envtest programs',
   )
   await t.rejects(kubePrograms(), /needs Go to build/)
-  await t.rejects(buildGoModule('/some/podlet'), { message: 'podlet is built with Go, and there is no Go here' })
+  await t.rejects(buildGoModule('/some/test-kubelet'), {
+    message: 'test-kubelet is built with Go, and there is no Go here',
+  })
   const empty = temporaryFolder(t)
   process.env['KUBEBUILDER_ASSETS'] = empty
   t.equal(kubeProgramsMissing(), `KUBEBUILDER_ASSETS names ${empty}, where there is no kube-apiserver and no etcd`)

@@ -12,7 +12,7 @@ import {
 } from '../../cli/cluster-dns/cluster-dns.ts'
 import { adminOf } from '../../cli/kube/access/open-admin.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../cli/cluster-dns/plan-cluster-dns.ts'
-import { openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
+import { openKubeApi } from '../../kubeapi/kube/kube-api.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { type RunningDns, startDns } from '../dns/dns-server.ts'
@@ -50,7 +50,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
   await putObjects(plane)
   const { signal } = new AbortController()
   const clock = new SystemClock()
-  const kube = await openKubeCluster(
+  const kube = await openKubeApi(
     { clock, logger: new CapturingLogger() },
     { namespace: 'sealane-system', kubeconfig: plane.kubeconfig },
   )

@@ -16,7 +16,7 @@ import {
 } from './support/callers.ts'
 import type { Json } from './support/kube-request.ts'
 import { addNode } from './support/late-node.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane, startSealane } from './support/sealane-command.ts'
 import { awaitImport, exportService, findImport, unexportService } from './support/service-imports.ts'

@@ -6,7 +6,7 @@ import { type Site, helloService, lookUp, openForCalls } from './support/callers
 import { type Both, dualPods, dualTemplate, seenBy } from './support/dual-hello.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import { execInPod } from './support/node.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { DUAL, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(300_000)

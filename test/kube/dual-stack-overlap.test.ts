@@ -7,7 +7,7 @@ import { inZone, same } from './mcs/expect.ts'
 import { type Call, type Site, lookUp } from './support/callers.ts'
 import { type Family, seenBy } from './support/dual-hello.ts'
 import { type DualWorld, answerOf, importShape, offer, startDualWorld } from './support/dual-world.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { findImport } from './support/service-imports.ts'
 import type { ClusterRow } from './support/two-clusters.ts'
 

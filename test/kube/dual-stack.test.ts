@@ -19,7 +19,7 @@ import {
 } from './support/dual-world.ts'
 import { dumpNode, sealaneFiles } from './support/node-dump.ts'
 import type { KubeNode } from './support/node.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportText, findImport, unexportService } from './support/service-imports.ts'

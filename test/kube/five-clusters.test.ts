@@ -11,7 +11,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Site, helloDeployment, helloService, inRequestPod, openNamespace, readyPods } from './support/callers.ts'
 import { type Say, createToken, deployBroker, joinCluster, leaveClusterset } from './support/joined-clusters.ts'
 import { balanceLoad } from './support/load-balancer.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { exportService } from './support/service-imports.ts'
 import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
 

@@ -5,31 +5,31 @@ import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 import { type GoRun, goVersion, runGo } from './support/build-programs.ts'
 
-const HERE = import.meta.dirname
+const TESTS = join(import.meta.dirname, '..')
 // Downloads what it tests: run by `npm run test:conformance` alone.
-const DOWNLOADS = ['conformance']
+const DOWNLOADS = ['kube/conformance']
 const noGo = goVersion() === undefined ? 'needs Go' : false
 
 t.setTimeout(1_200_000)
 
-const files = readdirSync(HERE, { recursive: true, encoding: 'utf8' })
+const files = readdirSync(TESTS, { recursive: true, encoding: 'utf8' })
 const modules = files
   .filter((path) => /(^|\/)go\.mod$/.test(path))
-  .map((path) => join(HERE, dirname(path)))
-  .filter((folder) => !DOWNLOADS.includes(relative(HERE, folder)))
+  .map((path) => join(TESTS, dirname(path)))
+  .filter((folder) => !DOWNLOADS.includes(relative(TESTS, folder)))
   .sort()
 
 t.test('the Go modules are found', async (t) => {
-  const names = modules.map((folder) => relative(HERE, folder))
-  t.strictSame(names, ['', 'coredns', 'podlet', 'render'])
+  const names = modules.map((folder) => relative(TESTS, folder))
+  t.strictSame(names, ['kube', 'kube/coredns', 'kube/render', 'test-kubelet'])
 })
 
 t.test('gofmt has nothing to change', { skip: noGo }, async (t) => {
-  t.equal(execFileSync('gofmt', ['-l', HERE], { encoding: 'utf8' }), '')
+  t.equal(execFileSync('gofmt', ['-l', TESTS], { encoding: 'utf8' }), '')
 })
 
 for (const folder of modules) {
-  const name = relative(HERE, folder) || 'kube'
+  const name = relative(TESTS, folder)
   t.test(`the Go module ${name}`, { skip: noGo }, async (t) => {
     const vetted = await runGo(folder, 'vet')
     t.strictSame(outcome(vetted), { code: 0, said: '' }, 'go vet has nothing to say')

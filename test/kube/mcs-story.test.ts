@@ -9,7 +9,7 @@ import { aboutStory, namespaceStory, repairStory, sliceStory, stableStory } from
 import { type Shop, openShop } from './mcs/shop.ts'
 import { localStory, nameStory, reachStory } from './mcs/traffic-stories.ts'
 import { startJoinedClusters } from './support/joined-clusters.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { FLAT } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)

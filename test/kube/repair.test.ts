@@ -11,7 +11,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { KubeObject, KubeRequest } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import {
   type ClusterRow,

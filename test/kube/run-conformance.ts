@@ -24,14 +24,14 @@ import { validate, tableOf } from './conformance/report.ts'
 import { suiteProgram } from './conformance/suite-program.ts'
 import { type Excuse, UNDER_TRANSLATION } from './conformance/under-translation.ts'
 import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { makeProgram } from './support/program.ts'
 import { type ClusterRow, DUAL, FLAT, OVERLAPPING } from './support/two-clusters.ts'
 
 const SUITE_DEADLINE_MS = 45 * 60_000
 
 /** What the clusters are like. */
-interface TestGround {
+interface ConformanceWorld {
   readonly rows: readonly ClusterRow[]
   /** Specs that may fail there. */
   readonly excuses: readonly Excuse[]
@@ -43,10 +43,10 @@ const GROUNDS = {
   flat: { rows: FLAT, excuses: [], report: 'report.yaml' },
   overlapping: { rows: OVERLAPPING, excuses: UNDER_TRANSLATION, report: 'report-overlapping.yaml' },
   'dual-stack': { rows: DUAL, excuses: [], report: 'report-dual-stack.yaml' },
-} as const satisfies Readonly<Record<string, TestGround>>
+} as const satisfies Readonly<Record<string, ConformanceWorld>>
 
 interface ConformanceOptions {
-  readonly context: TestGround
+  readonly context: ConformanceWorld
   readonly report: string
 }
 
@@ -129,7 +129,7 @@ function keep(folder: string, report: string, log: string): void {
   writeFileSync(`${stem}.log`, readFileSync(log))
 }
 
-function conclude(report: string, { excuses }: TestGround, own: ReturnType<typeof validate>['rows']): number {
+function conclude(report: string, { excuses }: ConformanceWorld, own: ReturnType<typeof validate>['rows']): number {
   const { rows, faults } = validate(readFileSync(report, 'utf8'), excuses)
   process.stdout.write(`\n${tableOf([...rows, ...own])}`)
   const all = [...faults, ...own.filter(({ result }) => result !== 'passed').map(({ spec }) => `failed: ${spec}`)]

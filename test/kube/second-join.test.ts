@@ -35,7 +35,7 @@ import {
   renderChart,
   renderKustomization,
 } from './support/other-hands.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { SEALANE_IMAGE } from './support/two-clusters.ts'
 

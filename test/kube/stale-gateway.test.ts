@@ -21,7 +21,7 @@ import { joinClusters } from './support/joined-clusters.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { lastWords, refusedByApiServer } from './support/pod-logs.ts'
-import { kubeletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportService, findImport, importText, importedSlices } from './support/service-imports.ts'
 import { callSteadily } from './support/steady-calls.ts'
@@ -187,7 +187,7 @@ async function away(t: Test, world: World): Promise<void> {
   const { there, cluster, gateway } = world
   const before = await ways(world)
   const calls = await callSteadily(there, 'demo', 'far.demo.svc.clusterset.local', 'c2')
-  // Else it takes all nodes for dead afterwards and all pods for not ready, which the podlet would not take back.
+  // Else it takes all nodes for dead afterwards and all pods for not ready, which the test kubelet would not take back.
   await cluster.plane.kill('kube-controller-manager')
   await cluster.plane.kill('kube-apiserver')
   await sleep(AWAY_SECONDS * 1000)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../../kubeapi/heard-gateways.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -16,7 +16,7 @@ const node = (name: string, i: number): Node => nodeObject(name, { status: inter
 /** One who watches two gateways, both with a lane to paris that is up. */
 class Stage {
   readonly clock = new FakeClock()
-  readonly api = new MemoryCluster({ clock: this.clock })
+  readonly api = new MemoryApi({ clock: this.clock })
   readonly logger = new CapturingLogger()
   readonly knocks: string[] = []
   /** Gateways whose processes write. */

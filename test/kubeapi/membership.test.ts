@@ -1,7 +1,7 @@
 /** That this cluster has joined, and that it leaves. */
 import t from 'tap'
 import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
@@ -15,11 +15,11 @@ function membership(phase: Membership['spec']['phase'], clusterId = 'oslo'): Mem
 }
 
 function start() {
-  return new MemoryCluster({ clock: new FakeClock() })
+  return new MemoryApi({ clock: new FakeClock() })
 }
 
 /** The cache shows it, too. */
-async function join(api: MemoryCluster): Promise<void> {
+async function join(api: MemoryApi): Promise<void> {
   await api.apply(membership('joined'))
   await whenMembership(api, () => true, new AbortController().signal)
 }

@@ -23,7 +23,9 @@ t.test('nodes whose pods stand in no Node', { skip, timeout: 90_000 * SLOWNESS }
     await t.test("a pod with an address out of the other node's block", async (t) => {
       await ip(gwPod, 'address add 10.42.6.9/32 dev eth0')
       await ip(gw, 'route add 10.42.6.9/32 dev cali0 scope link')
-      await eventually(() => reported(gwProcess, 'gw')?.podRanges?.includes('10.42.6.9/32'), { say: 'its range is told' })
+      await eventually(() => reported(gwProcess, 'gw')?.podRanges?.includes('10.42.6.9/32'), {
+        say: 'its range is told',
+      })
       await eventually(async () => (await ip(gw, 'route show table 7310')).includes('throw 10.42.6.9'))
       await answers(parisPod, '244.0.6.9', bytes('244.1.8.7'), 'it is reached')
       await answers(parisPod, '244.0.6.7', bytes('244.1.8.7'), 'and so is its neighbour by number')

@@ -13,7 +13,7 @@ import { WatchSession } from '../../protocol/sessions/watch-session.ts'
 import { eventually } from '../support/eventually.ts'
 import { FACTS, byKey, slice } from './samples.ts'
 import { authority, clock, member, silent, startSite } from './site.ts'
-import { FakeBroker } from './toy-broker.ts'
+import { FakeBroker } from './fake-broker.ts'
 
 const quick = { retryMinMs: 1, retryMaxMs: 20 }
 const signal = AbortSignal.timeout(60_000)

@@ -13,7 +13,7 @@ import { type ClientLimits, connectBroker } from '../../protocol/transport/grpc-
 import { type BrokerServer, type ServeBrokerInit, serveBroker } from '../../protocol/transport/grpc-server.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { FakeBroker } from './toy-broker.ts'
+import { FakeBroker } from './fake-broker.ts'
 
 export const clock = new SystemClock()
 

@@ -24,7 +24,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 import { byKey, slice } from './samples.ts'
-import { FakeBroker } from './toy-broker.ts'
+import { FakeBroker } from './fake-broker.ts'
 
 const SHOP: NotImported = { reason: 'NamespaceMissing', namespace: 'shop', name: '', cluster: '' }
 const STATUS: MemberStatus = { notImported: [SHOP], leftOut: 3 }

@@ -22,11 +22,11 @@ async function tableOf(family: 4 | 6, openPorts: readonly OpenPort[] = []): Prom
 }
 
 /** A packet that is refused: with what it is answered. */
-type Row = readonly [what: string, verdict: 'accept' | 'drop' | Answer, packet: Partial<TracePacket>]
+type Row = readonly [what: string, want: 'accept' | 'drop' | Answer, packet: Partial<TracePacket>]
 type Answer = 'tcp reset' | 'port-unreachable'
 
-function outcome({ verdict, answer }: TraceResult): string {
-  return answer ?? verdict
+function outcome(result: TraceResult): string {
+  return result.answer ?? result.verdict
 }
 
 const OUTER = { iif: 'eth0', saddr: '192.168.7.1', daddr: '192.168.7.11', l4proto: 'udp', dport: 4810 } as const
@@ -44,8 +44,8 @@ t.test('the overlay port', async (t) => {
     ['another port', 'accept', { saddr: '192.168.7.99', dport: 4811 }],
     ['TCP of that number', 'accept', { saddr: '192.168.7.99', l4proto: 'tcp' }],
   ]
-  for (const [what, verdict, change] of rows) {
-    t.equal(traceNft(nft, 'input', { ...OUTER, ...change }).verdict, verdict, what)
+  for (const [what, want, change] of rows) {
+    t.equal(traceNft(nft, 'input', { ...OUTER, ...change }).verdict, want, what)
   }
   const forwarded = { ...OUTER, iif: 'cni0', oif: 'eth0', saddr: '10.42.1.5', daddr: '192.168.7.1' }
   t.equal(traceNft(nft, 'forward', forwarded).verdict, 'drop', 'a pod to the port of another node')
@@ -78,8 +78,8 @@ for (const [family, own, far, bridge, node, icmp] of [
       ['UDP', 'port-unreachable', { originalDaddr: bridge, originalDport: 30080, l4proto: 'udp' }],
       ['an answer to a balanced call', 'accept', { originalDaddr: '245.0.0.7', ctDirection: 'reply' }],
     ]
-    for (const [what, verdict, change] of forward) {
-      t.equal(outcome(traceNft(nft, 'forward', { ...base, ...change })), verdict, what)
+    for (const [what, want, change] of forward) {
+      t.equal(outcome(traceNft(nft, 'forward', { ...base, ...change })), want, what)
     }
     const { oif: _, ...local } = { ...base, daddr: bridge, dport: 10250 }
     const [echo, tooBig, redirect] = family === 4 ? [8, 3, 5] : [128, 2, 137]
@@ -95,8 +95,8 @@ for (const [family, own, far, bridge, node, icmp] of [
       ['echo for the node network', 'drop', { l4proto: icmp, icmpType: echo, daddr: node }],
       ['from a pod of this node', 'accept', { iif: 'cni0', saddr: own }],
     ]
-    for (const [what, verdict, change] of input) {
-      t.equal(outcome(traceNft(nft, 'input', { ...local, ...change })), verdict, what)
+    for (const [what, want, change] of input) {
+      t.equal(outcome(traceNft(nft, 'input', { ...local, ...change })), want, what)
     }
     const open = await tableOf(family, [{ protocol: 'tcp', port: 10250 }])
     t.equal(traceNft(open, 'input', local).verdict, 'accept', 'a port that is named')

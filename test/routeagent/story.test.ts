@@ -1,6 +1,6 @@
 /** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are the fakes. */
 import t from 'tap'
-import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { RouteAgent } from '../../model/objects.ts'
@@ -81,11 +81,11 @@ t.test('a life', async (t) => {
   await machine.serves('245.0.0.7', '10.42.1.5 . 8080', '244.1.0.5 . 8080', '244.1.0.9 . 8080')
 
   await first.stop()
-  const standing = machine.kernel()
-  t.match(standing, 'sealane-vx', 'stopping leaves the data path as it is')
+  const unchanged = machine.kernel()
+  t.match(unchanged, 'sealane-vx', 'stopping leaves the data path as it is')
   const second = machine.start(t)
   await machine.ready()
-  t.equal(withoutPicks(machine.kernel()), withoutPicks(standing), 'a restart comes to the same')
+  t.equal(withoutPicks(machine.kernel()), withoutPicks(unchanged), 'a restart comes to the same')
 
   api.put(membership('leaving'))
   await second.ended
@@ -340,9 +340,9 @@ t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
   const first = machine.start(t)
   await machine.ready()
   await first.stop()
-  const standing = machine.kernel()
+  const unchanged = machine.kernel()
 
-  const half = new MemoryCluster({ hold: true })
+  const half = new MemoryApi({ hold: true })
   half.put(membership())
   const second = machine.start(t, half)
   await eventually(() =>
@@ -352,7 +352,7 @@ t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
   await eventually(() =>
     machine.status.notReady().some((r) => r.includes("waiting for Cluster milano, this cluster's own")),
   )
-  t.equal(machine.kernel(), standing)
+  t.equal(machine.kernel(), unchanged)
   await second.stop()
 })
 

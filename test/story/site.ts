@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { runAgent } from '../../agent/main.ts'
-import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../../kubeapi/files/file-api.ts'
 import { readSiteFile } from '../../kubeapi/files/site-file.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
@@ -32,7 +32,7 @@ export class StorySite {
   #agent: Part | undefined
   #dns: Part | undefined
   #dnsPort = 0
-  readonly #reader: FileCluster
+  readonly #reader: FileApi
 
   /** Joins by the command line, with a token from that broker; its pod CIDRs are 10.42.0.0/16 or these. */
   static async join(
@@ -146,12 +146,12 @@ export class StorySite {
     return series.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
   }
 
-  #open(): FileCluster {
+  #open(): FileApi {
     const init = { objects: this.folder.path('objects'), state: this.folder.path('state') }
-    return new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+    return new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   }
 
-  #run(name: string, work: (deps: ComponentDeps, api: FileCluster, signal: AbortSignal) => Promise<void>): Part {
+  #run(name: string, work: (deps: ComponentDeps, api: FileApi, signal: AbortSignal) => Promise<void>): Part {
     const api = this.#open()
     const stopping = new AbortController()
     const deps = {

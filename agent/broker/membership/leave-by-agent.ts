@@ -4,7 +4,7 @@
  */
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { whenMembership } from '../../../kubeapi/membership.ts'
-import { LEAVE_UNTOLD_ANNOTATION } from '../../../model/membership.ts'
+import { LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
 import type { JoinStore } from '../../../protocol/join.ts'
@@ -42,5 +42,5 @@ async function report(deps: ComponentDeps, store: IdentityStore, signal: AbortSi
 }
 
 function isUnreported(api: ClusterApi): boolean {
-  return api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNTOLD_ANNOTATION] === 'true'
+  return api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNREPORTED_ANNOTATION] === 'true'
 }

@@ -1,6 +1,6 @@
 /** Advice for each CNI. Our data path is in routeagent/README.md and gateway/README.md. */
 import { DEFAULT_GLOBAL_RANGE } from '../../../model/kernel-ids.ts'
-import type { Cni, CniName } from '../claim.ts'
+import type { Cni, CniName } from '../evidence.ts'
 import { type AdviceRow, says, traitOf } from './advice-row.ts'
 import { calicoPools } from './calico-pools.ts'
 import type { DataPath } from './data-path.ts'

@@ -1,6 +1,6 @@
 /** Advice that does not hang on the CNI: service proxy, machines, addresses, DNS, other products. */
 import { parsePrefix } from '../../../model/addresses/ip.ts'
-import type { KubeProxyMode } from '../claim.ts'
+import type { KubeProxyMode } from '../evidence.ts'
 import { type AdviceRow, platformOf, says } from './advice-row.ts'
 import type { PlatformKey } from '../detect/platform.ts'
 

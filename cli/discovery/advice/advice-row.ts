@@ -1,5 +1,5 @@
 /** The shape of a piece of advice, and what its rows share. Pure. */
-import type { Finding } from '../claim.ts'
+import type { Finding } from '../evidence.ts'
 import type { DataPath } from './data-path.ts'
 import type { Discovery } from '../discover.ts'
 

@@ -1,5 +1,5 @@
 /** Antrea: its agents' configuration is a YAML file in a ConfigMap. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, documentIn, nameOf, textAt } from '../snapshot/raw.ts'

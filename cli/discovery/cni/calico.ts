@@ -1,5 +1,5 @@
 /** Calico, by its operator or by manifest; pools in its own objects. Policy-only Calico is no CNI. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet, environmentOf } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'

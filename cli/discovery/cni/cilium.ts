@@ -1,5 +1,5 @@
 /** Cilium: everything stands in ConfigMap cilium-config; which node has which range in CiliumNode objects. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
 import { textAt, textsAt } from '../snapshot/raw.ts'

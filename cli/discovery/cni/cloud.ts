@@ -1,5 +1,5 @@
 /** The clouds' own CNIs: Amazon VPC CNI, Azure CNI, GKE. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { nodePodCidrs } from '../detect/node-pod-cidrs.ts'
 import { isDistribution } from '../detect/distribution.ts'
 import { daemonSet, environmentOf } from '../snapshot/containers.ts'

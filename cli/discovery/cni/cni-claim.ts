@@ -1,5 +1,5 @@
 /** Putting together what a detector of a CNI found. */
-import type { Evidence, Cni, CniName, Confidence } from '../claim.ts'
+import type { Evidence, Cni, CniName, Confidence } from '../evidence.ts'
 
 export interface CniFacts {
   readonly mode: string

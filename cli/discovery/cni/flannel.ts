@@ -1,5 +1,5 @@
 /** Flannel, as a DaemonSet or inside k3s; and Canal, which is Flannel with Calico's policy. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { annotationOf, documentIn, nameOf, textAt } from '../snapshot/raw.ts'

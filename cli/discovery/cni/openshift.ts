@@ -1,5 +1,5 @@
 /** OVN-Kubernetes (OpenShift's, or by itself) and the old OpenShift SDN. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, textAt } from '../snapshot/raw.ts'

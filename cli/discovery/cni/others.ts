@@ -1,5 +1,5 @@
 /** Small CNIs that a DaemonSet's command line tells everything about: kindnet, kube-router, Weave Net. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { containersOf, daemonSet, environmentOf, flagOf } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { textAt } from '../snapshot/raw.ts'

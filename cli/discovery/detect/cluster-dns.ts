@@ -1,5 +1,5 @@
 /** Who answers cluster.local, where, and by what it is changed. */
-import type { Evidence, Confidence, DnsFlavour } from '../claim.ts'
+import type { Evidence, Confidence, DnsFlavour } from '../evidence.ts'
 import { labelOf, textAt } from '../snapshot/raw.ts'
 import { type World, configText } from '../snapshot/snapshot.ts'
 import { isDistribution } from './distribution.ts'

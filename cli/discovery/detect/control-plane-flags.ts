@@ -1,5 +1,5 @@
 /** The command lines of kube-apiserver and kube-controller-manager, where they run as pods that one may see. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { flagOf, partPods } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { type World, pathOf } from '../snapshot/snapshot.ts'

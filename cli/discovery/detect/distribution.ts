@@ -1,5 +1,5 @@
 /** Which distribution this is: the first mark that fits. */
-import type { Evidence, Confidence, Distribution } from '../claim.ts'
+import type { Evidence, Confidence, Distribution } from '../evidence.ts'
 import { annotationOf, keysAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 

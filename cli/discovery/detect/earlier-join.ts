@@ -1,5 +1,5 @@
 /** What an earlier join was told, or found: nobody is asked the same again. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, documentIn, keysAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
 import { type World, configText, pathOf } from '../snapshot/snapshot.ts'

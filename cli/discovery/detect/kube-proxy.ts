@@ -1,5 +1,5 @@
 /** How Services are carried: kube-proxy's mode, from its configuration or its command line. */
-import { type Evidence, type Finding, type KubeProxy, type KubeProxyMode, networks } from '../claim.ts'
+import { type Evidence, type Finding, type KubeProxy, type KubeProxyMode, networks } from '../evidence.ts'
 import { daemonSet, flagOf, partPods } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { documentIn, textAt } from '../snapshot/raw.ts'

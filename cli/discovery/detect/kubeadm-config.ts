@@ -1,5 +1,5 @@
 /** What kubeadm was told when it made the cluster (kind and others use it too). */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { documentIn, textAt } from '../snapshot/raw.ts'
 import { type World, configText } from '../snapshot/snapshot.ts'

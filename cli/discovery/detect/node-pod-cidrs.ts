@@ -1,5 +1,5 @@
 /** The smallest network that holds what the nodes have been given so far. The cluster may be given more later. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
 import { textAt, textsAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'

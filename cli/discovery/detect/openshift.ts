@@ -1,5 +1,5 @@
 /** OpenShift says what it is in config.openshift.io. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { listAt, textAt, textsAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'

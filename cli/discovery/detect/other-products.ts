@@ -1,5 +1,5 @@
 /** What else joins clusters here, by the CRDs that it brought. Cilium's Cluster Mesh: cni/cilium.ts. */
-import type { Evidence } from '../claim.ts'
+import type { Evidence } from '../evidence.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
 /** CRD → product, and whether it takes multicluster.x-k8s.io objects for its own. */

@@ -1,5 +1,5 @@
 /** Things about the machines that matter whatever the CNI is. Keys that advice-platform.ts knows. */
-import type { Evidence } from '../claim.ts'
+import type { Evidence } from '../evidence.ts'
 import { keysAt, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 

@@ -1,5 +1,5 @@
 /** k3s and RKE2: what their servers were started with stands in an annotation of their nodes. */
-import { type Evidence, type KubeProxyMode, networks } from '../claim.ts'
+import { type Evidence, type KubeProxyMode, networks } from '../evidence.ts'
 import { flagIn } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { annotationOf, documentIn, nameOf, textsAt } from '../snapshot/raw.ts'

@@ -1,5 +1,5 @@
 /** Service networks from the API server itself: its ServiceCIDR objects, and what it says to an address outside. */
-import { type Evidence, networks } from '../claim.ts'
+import { type Evidence, networks } from '../evidence.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { nameOf, textsAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'

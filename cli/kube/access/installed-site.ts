@@ -1,6 +1,6 @@
 /** A cluster that has joined, as an administrator sees it: the site file is the one that join put there. */
 import { parseSiteFile } from '../../../kubeapi/files/site-file.ts'
-import { type KubeCluster, openKubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import { type KubeApi, openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { SITE_CONFIG, SITE_KEY } from '../../../install/names.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
@@ -14,7 +14,7 @@ import { adminOf } from './open-admin.ts'
 import { explainRefusal } from './refused-access.ts'
 
 export interface OpenAdmin {
-  readonly api: KubeCluster
+  readonly api: KubeApi
   readonly admin: ClusterAdmin
 }
 
@@ -29,7 +29,7 @@ export async function withAdmin<T>(
   work: (open: OpenAdmin) => Promise<T>,
 ): Promise<T> {
   const { kubeconfig, context } = target
-  const api = await openKubeCluster(
+  const api = await openKubeApi(
     { clock, logger },
     { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) },
   )

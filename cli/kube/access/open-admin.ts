@@ -2,12 +2,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import type { DynamicClient, DynamicObject } from '../../../kubeapi/kube/dynamic-client.ts'
-import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { KubeError } from '../../../kubeapi/kube/kube-error.ts'
 import { type ObjectRef, refOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 
-export function adminOf(api: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
+export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
   const { dynamic, access } = api
   const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
     (await dynamic.knows(ref, signal)) ? asManifest(await dynamic.get(ref, signal)) : undefined

@@ -10,7 +10,7 @@ import { type Change, applyObjects } from '../join/apply-join.ts'
 import { findAddress } from './broker-address.ts'
 import { requirePlace } from './broker-place.ts'
 import { brokerProgress } from '../wait/broker-rollout.ts'
-import { type BrokerOptions, withOptions } from './broker-wishes.ts'
+import { type BrokerOptions, withOptions } from './broker-options.ts'
 import { brokerRights, checkRights } from '../access/check-rights.ts'
 import { isReady } from '../wait/node-rollout.ts'
 import { isBound } from './plan-broker-place.ts'
@@ -23,7 +23,7 @@ import {
   installedBroker,
   unknownArgs,
   withThisRelease,
-} from './standing-broker.ts'
+} from './installed-broker.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 
 export interface DeployBrokerInit {

@@ -6,7 +6,7 @@ import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import type { JoinPlan } from './plan-join.ts'
-import type { InstalledObjects } from './plan-standing-values.ts'
+import type { InstalledObjects } from './plan-installed-values.ts'
 import { type PlannedChange, describePlanned, previewCrds, previewNodes, previewObjects } from './preview-changes.ts'
 import { previewClusterDns } from './wire-cluster-dns.ts'
 

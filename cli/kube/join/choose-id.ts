@@ -5,7 +5,7 @@ import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type JoinOptions, idFromName, installedSite } from './plan-join.ts'
-import type { InstalledObjects } from './plan-standing-values.ts'
+import type { InstalledObjects } from './plan-installed-values.ts'
 
 export interface IdWorld {
   readonly discovery: Discovery

@@ -15,7 +15,7 @@ import {
   type InstalledValues,
   planInstalledMember,
   readInstalledValues,
-} from './plan-standing-values.ts'
+} from './plan-installed-values.ts'
 import type { AskedOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */

@@ -7,7 +7,7 @@ import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
-import { LEAVE_UNTOLD_ANNOTATION } from '../../../model/membership.ts'
+import { LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
 import { joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
@@ -57,7 +57,7 @@ async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveCluste
 async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, force, say } = init
   // Taken back where an earlier attempt said it.
-  const annotations = { [LEAVE_UNTOLD_ANNOTATION]: force ? 'true' : null }
+  const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
   await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
   await step(init, 'the broker to be told', () => unreported(admin, signal))
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)

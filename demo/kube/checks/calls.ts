@@ -143,7 +143,7 @@ const headless: Check = {
   },
 }
 
-const namesTellTheTruth: Check = {
+const namesAreRight: Check = {
   name: 'cluster DNS: unknown is NXDOMAIN, cluster.local goes on',
   async run({ members }) {
     const found: string[] = []
@@ -188,5 +188,5 @@ export const callChecks: readonly Check[] = [
   importsAreListed,
   callersAreSeen,
   headless,
-  namesTellTheTruth,
+  namesAreRight,
 ]

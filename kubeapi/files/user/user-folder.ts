@@ -5,7 +5,7 @@
 import { join, relative, resolve } from 'node:path'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
-import { FileOwners, type ObjectUpdate } from '../claims.ts'
+import { FileOwners, type ObjectUpdate } from '../file-owners.ts'
 import { type GoodFile, LastGood } from '../last-good.ts'
 import { isOpenForWriting } from './open-writers.ts'
 import type { FileProblem } from '../problem.ts'

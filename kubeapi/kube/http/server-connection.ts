@@ -11,7 +11,7 @@ import { orAborted } from '../../../reconcile/until-aborted.ts'
 import { Agent as HttpAgent } from '../../../runtime/node-http.ts'
 import { LoginError } from '../kube-error.ts'
 import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
-import { KeepaliveConnection } from './pinged-session.ts'
+import { KeepaliveConnection } from './keepalive-connection.ts'
 import type { Credentials, ServerAccess } from '../access/server-access.ts'
 
 export interface ServerConnectionDeps {

@@ -15,7 +15,7 @@ import type { KindObjects } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError, errorFromAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
-import type { HttpRequest, HttpClient } from '../http/requester.ts'
+import type { HttpRequest, HttpClient } from '../http/http-client.ts'
 import type { RawObject } from './slim-objects.ts'
 import { lines } from './watch-lines.ts'
 

@@ -4,12 +4,12 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spe
 import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'
 import { plain } from '../../kind-store.ts'
 import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../object-key.ts'
-import type { ResourceClient } from '../kind-desk.ts'
+import type { ResourceClient } from '../resource-client.ts'
 import type { CachedObject } from '../watch/kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError } from '../kube-error.ts'
 import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
-import type { Reply, HttpClient } from '../http/requester.ts'
+import type { Reply, HttpClient } from '../http/http-client.ts'
 import type { RawObject } from '../watch/slim-objects.ts'
 
 /** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
@@ -110,7 +110,12 @@ export class ObjectWriter {
     }
   }
 
-  async remove(client: ResourceClient, name: string, namespace: string | undefined, signal: AbortSignal): Promise<void> {
+  async remove(
+    client: ResourceClient,
+    name: string,
+    namespace: string | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { kind } = client.objects
     const title = objectTitle(kind, name, namespace)
     const key = objectKey(name, namespace)

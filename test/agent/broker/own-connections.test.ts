@@ -1,7 +1,7 @@
 /** What the nodes tell of open connections, added up, and when the sum is told anew. */
 import t from 'tap'
 import { ReportedConnections, sumOpenConnections } from '../../../agent/broker/own-connections.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { RouteAgent } from '../../../model/objects.ts'
 import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../../model/open-connections.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -42,26 +42,26 @@ t.test('the sum', (t) => {
 
 t.test('told anew where it differs', async (t) => {
   const clock = new FakeClock()
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   api.put(nodeObject('a'))
   const reported = new ReportedConnections(api, clock)
   let calls = 0
   const stop = reported.onChange(() => (calls += 1))
-  const tells = (count: number): void => {
+  const reports = (count: number): void => {
     api.put(agent('a', exactly(count)))
   }
   t.equal(reported.get(), undefined)
   for (const kind of ['Node', 'RouteAgent'] as const) await api.cache(kind).whenSynced(new AbortController().signal)
   calls = 0
-  tells(100)
+  reports(100)
   t.strictSame(reported.get(), exactly(100))
-  tells(110)
+  reports(110)
   t.strictSame(reported.get(), exactly(100), 'about as many')
   await clock.advance(600_000)
   t.strictSame(reported.get(), exactly(110), 'after a while all the same')
-  tells(121)
+  reports(121)
   t.strictSame(reported.get(), exactly(110))
-  tells(122)
+  reports(122)
   t.strictSame(reported.get(), exactly(122))
   t.equal(calls, 4)
   api.put({ ...agent('a', exactly(122)), metadata: { name: 'a', labels: { of: 'another change' } } })

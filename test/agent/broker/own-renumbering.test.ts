@@ -2,7 +2,7 @@
 import t from 'tap'
 import { renumberingNote, reportOwnRenumbering } from '../../../agent/broker/own-renumbering.ts'
 import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Cluster } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -24,7 +24,7 @@ function note(pairs: string, whose: string, broken = NOT_KNOWN): string {
 
 t.test('told once, when it happens', async (t) => {
   const clock = new FakeClock()
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const deps = {
@@ -58,11 +58,14 @@ t.test('told once, when it happens', async (t) => {
 
 t.test('how many connections break', async (t) => {
   const clock = new FakeClock()
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const cache = api.cache.bind(api)
-  const stop = reportOwnRenumbering({ api: { cache, report: (event) => void events.push(event) }, clock, logger }, 'milano')
+  const stop = reportOwnRenumbering(
+    { api: { cache, report: (event) => void events.push(event) }, clock, logger },
+    'milano',
+  )
   api.put(nodeObject('gw'))
   api.put(routeAgentObject('gw', { openConnections: { count: 12, atLeast: false } }))
   api.put(cluster('milano', ['10.42.0.0/16']))
@@ -81,7 +84,7 @@ t.test('how many connections break', async (t) => {
 
 t.test('one that joins with global addresses was told by its own join', async (t) => {
   const clock = new FakeClock()
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   const events: ObjectEvent[] = []
   const deps = { api: { cache: api.cache.bind(api), report: (event: ObjectEvent) => void events.push(event) }, clock }
   const stop = reportOwnRenumbering({ ...deps, logger: new CapturingLogger() }, 'paris')

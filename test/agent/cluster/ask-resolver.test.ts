@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { askResolver } from '../../../agent/cluster/ask-resolver.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { startDns } from '../../dns/dns-server.ts'
 import { nameBytes, uint16s } from '../../dns/wire.ts'
 
@@ -34,7 +34,7 @@ function soaOf(primary: string): Buffer {
 }
 
 t.test('our own server, through which a cluster DNS would forward', async (t) => {
-  const { port } = await startDns(t, new MemoryCluster())
+  const { port } = await startDns(t, new MemoryApi())
   t.strictSame(await askResolver([`127.0.0.1:${port}`])(signal), { answers: true })
 })
 

@@ -7,7 +7,7 @@ import { planConditions } from '../../../agent/export/plan-conditions.ts'
 import { planExports } from '../../../agent/export/plan-exports.ts'
 import { SharedFindings } from '../../../agent/shared-findings.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -20,7 +20,7 @@ import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 const COUNT = 200
 
 /** Counts what is written, before it is. */
-class CountingCluster extends MemoryCluster {
+class CountingCluster extends MemoryApi {
   statuses = 0
   /** Name of an object whose status is not taken. */
   stubborn = ''

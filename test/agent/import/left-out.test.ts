@@ -7,7 +7,8 @@ t.test('each thing once, a bounded number at a time, and what may settle only wh
   const clock = new FakeClock()
   const logger = new CapturingLogger()
   const leftOut = new LeftOut({ clock, logger })
-  const reported = (): string[] => logger.lines.splice(0).map(({ fields }) => String(fields['record'] ?? fields['count']))
+  const reported = (): string[] =>
+    logger.lines.splice(0).map(({ fields }) => String(fields['record'] ?? fields['count']))
   const [bad, own] = [
     { what: 'bad', reason: 'InvalidValue', message: 'r' },
     { what: 'own', reason: 'InvalidValue', message: 'r', settles: true },
@@ -24,6 +25,8 @@ t.test('each thing once, a bounded number at a time, and what may settle only wh
   leftOut.report([])
   leftOut.report([bad, own])
   t.strictSame(reported(), ['bad'], 'it begins anew')
-  leftOut.report(Array.from({ length: 50 }, (_, i) => ({ what: `m${i}`, reason: 'InvalidValue' as const, message: 'r' })))
+  leftOut.report(
+    Array.from({ length: 50 }, (_, i) => ({ what: `m${i}`, reason: 'InvalidValue' as const, message: 'r' })),
+  )
   t.equal(reported().length, 21)
 })

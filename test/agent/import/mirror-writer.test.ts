@@ -3,7 +3,7 @@ import { agentMetrics } from '../../../agent/metrics.ts'
 import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
 import { objectKeyText } from '../../../agent/object-key-text.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Cluster, KubeObject, ServiceImport } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -25,13 +25,13 @@ function keyed(...objects: KubeObject[]): Map<string, KubeObject> {
 }
 
 async function setup(): Promise<{
-  api: MemoryCluster
+  api: MemoryApi
   writer: MirrorWriter
   logger: CapturingLogger
   log: () => string[]
   clock: FakeClock
 }> {
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   const clock = new FakeClock()
   const logger = new CapturingLogger()
   const metrics = agentMetrics(createMetrics('agent'))

@@ -152,8 +152,8 @@ export function aSlice(name: string, address: string, namespace = 'shop'): Membe
 
 /** As an agent of this release declares it; without `tellsStatus`, as an earlier one. */
 export function declaration(records: readonly MemberRecord[], tellsStatus = true): PublishMessage {
-  const tells = tellsStatus ? { tellsStatus: true as const } : {}
-  return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length, ...tells }
+  const reports = tellsStatus ? { tellsStatus: true as const } : {}
+  return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length, ...reports }
 }
 
 export function digest(records: readonly MemberRecord[]): PublishMessage {

@@ -228,7 +228,11 @@ t.test('what an earlier join left', async (t) => {
 t.test('what an earlier join was told is not asked again', async (t) => {
   const site = (spec: object): Raw =>
     configMap('sealane-site', { 'site.yaml': JSON.stringify({ kind: 'Site', spec }) }, 'sealane-system')
-  const reported = { podCIDRs: ['10.7.0.0/16', 'fd07::/56'], serviceCIDRs: ['10.8.0.0/16'], labels: { region: 'eu', n: 1 } }
+  const reported = {
+    podCIDRs: ['10.7.0.0/16', 'fd07::/56'],
+    serviceCIDRs: ['10.8.0.0/16'],
+    labels: { region: 'eu', n: 1 },
+  }
   const how = 'the earlier join (ConfigMap sealane-system/sealane-site site.yaml)'
   const bare = discover(EMPTY)
   t.same(

@@ -8,7 +8,7 @@ import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { makeClusterCa } from '../../kube/support/cluster-certificates.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { runCli } from '../run-cli.ts'
 
 const REVIEWS = '/apis/authorization.k8s.io/v1'

@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { type CliResult, runCli, spawnCli } from '../run-cli.ts'
 
 async function member(t: Test): Promise<FakeApiServer> {

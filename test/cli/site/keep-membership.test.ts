@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { keepMembership } from '../../../agent/broker/membership/keep-membership.ts'
 import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Membership } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -26,7 +26,7 @@ const membership = (phase: 'joined' | 'leaving'): Membership => ({
 })
 
 async function start(t: Test, data: Readonly<Record<string, string>>, known?: Membership) {
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   if (known !== undefined) await api.apply(known)
   await api.cache('Membership').whenSynced(AbortSignal.timeout(1000))
   const world = { isThere: known !== undefined, isServed: true, made: [] as Membership['spec'][] }

@@ -1,6 +1,6 @@
 /** Leaving: the broker is told, the nodes clean up, and only then the identity goes. */
 import t, { type Test } from 'tap'
-import { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -14,7 +14,7 @@ interface Member {
   readonly broker: LoopbackBroker
   readonly site: SiteFolder
   /** The site's API, as its nodes' processes have it. */
-  readonly api: FileCluster
+  readonly api: FileApi
   readonly leave: (...more: string[]) => Promise<CliResult>
 }
 
@@ -24,7 +24,7 @@ async function member(t: Test): Promise<Member> {
   const token = await broker.token()
   await runCli(['join', '--site', site.file, '--token', token, '--cluster-id', 'paris-2'])
   const init = { objects: site.path('objects'), state: site.path('state') }
-  const api = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   t.teardown(() => api.close())
   return { broker, site, api, leave: (...more) => runCli(['leave', '--site', site.file, ...more]) }
 }
@@ -38,7 +38,7 @@ const mirrored: KubeObject = {
   spec: { type: 'ClusterSetIP', ports: [] },
 }
 
-const TOLD = 'the broker has withdrawn everything of this cluster\n'
+const REPORTED = 'the broker has withdrawn everything of this cluster\n'
 const CLEAN = 'every node has taken Sealane out of its kernel\n'
 const LEFT = 'paris-2 has left the clusterset\n'
 const HINT =
@@ -47,7 +47,7 @@ const HINT =
 t.test('nothing runs any more: nothing stays', async (t) => {
   const { broker, site, api, leave } = await member(t)
   await api.apply(mirrored)
-  t.same(await leave(), { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same(await leave(), { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
   t.same([site.identity(), site.objects()], [[], []])
   const evicted = await messageOf(broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true })))
   t.equal(
@@ -67,7 +67,7 @@ t.test('it waits until every node has cleaned up', async (t) => {
   t.not(site.identity().length, 0, 'the identity is still there')
   await api.remove('Gateway', 'gw')
   await api.remove('RouteAgent', 'w1')
-  t.same(await leaving, { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same(await leaving, { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
   t.same([site.identity(), site.objects()], [[], []])
 })
 
@@ -79,12 +79,12 @@ t.test('a node that does not clean up in time, and then does', async (t) => {
   t.same(stuck, {
     code: 1,
     stdout: '',
-    stderr: `${TOLD}sealane: not cleaned up after 100ms: gateway on gw, routeagent on w1\n${HINT}`,
+    stderr: `${REPORTED}sealane: not cleaned up after 100ms: gateway on gw, routeagent on w1\n${HINT}`,
   })
   t.equal((await leave('--timeout', '0s')).code, 1, 'no time at all is no time to hang')
   await api.remove('Gateway', 'gw')
   await api.remove('RouteAgent', 'w1')
-  t.same(await leave(), { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same(await leave(), { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
   t.same([site.identity(), site.objects()], [[], []])
 })
 
@@ -94,7 +94,7 @@ t.test('a node that never comes back', async (t) => {
   t.same(await leave('--timeout', '50ms', '--force'), {
     code: 0,
     stdout: LEFT,
-    stderr: `${TOLD}not cleaned up after 50ms: gateway on gw; going on because of --force\nwhen gw is back, run there: sealane leave --node gw --site ${site.file}\n`,
+    stderr: `${REPORTED}not cleaned up after 50ms: gateway on gw; going on because of --force\nwhen gw is back, run there: sealane leave --node gw --site ${site.file}\n`,
   })
   t.same([site.identity(), site.objects()], [[], []])
 })
@@ -155,7 +155,7 @@ t.test('interrupted while it waits', async (t) => {
   const memberships = api.cache('Membership')
   await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
   running.stop()
-  t.same(await running.result, { code: 1, stdout: '', stderr: `${TOLD}sealane: interrupted before it was done\n` })
+  t.same(await running.result, { code: 1, stdout: '', stderr: `${REPORTED}sealane: interrupted before it was done\n` })
   await api.remove('Gateway', 'gw')
   t.equal((await leave()).code, 0, 'the next one goes on')
 })

@@ -1,12 +1,12 @@
 /** Leases in memory, which the caches of the same cluster show. */
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { LeaseStore, StoredLease } from '../../../kubeapi/lease-store.ts'
-import type { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import type { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 
 const NAMESPACE = 'sealane-system'
 
 export class FakeLeases implements LeaseStore {
-  readonly #objects: MemoryCluster
+  readonly #objects: MemoryApi
   readonly #leases = new Map<string, StoredLease>()
   #version = 0
   /** While set, nobody answers. */
@@ -14,7 +14,7 @@ export class FakeLeases implements LeaseStore {
   /** A garbage collector removes each Lease as soon as it is written. */
   collects = false
 
-  constructor(objects: MemoryCluster) {
+  constructor(objects: MemoryApi) {
     this.#objects = objects
   }
 

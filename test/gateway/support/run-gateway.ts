@@ -4,7 +4,7 @@
  * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
@@ -33,7 +33,7 @@ class SettableClock extends SystemClock {
 }
 
 const clock = new SettableClock()
-const api = new MemoryCluster()
+const api = new MemoryApi()
 for (const kind of ['Endpoint', 'Gateway'] as const) {
   api.cache(kind).onChange((change) => {
     if (change?.type === 'set') say({ object: change.object })

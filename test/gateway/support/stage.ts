@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { runLabelledGateway } from '../../../gateway/tenure/labelled-gateway.ts'
 import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, type GatewayDeps, gatewayConfig, runGateway } from '../../../gateway/main.ts'
@@ -55,7 +55,7 @@ export const STAGE_ROUTES: FakeNode = {
 /** A gateway on one node whose kernel, clock, API and far ends are fakes. */
 export class Stage {
   readonly clock = new FakeClock()
-  readonly objects = new MemoryCluster({ clock: this.clock })
+  readonly objects = new MemoryApi({ clock: this.clock })
   readonly routes: FakeRouteTable
   readonly nft = new FakeNft()
   readonly nft6 = new FakeNft({ family: 'ip6' })

@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { OWNER_DOUBT_MS } from '../../../gateway/status/owner-doubt.ts'
+import { OWNER_DOUBT_MS } from '../../../gateway/status/stale-owner-guard.ts'
 import { LABEL_GRACE_MS } from '../../../gateway/tenure/watch-lane.ts'
 import type { Node } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { handLaneOver } from '../../../gateway/tenure/hand-lane-over.ts'
 import { LaneTenure } from '../../../gateway/tenure/lane-tenure.ts'
 import type { GatewayDeps } from '../../../gateway/deps.ts'
@@ -20,7 +20,7 @@ const ADDRESSES = { a: '192.0.2.10', b: '192.0.2.11', c: '192.0.2.12' } as const
 
 class Cluster {
   readonly clock = new FakeClock()
-  readonly objects = new MemoryCluster({ clock: this.clock })
+  readonly objects = new MemoryApi({ clock: this.clock })
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly tenures = new Map<Name, LaneTenure>()
@@ -74,7 +74,11 @@ class Cluster {
   }
 
   /** What the node's gateway tells: its Endpoint, and its lanes to the other clusters. */
-  tells(name: Name, states: Readonly<Record<string, ConnectionState>> | undefined, driver = 'wireguard-kernel'): void {
+  reports(
+    name: Name,
+    states: Readonly<Record<string, ConnectionState>> | undefined,
+    driver = 'wireguard-kernel',
+  ): void {
     const own = endpoint('milano', name, 0, [])
     this.objects.drop('Endpoint', own.metadata.name)
     this.objects.drop('Gateway', name)
@@ -99,7 +103,7 @@ async function served(t: Test): Promise<Cluster> {
   cluster.start('b', 'c', 'a')
   await cluster.pass(5000)
   t.equal(cluster.states, 'b standing by, c standing by, a serving', 'the first by name, whoever started first')
-  cluster.tells('a', { paris: 'up', tokyo: 'up' })
+  cluster.reports('a', { paris: 'up', tokyo: 'up' })
   return cluster
 }
 
@@ -108,16 +112,16 @@ t.test('a drain hands the lane over, and nobody takes it back', async (t) => {
   cluster.node('a', { unschedulable: true })
   await cluster.pass(300)
   t.equal(cluster.states, 'b serving, c standing by, a handing over', 'offered, and taken at once')
-  cluster.tells('b', { paris: 'up', tokyo: 'connecting' })
+  cluster.reports('b', { paris: 'up', tokyo: 'connecting' })
   await cluster.pass(10_000)
   t.equal(cluster.states, 'b serving, c standing by, a handing over', 'until the other is up everywhere')
   t.strictSame([...(cluster.tenures.get('a')?.handedOver() ?? [])], ['paris'])
-  cluster.tells('b', { paris: 'up', tokyo: 'up' })
+  cluster.reports('b', { paris: 'up', tokyo: 'up' })
   await cluster.pass(1500)
   t.match(cluster.states, 'a handing over', 'and the routes have followed')
   await cluster.pass(1000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by')
-  cluster.tells('a', undefined)
+  cluster.reports('a', undefined)
   cluster.node('a', {})
   await cluster.pass(60_000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by', 'it does not come back by itself')
@@ -146,7 +150,7 @@ t.test('a machine that dies is replaced after its Lease; it comes back and stand
   t.equal(cluster.states, 'b serving, c standing by')
   t.strictSame(cluster.knocks.slice(0, 2), [ADDRESSES.a, ADDRESSES.a], 'knocked at twice: a packet may be lost')
   t.strictSame(cluster.objects.events, [])
-  cluster.tells('b', { paris: 'up', tokyo: 'up' })
+  cluster.reports('b', { paris: 'up', tokyo: 'up' })
   cluster.start('a')
   await cluster.pass(4000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by')
@@ -178,8 +182,8 @@ t.test('a process that is away for long, on a machine that answers, keeps its la
 
 t.test('a process that is away, and a lane that is lost with it, or given up', async (t) => {
   const rows: [say: string, happens: (cluster: Cluster) => void][] = [
-    ['user space ends with it', (cluster) => cluster.tells('a', { paris: 'up' }, 'wireguard-userspace')],
-    ['it was up nowhere', (cluster) => cluster.tells('a', { paris: 'down', tokyo: 'connecting' })],
+    ['user space ends with it', (cluster) => cluster.reports('a', { paris: 'up' }, 'wireguard-userspace')],
+    ['it was up nowhere', (cluster) => cluster.reports('a', { paris: 'down', tokyo: 'connecting' })],
     ['its Node is gone', (cluster) => cluster.objects.drop('Node', 'a')],
     ['its label is gone', (cluster) => cluster.label('a', undefined)],
     ['it is cordoned', (cluster) => cluster.node('a', { unschedulable: true })],
@@ -254,7 +258,7 @@ t.test('a process that starts while nobody answers', async (t) => {
   const cluster = new Cluster(t)
   cluster.leases.failure = new ClusterApiError('Unavailable', 'no answer')
   cluster.start('a', 'b')
-  cluster.tells('b', { paris: 'up' })
+  cluster.reports('b', { paris: 'up' })
   await cluster.pass(3000)
   t.equal(cluster.states, 'a unknown, b serving', 'who has told that it serves goes on')
   cluster.leases.failure = undefined
@@ -270,9 +274,9 @@ t.test('a process that starts while nobody answers', async (t) => {
 
 t.test('a release without Leases: who was called last goes on', async (t) => {
   const cluster = new Cluster(t)
-  cluster.tells('a', { paris: 'down' })
+  cluster.reports('a', { paris: 'down' })
   await cluster.pass(2000)
-  cluster.tells('c', { paris: 'up' })
+  cluster.reports('c', { paris: 'up' })
   cluster.start('a', 'b', 'c')
   await cluster.pass(300)
   t.match(cluster.states, /c serving/)
@@ -328,14 +332,14 @@ t.test('the end of the process', async (t) => {
   for (const [say, driver, others, fromMs, toMs] of rows) {
     const cluster = await served(t)
     if (others === 'away') for (const name of ['b', 'c'] as const) cluster.node(name, { unschedulable: true })
-    cluster.tells('b', { paris: 'up', tokyo: 'up' })
+    cluster.reports('b', { paris: 'up', tokyo: 'up' })
     const ms = await tookMs(cluster, ending(cluster, 'a', driver))
     t.ok(ms >= fromMs && ms <= toMs, `${say}: ${ms} ms`)
     t.equal(cluster.states.includes('b serving'), fromMs > 0, say)
   }
   const down = await served(t)
   down.node('a', { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoExecute' }] })
-  down.tells('b', { paris: 'up', tokyo: 'up' })
+  down.reports('b', { paris: 'up', tokyo: 'up' })
   await tookMs(down, ending(down, 'a', 'kernel'))
   t.match(down.states, 'b serving', 'a machine that shuts down takes the lane of its kernel along')
 

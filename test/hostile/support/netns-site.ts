@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { Test } from 'tap'
-import { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import { LANE_MARK, ROUTE_PROTOCOL, ROUTE_TABLE_NODE, RULE_NODE } from '../../../model/kernel-ids.ts'
 import type { Cluster } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -102,9 +102,9 @@ export class NetnsSite {
     return (await show('-4')) + (await show('-6'))
   }
 
-  async withObjects<T>(work: (objects: FileCluster) => Promise<T>): Promise<T> {
+  async withObjects<T>(work: (objects: FileApi) => Promise<T>): Promise<T> {
     const init = { objects: this.folder.path('objects'), state: this.folder.path('state') }
-    const objects = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+    const objects = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
     try {
       await objects.cache('Cluster').whenSynced(AbortSignal.timeout(5000))
       return await work(objects)

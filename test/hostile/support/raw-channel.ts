@@ -44,7 +44,7 @@ export function textOf({ code, details }: Status): string {
 }
 
 /** What a call ended with, as textOf() says it; `ok` where it did not fail. */
-export async function verdict(work: Promise<unknown>): Promise<string> {
+export async function outcomeOf(work: Promise<unknown>): Promise<string> {
   try {
     await work
     return 'ok'

@@ -108,7 +108,7 @@ export class RawPublish {
       if (this.status !== undefined) return textOf(this.status)
       const messages = this.replies.map(({ message }) => message)
       const refused = messages.find((one) => one?.$case === 'refused' && one.value.sequence === sequence)
-      if (refused?.$case === 'refused') return `${refused.value.field}: ${refused.value.reason}`
+      if (refused?.$case === 'refused') return `${refused.value.field}: ${refused.value.message}`
       return messages.some((one) => one?.$case === 'ack' && one.value.sequence >= sequence) && 'ok'
     }
     return eventually(answered, { deadlineMs: 20_000, say: `an answer to ${sequence}` })

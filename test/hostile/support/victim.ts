@@ -4,7 +4,7 @@ import { join, relative } from 'node:path'
 import type { Test } from 'tap'
 import { agentConfig } from '../../../agent/config.ts'
 import { runAgent } from '../../../agent/main.ts'
-import type { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import type { FileApi } from '../../../kubeapi/files/file-api.ts'
 import { describeGatewayPlan } from '../../gateway/support/wireguard-plans.ts'
 import type { Kind } from '../../../model/objects.ts'
 import { writeMemberIdentity } from '../../../protocol/identity/member-files.ts'
@@ -60,7 +60,7 @@ export class Victim {
   readonly broker: FakeBroker
   readonly logger = new CapturingLogger()
   readonly site: FileSite
-  readonly api: FileCluster
+  readonly api: FileApi
   #marks = 0
 
   private constructor(site: FileSite, broker: FakeBroker) {

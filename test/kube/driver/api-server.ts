@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { parse } from 'yaml'
 import { KIND_PLACES, kindPath } from '../../../kubeapi/kube/kinds.ts'
-import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import { type KubeApi, type KubeApiInit, openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -85,14 +85,14 @@ export async function put(api: KubeRequest, object: KubeObject): Promise<void> {
 }
 
 export interface OpenedCluster {
-  readonly api: KubeCluster
+  readonly api: KubeApi
   readonly logger: CapturingLogger
 }
 
-export async function open(t: Test, init: Partial<KubeClusterInit> & { kubeconfig: string }): Promise<OpenedCluster> {
+export async function open(t: Test, init: Partial<KubeApiInit> & { kubeconfig: string }): Promise<OpenedCluster> {
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger }
-  const api = await openKubeCluster(deps, { namespace: 'sealane-system', ...init })
+  const api = await openKubeApi(deps, { namespace: 'sealane-system', ...init })
   t.teardown(() => api.close())
   return { api, logger }
 }

@@ -1,6 +1,6 @@
 /** What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts. */
 import t from 'tap'
-import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { service, serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'
@@ -20,7 +20,7 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
   const selectors = { Service: { namespace: 'shop' } }
 
   /** Applies until it goes through, as a loop does. */
-  const applied = (api: KubeCluster, name: string): Promise<boolean> =>
+  const applied = (api: KubeApi, name: string): Promise<boolean> =>
     eventually(async () => (await api.apply(serviceImport(name)), true), LONG)
 
   await t.test('it is killed, changes while nobody looks, and comes back', async (t) => {

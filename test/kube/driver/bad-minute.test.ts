@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { kindPath } from '../../../kubeapi/kube/kinds.ts'
 import type { KubeObject, Service } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -145,7 +145,7 @@ function writing(t: Test, write: () => Promise<unknown>): { done(): number } {
 }
 
 /** The client's copy, as text that can be compared with the server's. */
-function copyOf(api: KubeCluster): string[] {
+function copyOf(api: KubeApi): string[] {
   return api.cache('Service').list().map(line).sort()
 }
 

@@ -1,6 +1,6 @@
 /** Two processes and one Lease on a real API server. */
 import t, { type Test } from 'tap'
-import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'
 import type { ControlPlane } from '../support/control-plane.ts'
@@ -16,7 +16,7 @@ interface Term {
   to: number | undefined
 }
 
-function candidate(api: KubeCluster, who: string, terms: Term[], signal: AbortSignal): Promise<void> {
+function candidate(api: KubeApi, who: string, terms: Term[], signal: AbortSignal): Promise<void> {
   return api.elect(
     { name: 'sealane-agent', identity: who },
     async (office) => {

@@ -149,13 +149,21 @@ export async function settledObjects({ name, objects, site }: InstallTarget): Pr
 }
 
 /** What differs from settledObjects(); nothing else than the readiness of cluster DNS is waited for. */
-export async function changedSince(place: InstallTarget, settled: ReadonlyMap<string, string>): Promise<readonly string[]> {
+export async function changedSince(
+  place: InstallTarget,
+  settled: ReadonlyMap<string, string>,
+): Promise<readonly string[]> {
   const difference = dumpDifference(settled, await dumpObjects(place.site.api))
   return [...difference.filter((line) => !isReadiness(line)), ...(await lateDns(place))]
 }
 
 /** Everything is as it was before Sealane came, but for the CRDs. */
-export async function isBare(t: Test, place: InstallTarget, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
+export async function isBare(
+  t: Test,
+  place: InstallTarget,
+  directory: string,
+  crds: 'kept' | 'gone' = 'kept',
+): Promise<void> {
   const { cluster, name, objects, kernel, site } = place
   const [node] = cluster.nodes
   if (node === undefined) return

@@ -27,7 +27,7 @@ export function dumpNode({ netns }: Pick<KubeNode, 'netns'>): string {
 
 /** Files below /var/lib/sealane of a node, in the folder that the test gave its cluster. */
 export function sealaneFiles(directory: string, node: string): readonly string[] {
-  const folder = join(directory, `podlet-${node}`, 'hostpath', node, 'var/lib/sealane')
+  const folder = join(directory, `test-kubelet-${node}`, 'hostpath', node, 'var/lib/sealane')
   if (!existsSync(folder)) return []
   const all = readdirSync(folder, { recursive: true, encoding: 'utf8', withFileTypes: true })
   return all

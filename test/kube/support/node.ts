@@ -1,4 +1,4 @@
-/** A node of a test cluster: a network namespace in which the test kubelet (../podlet) runs pods as processes. */
+/** A node of a test cluster: a network namespace in which the test kubelet (../test-kubelet) runs pods as processes. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,9 +7,9 @@ import { buildGoModule } from './build-programs.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { type Program, makeProgram } from './program.ts'
 
-const MODULE = join(import.meta.dirname, '..', 'podlet')
+const MODULE = join(import.meta.dirname, '../../test-kubelet')
 
-/** How an image is run; see ../podlet/README.md. */
+/** How an image is run; see ../../test-kubelet/README.md. */
 export interface Image {
   readonly root?: 'host'
   readonly entrypoint?: readonly string[]
@@ -53,11 +53,11 @@ export interface KubeNode {
   readonly name: string
   readonly netns: string
   readonly address: string
-  /** The podlet. Killed, it takes all processes of its pods along; started again, it runs them anew. */
+  /** The test kubelet. Killed, it takes all processes of its pods along; started again, it runs them anew. */
   readonly kubelet: Program
   /** Waits until the Node is Ready and pods may be put on it. */
   ready(): Promise<void>
-  /** Ends the podlet and removes what it made in this machine; the Node object stays. */
+  /** Ends the test kubelet and removes what it made in this machine; the Node object stays. */
   stop(): Promise<void>
 }
 
@@ -68,12 +68,12 @@ export const IMAGES: Readonly<Record<string, Image>> = {
   'host:pause': { root: 'host', cmd: ['sleep', 'infinity'] },
 }
 
-/** Starts a node and waits until it is Ready. Throws with the end of the podlet's log when it does not become so. */
+/** Starts a node and waits until it is Ready. Throws with the end of the test kubelet's log when it does not become so. */
 export async function startNode(init: NodeInit): Promise<KubeNode> {
   const { kubelet: path } = await kubeletPrograms()
   mkdirSync(init.directory, { recursive: true })
   const kubelet = makeProgram({
-    name: `podlet-${init.name}`,
+    name: `test-kubelet-${init.name}`,
     path,
     args: await kubeletArguments(init),
     directory: init.directory,
@@ -94,10 +94,10 @@ export async function startNode(init: NodeInit): Promise<KubeNode> {
   return node
 }
 
-/** The programs of the podlet's module, built when needed: the podlet, and podexec, a client for exec. */
+/** The programs of the test kubelet's module, built when needed: the test kubelet, and podexec, a client for exec. */
 export async function kubeletPrograms(): Promise<{ readonly kubelet: string; readonly podexec: string }> {
-  const { kubelet, podexec } = await buildGoModule(MODULE)
-  if (kubelet === undefined || podexec === undefined) throw new Error('the podlet’s module built no podlet or podexec')
+  const { 'test-kubelet': kubelet, podexec } = await buildGoModule(MODULE)
+  if (kubelet === undefined || podexec === undefined) throw new Error(`${MODULE} built no test kubelet or no podexec`)
   return { kubelet, podexec }
 }
 
@@ -112,7 +112,7 @@ async function kubeletArguments(init: NodeInit): Promise<string[]> {
     'node-ip': init.addresses.join(','),
     netns,
     prefix: netns,
-    'state-dir': join(directory, `podlet-${name}`),
+    'state-dir': join(directory, `test-kubelet-${name}`),
     images,
     'client-ca': cluster.caFile,
     'pod-cidr': init.podCIDRs?.join(','),
@@ -150,7 +150,7 @@ async function waitUntilReady(init: NodeInit, kubelet: Program): Promise<void> {
     },
     { deadlineMs: 30_000, intervalMs: 100, say: `node ${init.name} is Ready and without its taint` },
   )
-  if (kubelet.failure !== undefined) throw new Error(`the podlet ${kubelet.failure}`)
+  if (kubelet.failure !== undefined) throw new Error(`the test kubelet ${kubelet.failure}`)
 }
 
 export interface ExecInPod {

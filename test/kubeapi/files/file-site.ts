@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
-import { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { Kind, ObjectKinds } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -24,9 +24,9 @@ export class FileSite {
     mkdirSync(this.objects)
   }
 
-  open(init: { readonly rescanMs?: number; readonly once?: boolean } = {}): FileCluster {
+  open(init: { readonly rescanMs?: number; readonly once?: boolean } = {}): FileApi {
     const deps = { clock: new SystemClock(), logger: this.logger }
-    const api = new FileCluster(deps, { objects: this.objects, state: this.state, ...init })
+    const api = new FileApi(deps, { objects: this.objects, state: this.state, ...init })
     this.#t.teardown(() => api.close())
     return api
   }
@@ -52,7 +52,7 @@ export class FileSite {
   }
 }
 
-export async function synced<K extends Kind>(api: FileCluster, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
+export async function synced<K extends Kind>(api: FileApi, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
   const cache = api.cache(kind)
   await cache.whenSynced(AbortSignal.timeout(30_000))
   return cache

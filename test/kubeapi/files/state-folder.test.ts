@@ -248,7 +248,7 @@ t.test('a process killed while writing leaves only whole files, and its successo
   const site = new FileSite(t)
   const url = (path: string): string => JSON.stringify(new URL(`../../../${path}`, import.meta.url).href)
   const code = `
-    import { FileCluster } from ${url('kubeapi/files/file-cluster.ts')}
+    import { FileCluster } from ${url('kubeapi/files/file-api.ts')}
     import { SystemClock } from ${url('reconcile/clock.ts')}
     import { CapturingLogger } from ${url('runtime/logging/capturing-logger.ts')}
     const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, ${JSON.stringify({ objects: site.objects, state: site.state })})

@@ -1,7 +1,7 @@
 /** The Kubernetes driver does what every driver does: over HTTP/2, over HTTP/1.1 and without TLS. */
 import t from 'tap'
 import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
-import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { fakeApiServer } from '../../support/fake-api-server.ts'
 import { drop, openFake, put } from './kube-site.ts'
 
 interface Event {

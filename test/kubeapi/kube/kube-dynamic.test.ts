@@ -1,6 +1,6 @@
 /** Any object of any kind, for the installer. */
 import t from 'tap'
-import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { fakeApiServer } from '../../support/fake-api-server.ts'
 import { openFake } from './kube-site.ts'
 
 const configMap = (name: string, data: Record<string, string>) => ({

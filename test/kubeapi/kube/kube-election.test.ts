@@ -1,9 +1,9 @@
 /** Never two leaders, and never none for long. */
 import t, { type Test } from 'tap'
-import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'
-import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { openFake } from './kube-site.ts'
 
 /** Quicker than in earnest; the proportions are the same. */
@@ -23,7 +23,7 @@ class Offices {
     this.#timing = timing
   }
 
-  candidate(api: KubeCluster, identity: string, signal: AbortSignal): Promise<void> {
+  candidate(api: KubeApi, identity: string, signal: AbortSignal): Promise<void> {
     return api.elect(
       { ...this.#timing, identity },
       async (office) => {

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { LeaseStore, StoredLease } from '../../../kubeapi/lease-store.ts'
 import { failure } from '../../support/failure.ts'
-import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { fakeApiServer } from '../../support/fake-api-server.ts'
 import { openFake } from './kube-site.ts'
 
 const { signal } = new AbortController()

@@ -1,24 +1,24 @@
 /** The Kubernetes driver on a toy API server. */
 import type { Test } from 'tap'
-import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import { type KubeApi, type KubeApiInit, openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import type { FakeApiServer } from '../../support/toy-api-server.ts'
+import type { FakeApiServer } from '../../support/fake-api-server.ts'
 
 export interface Opened {
-  readonly api: KubeCluster
+  readonly api: KubeApi
   readonly logger: CapturingLogger
 }
 
 export async function openFake(
   t: Test,
   server: FakeApiServer,
-  init: Partial<KubeClusterInit> & { readonly clock?: Clock } = {},
+  init: Partial<KubeApiInit> & { readonly clock?: Clock } = {},
 ): Promise<Opened> {
   const logger = new CapturingLogger()
   const { clock = new SystemClock(), ...rest } = init
-  const api = await openKubeCluster(
+  const api = await openKubeApi(
     { clock, logger },
     { kubeconfig: server.kubeconfig, namespace: 'sealane-system', ...rest },
   )

@@ -193,7 +193,10 @@ t.test('what a node says about itself', async (t) => {
   t.equal(claim({ podCIDR: '10.42.1.0/24' }).hasSpec, true)
   t.equal(claim({ podCIDR: '10.99.0.0/24' }).hasSpec, false, 'a range of no cluster')
   t.equal(claim(undefined, ['10.42.1.0/24']).hasSpec, false)
-  t.equal(reportedOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent(['10.42.1.0/24']) }), false)
+  t.equal(
+    reportedOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent(['10.42.1.0/24']) }),
+    false,
+  )
   t.equal(reportedOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent() }), true)
   t.equal(reportedOtherRanges({ type: 'removed' }), true)
 })

@@ -23,20 +23,20 @@ t.test('who answers', async (t) => {
 })
 
 t.test('who is used', async (t) => {
-  const verdicts = (accepted: string, refused: string) => ({
+  const validation = (accepted: string, refused: string) => ({
     clusters: accepted.split(' ').map((id, index) => ({ id, index, prefixes: [] })),
     refused: refused
       .split(' ')
       .flatMap((name) => (name === '' ? [] : [{ name, reason: 'InvalidValue' as const, message: 'no' }])),
   })
-  const rows: [name: string, gateways: Gateway[], given: ReturnType<typeof verdicts> | undefined, want: string][] = [
+  const rows: [name: string, gateways: Gateway[], given: ReturnType<typeof validation> | undefined, want: string][] = [
     ['nothing known', [], undefined, 'all'],
-    ['nobody refused', [], verdicts('x y', ''), 'all'],
-    ['no report: all but the refused', [], verdicts('x y', 'z'), 'own x y'],
+    ['nobody refused', [], validation('x y', ''), 'all'],
+    ['no report: all but the refused', [], validation('x y', 'z'), 'own x y'],
     [
       'a report: what is up but not refused',
       [gateway('a', { x: 'up', y: 'down', z: 'up' })],
-      verdicts('x y', 'z'),
+      validation('x y', 'z'),
       'own x',
     ],
     ['a report and no verdict', [gateway('a', { x: 'up', z: 'up' })], undefined, 'own x z'],

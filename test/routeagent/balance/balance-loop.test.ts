@@ -1,6 +1,6 @@
 /** Runs of the balancing loop one by one, where the order of things matters. */
 import t from 'tap'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
@@ -52,7 +52,7 @@ t.test('a look at the machine that fails is repeated by the next run', async (t)
 })
 
 async function oneNode(signal: AbortSignal) {
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   for (const object of [membership(), node('worker', '192.168.7.11', '10.42.1.0/24')]) api.put(object)
   api.put(cluster('milano', 1, '244.0.0.0/16'))
   const caches = routeAgentCaches(api)

@@ -14,7 +14,7 @@ t.test('counted once a minute, told where it differs', async (t) => {
   const connections = new FakeConnections()
   machine.connections = connections
   const reported = (): OpenConnections | undefined => machine.api.get('RouteAgent', 'worker')?.status?.openConnections
-  const tells = (want: OpenConnections | undefined): Promise<unknown> =>
+  const reports = (want: OpenConnections | undefined): Promise<unknown> =>
     eventually(() => JSON.stringify(reported()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
   const minute = async (): Promise<void> => {
     const { scans } = connections
@@ -34,7 +34,7 @@ t.test('counted once a minute, told where it differs', async (t) => {
   const first = open(12)
   machine.join()
   await machine.ready()
-  await tells(exactly(12))
+  await reports(exactly(12))
   t.match(await machine.metrics.text(), /^sealane_routeagent_open_connections\{.*\} 12$/m)
 
   open(3)
@@ -43,18 +43,18 @@ t.test('counted once a minute, told where it differs', async (t) => {
   t.strictSame(reported(), exactly(12), 'about as many')
   open(8)
   await minute()
-  await tells(exactly(23))
+  await reports(exactly(23))
   for (const close of first) close()
 
   connections.failure = new KernelError('EPERM', 'conntrack -L -f ipv4', 'not permitted')
   await minute()
-  await tells(undefined)
+  await reports(undefined)
   await minute()
   const warned = machine.logger.messages('warn').filter((message) => message.includes('open connections'))
   t.strictSame(warned, ['open connections cannot be counted'], 'said once')
   connections.failure = undefined
   await minute()
-  await tells(exactly(11))
+  await reports(exactly(11))
   t.same(machine.status.notReady(), [], 'nothing depends on it')
   await running.stop()
 })

@@ -155,7 +155,9 @@ async function untilReported({ gwProcess, workerProcess, parisProcess }: Process
     JSON.stringify(process.get('Gateway', 'gw') ?? '').includes('"state":"up"')
   await eventually(() => up(gwProcess) && up(parisProcess), { deadlineMs: 30_000, say: `lane up: ${say()}` })
   const reportedAll = (): boolean =>
-    [reported(gwProcess, 'gw'), reported(workerProcess, 'worker')].every((status) => (status?.podRanges ?? []).length > 0)
+    [reported(gwProcess, 'gw'), reported(workerProcess, 'worker')].every(
+      (status) => (status?.podRanges ?? []).length > 0,
+    )
   await eventually(reportedAll, { deadlineMs: 30_000, say: `ranges told: ${say()}` })
 }
 

@@ -9,7 +9,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { NftSession } from '../../../kernel/nft/nft-session.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
@@ -76,7 +76,7 @@ export async function buildGatewayNode(far: Netns): Promise<void> {
 }
 
 export interface Site {
-  readonly api: MemoryCluster
+  readonly api: MemoryApi
   readonly status: StatusBoard
   readonly ended: Promise<void>
   readonly clock: LateClock
@@ -98,7 +98,7 @@ class LateClock extends SystemClock {
 /** The routeagent of the node `worker`, in a cluster that has these objects. */
 export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   const stateDir = temporaryFolder(t)
-  const api = new MemoryCluster()
+  const api = new MemoryApi()
   for (const object of objects) api.put(object)
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })

@@ -1,6 +1,6 @@
 /** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
@@ -19,7 +19,7 @@ import { loopRuns } from './loop-runs.ts'
 import { cluster, endpoint, membership, node } from './site.ts'
 
 export class Machine {
-  readonly api = new MemoryCluster()
+  readonly api = new MemoryApi()
   readonly nft = new FakeNft()
   readonly nft6 = new FakeNft({ family: 'ip6' })
   readonly routes = new FakeRouteTable({

@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { Conntrack } from '../../../kernel/conntrack/conntrack.ts'
@@ -23,7 +23,7 @@ import { JumpingClock } from '../../support/jumping-clock.ts'
 const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
 const lanes = JSON.parse(lanesText) as GatewayConfigInit['lanes']
 
-const api = new MemoryCluster()
+const api = new MemoryApi()
 for (const kind of ['Endpoint', 'Gateway', 'RouteAgent'] as const) {
   api.cache(kind).onChange((change) => {
     if (change?.type === 'set') process.stdout.write(`${JSON.stringify({ object: change.object })}\n`)

@@ -1,7 +1,7 @@
 /** What a cluster lacks for a broker, told before anything is changed: from objects to one list and one command. */
 import t from 'tap'
 import { requirePlace } from '../../../../cli/kube/broker/broker-place.ts'
-import { type BrokerOptions, deployCommand, withOptions } from '../../../../cli/kube/broker/broker-wishes.ts'
+import { type BrokerOptions, deployCommand, withOptions } from '../../../../cli/kube/broker/broker-options.ts'
 import { addressGap, loadBalancerSign, volumeGap } from '../../../../cli/kube/broker/plan-broker-place.ts'
 import { parseQuantity } from '../../../../cli/kube/broker/quantity.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'

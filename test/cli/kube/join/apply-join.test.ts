@@ -93,7 +93,12 @@ t.test('a kind can be used once it is established', async (t) => {
 t.test('a dry run writes nothing and says everything', async (t) => {
   const admin = new MemoryAdmin()
   let said = ''
-  const context = { admin, dryRun: true, signal, report: (change: Change) => void (said += describeChange(change, true)) }
+  const context = {
+    admin,
+    dryRun: true,
+    signal,
+    report: (change: Change) => void (said += describeChange(change, true)),
+  }
   await applyObjects([{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a', namespace: 'b' } }], context)
   await applyNodes([{ node: 'n1', labels: { 'sealane.io/gateway': '0' }, annotations: {} }], context)
   t.equal(said, '  created   ConfigMap b/a\n  changed   Node n1  (sealane.io/gateway=0)\n')

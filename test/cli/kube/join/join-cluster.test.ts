@@ -113,12 +113,15 @@ t.test('the cluster DNS is waited for; when it takes too long, that is said, and
   const dns = configMap('coredns', { Corefile: KUBEADM })
   const message = "asked for clusterset.local, the cluster's DNS says SERVFAIL"
   const LATE = 'it does not hand clusterset.local to Sealane yet'
-  const rows: readonly (readonly [condition: object | undefined, reported: readonly string[], left: readonly string[]])[] =
-    [
-      [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
-      [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
-      [undefined, [], [`${LATE} (the agent does not say)`]],
-    ]
+  const rows: readonly (readonly [
+    condition: object | undefined,
+    reported: readonly string[],
+    left: readonly string[],
+  ])[] = [
+    [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
+    [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
+    [undefined, [], [`${LATE} (the agent does not say)`]],
+  ]
   for (const [condition, wanted, left] of rows) {
     const own = { ...cluster('paris'), status: { conditions: condition === undefined ? [] : [condition] } }
     const { outcome, reported } = await join([node('n1', 'True'), own, gateway(), dns])
@@ -241,7 +244,9 @@ t.test('a cluster that is leaving is not installed again, whether or not the bro
   const error = await failure(reported.done)
   t.equal(error.message, 'context "c1" of kubeconfig is leaving its clusterset: its parts take themselves out')
   t.match(error, { hint: 'finish that first: sealane leave --context c1' })
-  const unreported = await failure((await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done)
+  const unreported = await failure(
+    (await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done,
+  )
   t.equal(unreported.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker is not told yet')
   t.match(unreported, {
     hint: 'finish that first: sealane leave --context c1; with --force where the broker is gone for good',

@@ -5,7 +5,7 @@ import t from 'tap'
 import { HandshakeTimes } from '../../../../gateway/cable/wireguard/handshake-times.ts'
 import { wireguardRules } from '../../../../gateway/cable/wireguard/plan-device.ts'
 import { laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
-import { handedOverHealth } from '../../../../gateway/health/inherited-health.ts'
+import { handedOverHealth } from '../../../../gateway/health/health-handover.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
 import { connectionTo, gatewayObject } from '../../../support/objects/node-objects.ts'
 import { NOW, UPTIME, endpoint, farEndOf, key, peerState } from '../../support/worlds.ts'
@@ -18,10 +18,16 @@ function device(lastHandshakeMs?: number): DeviceState {
   return { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers: [peerState(PARIS, facts)] }
 }
 
-type Look = readonly [say: string, atS: number, wallS: number, handshakeS: number | undefined, ageS: number | undefined]
+type KernelLook = readonly [
+  say: string,
+  atS: number,
+  wallS: number,
+  handshakeS: number | undefined,
+  ageS: number | undefined,
+]
 
 /** Seconds: of the monotonic clock, of the wall clock, the date of the handshake, and how old it is taken for. */
-const STORIES: readonly (readonly Look[])[] = [
+const STORIES: readonly (readonly KernelLook[])[] = [
   [
     ['there is none', 0, 0, undefined, undefined],
     ['it came since', 2, 2, 1, 1],

@@ -7,9 +7,9 @@ import { key, peerState } from '../../support/worlds.ts'
 const PARIS = '198.51.100.20:4500'
 const ELSEWHERE = '203.0.113.77:61234'
 
-type Look = readonly [say: string, endpoint: string | undefined, from: string | undefined, moved: boolean]
+type KernelLook = readonly [say: string, endpoint: string | undefined, from: string | undefined, moved: boolean]
 
-const STORIES: readonly (readonly Look[])[] = [
+const STORIES: readonly (readonly KernelLook[])[] = [
   [
     ['seen first', PARIS, '192.0.2.10', false],
     ['the same', PARIS, '192.0.2.10', false],

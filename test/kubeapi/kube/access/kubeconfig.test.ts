@@ -9,7 +9,7 @@ import type { Credentials, ServerAccess } from '../../../../kubeapi/kube/access/
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
-import { fakeApiServer } from '../../../support/toy-api-server.ts'
+import { fakeApiServer } from '../../../support/fake-api-server.ts'
 import { openFake } from '../kube-site.ts'
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64')

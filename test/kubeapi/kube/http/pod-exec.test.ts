@@ -11,7 +11,7 @@ import type { RequestHeaders, ServerAccess } from '../../../../kubeapi/kube/acce
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { failure } from '../../../support/failure.ts'
-import { impersonationIn } from '../../../support/toy-api-server.ts'
+import { impersonationIn } from '../../../support/fake-api-server.ts'
 
 const COMMAND = { namespace: 'shop', pod: 'web-0', container: 'web', command: ['echo', 'a b&c'] }
 

@@ -6,7 +6,7 @@ import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { service, serviceImport } from '../../../compliance/cluster-api.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { silentProxy } from '../../../support/silent-proxy.ts'
-import { type FakeApiServer, fakeApiServer } from '../../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../../support/fake-api-server.ts'
 import { type Opened, drop, openFake, put } from '../kube-site.ts'
 
 const names = (cache: ObjectCache<KubeObject>): string[] => cache.list().map(({ metadata }) => metadata.name)

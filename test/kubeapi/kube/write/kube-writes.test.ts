@@ -1,11 +1,11 @@
 /** How the Kubernetes driver writes: only what differs, only what is ours, and on bad days too. */
 import t, { type Test } from 'tap'
 import type { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
-import type { KubeCluster } from '../../../../kubeapi/kube/kube-cluster.ts'
+import type { KubeApi } from '../../../../kubeapi/kube/kube-api.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { service, serviceExport, serviceImport } from '../../../compliance/cluster-api.ts'
 import { eventually } from '../../../support/eventually.ts'
-import { TOKEN, type Fault, type FakeApiServer, fakeApiServer } from '../../../support/toy-api-server.ts'
+import { TOKEN, type Fault, type FakeApiServer, fakeApiServer } from '../../../support/fake-api-server.ts'
 import { drop, openFake, put } from '../kube-site.ts'
 
 const OURS = 'app.kubernetes.io/managed-by'
@@ -16,7 +16,7 @@ const patches = (server: FakeApiServer): number => server.requests.filter((line)
 
 const stored = (server: FakeApiServer, name = 'web') => server.objects.get(server.place('ServiceImport', name, 'shop'))
 
-async function synced(t: Test, server: FakeApiServer): Promise<KubeCluster> {
+async function synced(t: Test, server: FakeApiServer): Promise<KubeApi> {
   const { api } = await openFake(t, server)
   await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
   return api

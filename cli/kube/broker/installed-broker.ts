@@ -1,0 +1,179 @@
+/** A broker that is installed already, wherever it came from: what it was told holds until a flag says otherwise. */
+import { formatImageName, parseImageName } from '../../../install/image-name.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
+import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
+import {
+  DEFAULT_VALUES,
+  type InstallValues,
+  type ResourceValues,
+  type TolerationValues,
+} from '../../../install/values.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { hasOpenMetrics, upgradedImage } from '../join/plan-installed-values.ts'
+import { readServeArgs, saidFor } from './serve-args.ts'
+import { imageValues } from '../join/values-options.ts'
+
+/** As they are in the cluster; undefined where there is none. */
+export interface InstalledBroker {
+  readonly statefulSet: ManifestObject | undefined
+  readonly service: ManifestObject | undefined
+  readonly claim: ManifestObject | undefined
+  readonly networkPolicy: ManifestObject | undefined
+}
+
+export async function installedBroker(
+  admin: Pick<ClusterAdmin, 'get'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<InstalledBroker> {
+  const own = objectName('broker')
+  return {
+    statefulSet: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: own }, signal),
+    service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
+    claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
+    networkPolicy: await admin.get(
+      { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', namespace, name: own },
+      signal,
+    ),
+  }
+}
+
+/** There is something whose settings are to be kept. */
+export function isInstalled({ statefulSet, service, claim }: InstalledBroker): boolean {
+  return (statefulSet ?? service ?? claim) !== undefined
+}
+
+interface PodSpec {
+  readonly containers?: readonly ContainerSpec[]
+  readonly imagePullSecrets?: readonly { readonly name: string }[]
+  readonly nodeSelector?: Readonly<Record<string, string>>
+  readonly tolerations?: readonly TolerationValues[]
+}
+interface ContainerSpec {
+  readonly name: string
+  readonly image?: string
+  readonly imagePullPolicy?: string
+  readonly args?: readonly string[]
+  readonly env?: readonly { readonly name: string; readonly value?: string }[]
+  readonly resources?: ResourceValues
+}
+
+/**
+ * `values` with all that the objects say in their place; what they do not say stays. Without a StatefulSet nothing is
+ * advertised yet: `broker.advertise` is empty then. Pure.
+ */
+export function keepInstalled(values: InstallValues, earlier: InstalledBroker): InstallValues {
+  const { broker } = values
+  const pod = podOf(earlier.statefulSet)
+  const container = containerOf(earlier.statefulSet)
+  const { image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
+  const args = readServeArgs(container?.args ?? [])
+  return withExtraArgs(
+    {
+      ...values,
+      image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
+      imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
+      metrics: { ...values.metrics, open: hasOpenMetrics(container) },
+      logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
+      broker: {
+        ...broker,
+        networkPolicies: keptPolicies(earlier, image),
+        advertise: saidFor(args, '--advertise'),
+        clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
+        resources: container?.resources ?? broker.resources,
+        nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
+        tolerations: pod?.tolerations ?? broker.tolerations,
+        service: keptService(broker.service, earlier.service),
+        storage: keptStorage(broker.storage, earlier.claim),
+      },
+    },
+    args.known,
+  )
+}
+
+/** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
+function keptPolicies({ statefulSet, networkPolicy }: InstalledBroker, image: string | undefined): boolean {
+  if (statefulSet === undefined || networkPolicy !== undefined) return true
+  return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
+}
+
+/** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
+export function unknownArgs({ statefulSet }: InstalledBroker): readonly string[] {
+  return readServeArgs(containerOf(statefulSet)?.args ?? []).unknown
+}
+
+/** Values of their own have these; the last was said for once. */
+const OWN_VALUES = ['--advertise', '--clusterset', '--log-level', '--accept-empty']
+
+/** What no other value says. */
+function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {
+  const statefulSet = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
+    .flatMap(({ objects }) => objects)
+    .find(({ kind }) => kind === 'StatefulSet')
+  const { args = [], env = [] } = containerOf(statefulSet) ?? {}
+  const policy = env.find(({ name }) => name === EXTERNAL_TRAFFIC_POLICY)?.value ?? ''
+  const planned = [...readServeArgs(args).known, `--external-traffic-policy=${policy}`]
+  const extraArgs = known.filter((one) => !planned.includes(one) && !OWN_VALUES.includes(one.split('=', 1)[0] ?? ''))
+  return { ...values, broker: { ...values.broker, extraArgs } }
+}
+
+function containerOf(statefulSet: ManifestObject | undefined): ContainerSpec | undefined {
+  return podOf(statefulSet)?.containers?.find(({ name }) => name === 'broker')
+}
+
+/** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
+export function withThisRelease(kept: InstallValues): InstallValues {
+  const image = upgradedImage(formatImageName(kept.image), formatImageName(DEFAULT_VALUES.image))
+  return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
+}
+
+function podOf(statefulSet: ManifestObject | undefined): PodSpec | undefined {
+  const spec = statefulSet?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
+  return spec?.template?.spec
+}
+
+/** Annotations are the cloud's and other owners': server-side apply leaves them alone. */
+function keptService(
+  service: InstallValues['broker']['service'],
+  found: ManifestObject | undefined,
+): InstallValues['broker']['service'] {
+  const spec = (found?.['spec'] ?? {}) as {
+    readonly type?: string
+    readonly loadBalancerClass?: string
+    readonly externalTrafficPolicy?: string
+  }
+  const { type = service.type, loadBalancerClass = service.loadBalancerClass } = spec
+  const { externalTrafficPolicy = service.externalTrafficPolicy } = spec
+  return { ...service, type, loadBalancerClass, externalTrafficPolicy }
+}
+
+function keptStorage(
+  storage: InstallValues['broker']['storage'],
+  claim: ManifestObject | undefined,
+): InstallValues['broker']['storage'] {
+  const spec = (claim?.['spec'] ?? {}) as {
+    readonly storageClassName?: string
+    readonly resources?: { readonly requests?: { readonly storage?: string } }
+  }
+  const { storageClassName = storage.storageClassName, resources } = spec
+  return { size: resources?.requests?.storage ?? storage.size, storageClassName }
+}
+
+/** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */
+export function changedValues(before: InstallValues, after: InstallValues): readonly string[] {
+  const was = new Map(leaves('', before))
+  const is = new Map(leaves('', after))
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((path) => {
+    const [from, to] = [was.get(path) ?? 'nothing', is.get(path) ?? 'nothing']
+    return from === to ? [] : [`${path}: ${from} → ${to}`]
+  })
+}
+
+function leaves(path: string, value: unknown): readonly (readonly [string, string])[] {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return Object.entries(value).flatMap(([key, inner]) => leaves(path === '' ? key : `${path}.${key}`, inner))
+  }
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return [[path, text === '' || text === '[]' ? 'nothing' : text]]
+}

@@ -1,0 +1,32 @@
+/**
+ * What an earlier run of this process left. A restart must not take traffic away while the first probes are on their
+ * way: a connection that was reported up, and whose tunnel still has a session, counts as up until probes say
+ * otherwise. Pure.
+ */
+import type { Endpoint, Gateway } from '../../model/objects.ts'
+import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
+import { farEnd } from '../remotes/check-endpoints.ts'
+import { type PeerHealthView, healthKey } from '../world.ts'
+
+export interface HandedOverInit {
+  /** Milliseconds of the monotonic clock. */
+  readonly monotonicMs: number
+  /** This node's own Gateway object. */
+  readonly gateway: Gateway | undefined
+  readonly endpoints: readonly Endpoint[]
+  readonly laneStates: ReadonlyMap<number, LaneState>
+  readonly rules: CableRules
+}
+
+/** Connections to take over as up, by healthKey(). */
+export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthView> {
+  const keys = new Map(init.endpoints.map((one) => [one.metadata.name, linkKey(farEnd(one, init.rules))]))
+  const handedOver = new Map<string, PeerHealthView>()
+  for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {
+    const link = init.laneStates.get(lane)?.links.get(keys.get(endpoint) ?? '')
+    const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
+    if (state !== 'up' || ageMs > init.rules.sessionMs) continue
+    handedOver.set(healthKey(lane, cluster), { state: 'up', sinceMs: init.monotonicMs })
+  }
+  return handedOver
+}

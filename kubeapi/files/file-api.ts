@@ -1,0 +1,300 @@
+/**
+ * The ClusterApi of a site without Kubernetes: a folder of the user's YAML and a state folder. The folders are the
+ * API: several processes share them, each follows them by itself, and nobody serves.
+ */
+import { randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
+import { EventFilter } from '../event-filter.ts'
+import { type CreationMetadata, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
+import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
+import { ResidentNamespaces } from '../resident-namespaces.ts'
+import { WriteQueue } from '../write-queue.ts'
+import type { ObjectUpdate } from './file-owners.ts'
+import { KindFiles } from './kind-files.ts'
+import type { FileProblem } from './problem.ts'
+import { ProblemBoard } from './problem-board.ts'
+import { UserFolder } from './user/user-folder.ts'
+
+export interface FileApiDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+export interface FileApiInit {
+  /** The user's folder. Only read here; `sealane export` writes to it through user-objects.ts. */
+  readonly objects: string
+  /** Our folder: objects/, files/ (last good readings). Made where it is missing. */
+  readonly state: string
+  /** Milliseconds between full looks, for events that the kernel lost. */
+  readonly rescanMs?: number
+  /**
+   * Shows what could be read even where a folder of the state could not, for a command that looks once and then asks
+   * troubledState(). Else a kind is not synced before all of its folders have been read.
+   */
+  readonly once?: boolean
+}
+
+const DEFAULT_RESCAN_MS = 30_000
+const ROOT_CHECK_MS = 1000
+/** More at once only queues in the kernel. */
+const MAX_WRITES = 16
+
+export class FileApi implements ClusterApi {
+  readonly #deps: FileApiDeps
+  readonly #init: FileApiInit
+  readonly #problems: ProblemBoard
+  readonly #kinds = new Map<Kind, KindFiles>()
+  readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #events: EventFilter
+  readonly #user: UserFolder
+  readonly #residents = new ResidentNamespaces((key, object) => this.#kinds.get('Namespace')?.imply(key, object))
+  #userLoaded = false
+  readonly #stop = new AbortController()
+  #cancelRescan: (() => void) | undefined
+
+  constructor(deps: FileApiDeps, init: FileApiInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#problems = new ProblemBoard(deps.logger)
+    this.#events = new EventFilter(deps.clock)
+    this.#user = new UserFolder(
+      {
+        clock: deps.clock,
+        onUpdate: (updates) => this.#onUserUpdates(updates),
+        onProblems: (place, problems) => this.#problems.set(place, problems),
+        onStateError: (path, error) => this.#problems.stateError(path, error),
+      },
+      {
+        folder: init.objects,
+        state: join(init.state, 'files'),
+        exclude: resolve(init.state),
+      },
+    )
+  }
+
+  /** What is wrong in the user's files now. */
+  problems(): readonly FileProblem[] {
+    return this.#problems.list()
+  }
+
+  /** Paths in the state folder that could not be read or written so far. */
+  troubledState(): readonly string[] {
+    return this.#problems.troubledState()
+  }
+
+  /** How many of the user's objects are of kinds that Sealane does not read. */
+  ignoredObjects(): number {
+    return this.#user.claims.ignored
+  }
+
+  cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
+    let files = this.#kinds.get(kind)
+    if (files === undefined) {
+      files = this.#createKind(kind)
+      // Not at once: whoever asked first must be able to register a listener before the first read.
+      setImmediate(() => this.#load(kind))
+    }
+    return files.store.cache as unknown as ObjectCache<ObjectKinds[K]>
+  }
+
+  async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
+    const key = keyOf(object)
+    await this.#writes.run(`${kind} ${key}`, async () => {
+      this.#checkOpen(signal)
+      const { user, ours } = files.store.layers(key)
+      if (user !== undefined) {
+        throw new ClusterApiError('Forbidden', `${titleOf(object)} is the user's own and is not overwritten`)
+      }
+      if (ours !== undefined && sameOwnedParts(ours, object)) return
+      const next = withServerMetadata(object, ours, () => this.#creation())
+      await files.folder.write(key, 'object', next)
+      files.refresh(key, 'object')
+    })
+  }
+
+  async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
+    const key = keyOf(object)
+    await this.#writes.run(`${kind} ${key}`, async () => {
+      this.#checkOpen(signal)
+      const current = files.store.current(key)
+      if (current === undefined) throw new ClusterApiError('NotFound', `${titleOf(object)} does not exist`)
+      const status = plain((object as { status?: unknown }).status)
+      if (isDeepStrictEqual((current as { status?: unknown }).status, status)) return
+      await files.folder.write(key, 'status', { uid: current.metadata.uid ?? '', status })
+      files.refresh(key, 'status')
+    })
+  }
+
+  /** Reads the status afresh; what another process writes in that moment is written again at its next heartbeat. */
+  async setCondition({ kind, name, namespace }: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const current = await this.read(kind, name, namespace, signal)
+    if (current === undefined)
+      throw new ClusterApiError('NotFound', `${objectTitle(kind, name, namespace)} does not exist`)
+    await this.applyStatus(withCondition(current, condition), signal)
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    const files = await this.#ready(kind, name, namespace, signal)
+    const key = objectKey(name, namespace)
+    for (const part of ['object', 'status'] as const) {
+      const path = files.folder.pathOf(key, part)
+      if (files.folder.stamp(path) === undefined && !files.folder.lacks(path)) {
+        throw new ClusterApiError('Unavailable', `cannot read ${path}: its folder is out of sight`)
+      }
+      files.refresh(key, part)
+    }
+    return files.store.current(key) as ObjectKinds[K] | undefined
+  }
+
+  async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
+    const files = await this.#ready(kind, name, namespace, signal)
+    const key = objectKey(name, namespace)
+    await this.#writes.run(`${kind} ${key}`, () => {
+      this.#checkOpen(signal)
+      if (files.store.layers(key).user !== undefined) {
+        throw new ClusterApiError(
+          'Forbidden',
+          `${objectTitle(kind, name, namespace)} is the user's own and is not removed`,
+        )
+      }
+      files.folder.remove(key, 'object')
+      files.folder.remove(key, 'status')
+      files.refresh(key, 'object')
+      files.refresh(key, 'status')
+      return Promise.resolve()
+    })
+  }
+
+  /** There is no one to keep events here: the log tells. */
+  report(event: ObjectEvent): void {
+    const passed = this.#stop.signal.aborted ? undefined : this.#events.pass(event)
+    if (passed === undefined) return
+    const { regarding, type, reason, note } = passed
+    const text = `${objectTitle(regarding.kind, regarding.name, regarding.namespace)}: ${note}`
+    if (type === 'Warning') this.#deps.logger.warn(text, { reason })
+    else this.#deps.logger.info(text, { reason })
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
+    this.#cancelRescan?.()
+    await this.#writes.settled()
+    await this.#user.close()
+    await Promise.all([...this.#kinds.values()].map((files) => files.close()))
+  }
+
+  #createKind(kind: Kind): KindFiles {
+    const files = new KindFiles(
+      {
+        clock: this.#deps.clock,
+        onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
+        onStateError: (path, error) => this.#problems.stateError(path, error),
+      },
+      { kind, path: join(this.#init.state, 'objects', kind) },
+    )
+    this.#kinds.set(kind, files)
+    return files
+  }
+
+  #load(kind: Kind): void {
+    if (this.#stop.signal.aborted) return
+    if (!this.#userLoaded) {
+      this.#userLoaded = true
+      this.#user.load()
+      for (const { kind: resident, key } of this.#user.claims.objects()) this.#residents.note(resident, key, true)
+      this.#scheduleRescan(this.#deps.clock.monotonic())
+    }
+    const files = this.#kinds.get(kind)
+    if (files === undefined) return
+    this.#makeFolder(files.folder.path)
+    if (kind === 'Namespace') this.#residents.reportAll()
+    files.load(this.#user.claims.objects(kind), this.#init.once)
+  }
+
+  /** Made before it is watched; where that fails, reads see nothing and writes say why. */
+  #makeFolder(path: string): void {
+    try {
+      mkdirSync(path, { recursive: true })
+    } catch (error) {
+      this.#problems.stateError(path, error)
+    }
+  }
+
+  /** A full look every rescanMs; every second, a look whether the watched folders are still the ones we know. */
+  #scheduleRescan(lastMs: number): void {
+    const { clock } = this.#deps
+    const rescanMs = this.#init.rescanMs ?? DEFAULT_RESCAN_MS
+    this.#cancelRescan = clock.setTimer(Math.min(rescanMs, ROOT_CHECK_MS), () => {
+      if (this.#stop.signal.aborted) return
+      const now = clock.monotonic()
+      const due = now - lastMs >= rescanMs
+      if (due || !this.#user.rooted) this.#user.rescan()
+      for (const [kind, files] of this.#kinds) {
+        if (!files.loaded) this.#load(kind)
+        else if (due || !files.rooted) files.rescan()
+      }
+      this.#scheduleRescan(due ? now : lastMs)
+    })
+  }
+
+  #onUserUpdates(updates: readonly ObjectUpdate[]): void {
+    for (const { kind, key, object } of updates) {
+      this.#residents.note(kind, key, object !== undefined)
+      const files = this.#kinds.get(kind)
+      if (files?.store.cache.synced === true) files.setUser(key, object)
+    }
+  }
+
+  /** The kind's files, read at least once. */
+  async #ready(
+    kind: Kind,
+    name: string,
+    namespace: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<KindFiles> {
+    this.#checkOpen(signal)
+    checkAddress(kind, name, namespace)
+    await this.#synced(this.cache(kind), signal)
+    return this.#kinds.get(kind) ?? this.#createKind(kind)
+  }
+
+  async #synced(cache: ObjectCache<KubeObject>, signal: AbortSignal | undefined): Promise<void> {
+    if (cache.synced) return
+    await cache.whenSynced(signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal]))
+  }
+
+  #checkOpen(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted()
+    this.#stop.signal.throwIfAborted()
+  }
+
+  #creation(): CreationMetadata {
+    const creationTimestamp = new Date(this.#deps.clock.now()).toISOString().replace(/\.\d+Z$/, 'Z')
+    return { uid: randomUUID(), creationTimestamp }
+  }
+}
+
+function titleOf({ kind, metadata }: KubeObject): string {
+  return objectTitle(kind, metadata.name, metadata.namespace)
+}

@@ -1,0 +1,226 @@
+/** The ClusterApi of a Kubernetes cluster. */
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
+import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
+import { WriteQueue } from '../write-queue.ts'
+import { DynamicClient } from './dynamic-client.ts'
+import { Election, type ElectionInit } from './election.ts'
+import { EventRecorder } from './write/event-recorder.ts'
+import { ResourceClient } from './resource-client.ts'
+import type { Selector } from './watch/kind-watch.ts'
+import { type AccessInit, openAccess } from './access/kubeconfig.ts'
+import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
+import { ObjectWriter } from './write/object-writer.ts'
+import { HttpClient } from './http/http-client.ts'
+import type { LeaseStore } from '../lease-store.ts'
+import { KubeLeaseStore } from './kube-lease-store.ts'
+import { KubeSecretStore, type SecretStore } from './secret-store.ts'
+import { type CommandResult, type PodCommand, execInPod } from './http/pod-exec.ts'
+import type { ServerAccess } from './access/server-access.ts'
+import { ServerConnection } from './http/server-connection.ts'
+
+export interface KubeApiDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics?: Metrics | undefined
+}
+
+export interface KubeApiInit extends AccessInit {
+  /** Where our own Secrets and Leases live. */
+  readonly namespace: string
+  /** Kinds of which only some objects are followed. Default: all objects of the cluster. */
+  readonly selectors?: Readonly<Partial<Record<Kind, Selector>>>
+}
+
+/** A write waits this long for the first complete list of its kind. */
+const FIRST_LIST_MS = 10_000
+/** What is under way when the cluster is closed may take this long. */
+export const DRAIN_MS = 5000
+/** More at once only queues at the client. */
+const MAX_WRITES = 16
+
+/** Reads no server yet. Throws UserError when the kubeconfig, or the context, cannot be used. */
+export async function openKubeApi(deps: KubeApiDeps, init: KubeApiInit): Promise<KubeApi> {
+  return new KubeApi(deps, init, await openAccess(deps.clock, init))
+}
+
+export class KubeApi implements ClusterApi {
+  readonly access: ServerAccess
+  readonly dynamic: DynamicClient
+  readonly secrets: SecretStore
+  readonly leases: LeaseStore
+  readonly #deps: KubeApiDeps
+  readonly #init: KubeApiInit
+  readonly #metrics: KubeMetrics
+  readonly #connection: ServerConnection
+  readonly #http: HttpClient
+  readonly #writer: ObjectWriter
+  readonly #recorder: EventRecorder
+  readonly #clients = new Map<Kind, ResourceClient>()
+  readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #watches: Promise<void>[] = []
+  readonly #elections = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
+  /** Aborted some time after #stop: what was under way then may end by itself. */
+  readonly #cut = new AbortController()
+
+  constructor(deps: KubeApiDeps, init: KubeApiInit, access: ServerAccess) {
+    this.#deps = deps
+    this.#init = init
+    this.access = access
+    this.#metrics = deps.metrics === undefined ? UNCOUNTED : kubeMetrics(deps.metrics)
+    this.#connection = new ServerConnection({ clock: deps.clock, access })
+    this.#http = new HttpClient({
+      clock: deps.clock,
+      connection: this.#connection,
+      metrics: this.#metrics,
+      server: access.server.href.replace(/\/$/, ''),
+    })
+    const http = this.#http
+    this.#writer = new ObjectWriter({ http })
+    this.#recorder = new EventRecorder({ clock: deps.clock, logger: deps.logger, http })
+    this.dynamic = new DynamicClient({ http }, { stop: this.#stop.signal })
+    const ours = { namespace: init.namespace, stop: this.#stop.signal }
+    this.secrets = new KubeSecretStore({ http }, ours)
+    this.leases = new KubeLeaseStore({ http }, ours)
+  }
+
+  cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
+    return this.#client(kind).objects.cache as unknown as ObjectCache<ObjectKinds[K]>
+  }
+
+  async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (client, limited) =>
+      this.#writer.apply(client, object, limited),
+    )
+  }
+
+  async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (client, limited) =>
+      this.#writer.applyStatus(client, object, limited),
+    )
+  }
+
+  async setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const { kind, name, namespace } = object
+    await this.#write(kind, name, namespace, signal, (client, limited) =>
+      this.#writer.setCondition(client, object, condition, limited),
+    )
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    return (await this.#client(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
+  }
+
+  async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
+    await this.#write(kind, name, namespace, signal, (client, limited) =>
+      this.#writer.remove(client, name, namespace, limited),
+    )
+  }
+
+  report(event: ObjectEvent): void {
+    const { kind, name, namespace, uid } = event.regarding
+    const known = uid ?? this.#clients.get(kind)?.objects.holding(objectKey(name, namespace))?.uid
+    if (this.#stop.signal.aborted) return
+    this.#recorder.report({ ...event, regarding: { ...event.regarding, uid: known } }, this.#cut.signal)
+  }
+
+  /** Runs a command in a container to its end. See execInPod(). */
+  exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
+    const { clock } = this.#deps
+    return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
+  }
+
+  /**
+   * Calls `lead` while this process holds the Lease, with a signal that ends with it. Resolves after `signal`, when
+   * `lead` has ended and the lease is given back. See Election.run().
+   */
+  elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    const election = new Election(
+      { clock, logger, metrics: this.#metrics, http: this.#http, namespace: this.#init.namespace },
+      init,
+    )
+    const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
+    const settled = running.catch(() => undefined)
+    this.#elections.add(settled)
+    void settled.then(() => this.#elections.delete(settled))
+    return running
+  }
+
+  /** Ends watches and elections, gives leases back, waits for writes under way. */
+  async close(): Promise<void> {
+    this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
+    const cancel = this.#deps.clock.setTimer(DRAIN_MS, () => this.#cut.abort(this.#stop.signal.reason))
+    await Promise.all([...this.#elections, this.#writes.settled(), this.#recorder.settled(), ...this.#watches])
+    cancel()
+    this.#connection.close()
+  }
+
+  #client(kind: Kind): ResourceClient {
+    const existing = this.#clients.get(kind)
+    if (existing !== undefined) return existing
+    const { clock, logger } = this.#deps
+    const client = new ResourceClient(
+      { clock, logger, metrics: this.#metrics, http: this.#http },
+      { kind, selector: this.#init.selectors?.[kind] ?? {} },
+    )
+    this.#clients.set(kind, client)
+    // Not at once: whoever asked first must be able to register a listener before the first read.
+    if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(client.run(this.#stop.signal)))
+    return client
+  }
+
+  /** One write: in the order of its object, once the kind has been read. */
+  async #write(
+    kind: Kind,
+    name: string,
+    namespace: string | undefined,
+    signal: AbortSignal | undefined,
+    run: (client: ResourceClient, signal: AbortSignal) => Promise<void>,
+  ): Promise<void> {
+    signal?.throwIfAborted()
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    const client = this.#client(kind)
+    if (!client.objects.cache.synced) await this.#firstList(client, objectTitle(kind, name, namespace), limited)
+    await this.#writes.run(`${kind} ${objectKey(name, namespace)}`, async () => {
+      limited.throwIfAborted()
+      await run(client, signal === undefined ? this.#cut.signal : AbortSignal.any([signal, this.#cut.signal]))
+    })
+  }
+
+  async #firstList(client: ResourceClient, title: string, signal: AbortSignal): Promise<void> {
+    const late = new AbortController()
+    const cancel = this.#deps.clock.setTimer(FIRST_LIST_MS, () => late.abort())
+    try {
+      await client.objects.cache.whenSynced(AbortSignal.any([signal, late.signal]))
+    } catch (error) {
+      if (!late.signal.aborted || signal.aborted) throw error
+      const reason = client.trouble ?? `not read within ${FIRST_LIST_MS / 1000} s`
+      throw new ClusterApiError('Unavailable', `${title}: ${client.objects.kind} objects cannot be read yet: ${reason}`)
+    } finally {
+      cancel()
+    }
+  }
+}

@@ -1,0 +1,88 @@
+/** Events for users: events.k8s.io/v1, best effort. */
+import { hostname } from 'node:os'
+import type { Clock } from '../../../reconcile/clock.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import type { ObjectEvent } from '../../cluster-api.ts'
+import { EventFilter } from '../../event-filter.ts'
+import { objectTitle } from '../../object-key.ts'
+import { KIND_PLACES, resourcePath } from '../kinds.ts'
+import type { HttpClient } from '../http/http-client.ts'
+
+export interface EventRecorderDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly http: HttpClient
+}
+
+/** Events of cluster-scoped objects live here, as Kubernetes' own do. */
+const CLUSTER_EVENTS = 'default'
+/** Waiting and under way; beyond it events are dropped. */
+const MAX_WAITING = 100
+const CONTROLLER = 'sealane.io/sealane'
+
+export class EventRecorder {
+  readonly #deps: EventRecorderDeps
+  readonly #filter: EventFilter
+  #tail: Promise<void> = Promise.resolve()
+  #waiting = 0
+  #count = 0
+
+  constructor(deps: EventRecorderDeps) {
+    this.#deps = deps
+    this.#filter = new EventFilter(deps.clock)
+  }
+
+  report(event: ObjectEvent, signal: AbortSignal): void {
+    if (signal.aborted || this.#waiting >= MAX_WAITING) return
+    const passed = this.#filter.pass(event)
+    if (passed === undefined) return
+    this.#waiting += 1
+    this.#tail = this.#tail.then(async () => {
+      try {
+        await this.#post(passed, signal)
+      } catch (error) {
+        const why = messageOf(error)
+        if (!signal.aborted) this.#deps.logger.debug('event not told', { why })
+      } finally {
+        this.#waiting -= 1
+      }
+    })
+  }
+
+  settled(): Promise<void> {
+    return this.#tail
+  }
+
+  async #post({ regarding, type, reason, note }: ObjectEvent, signal: AbortSignal): Promise<void> {
+    const { kind, name, uid } = regarding
+    const namespace = regarding.namespace ?? CLUSTER_EVENTS
+    const now = this.#deps.clock.now()
+    this.#count += 1
+    // Unlike any other event of this object: time, and a count within it.
+    const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}`
+    await this.#deps.http.ask(
+      {
+        verb: 'tell of',
+        title: objectTitle(kind, name, regarding.namespace),
+        method: 'POST',
+        path: resourcePath({ apiVersion: 'events.k8s.io/v1', plural: 'events' }, namespace),
+        again: false,
+        body: {
+          apiVersion: 'events.k8s.io/v1',
+          kind: 'Event',
+          metadata: { name: `${name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${suffix}`, namespace },
+          eventTime: new Date(now).toISOString().replace('Z', '000Z'),
+          reportingController: CONTROLLER,
+          reportingInstance: hostname().slice(0, 128),
+          action: reason,
+          reason,
+          type,
+          note,
+          regarding: { apiVersion: KIND_PLACES[kind].apiVersion, kind, name, namespace: regarding.namespace, uid },
+        },
+      },
+      signal,
+    )
+  }
+}

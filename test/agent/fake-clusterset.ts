@@ -1,0 +1,256 @@
+/** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
+import { isDeepStrictEqual } from 'node:util'
+import type { BrokerLink, PublishState } from '../../agent/broker/broker-link.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberStatus } from '../../model/member-status.ts'
+import type { ClusterSpec } from '../../model/objects.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
+
+export class FakeClusterset {
+  readonly links: FakeLink[] = []
+  records = new Map<string, StoredRecord>()
+  complete = new Set<string>([''])
+  departed = new Set<string>()
+  /** Members that the broker does not hear, milliseconds. */
+  silent: ReadonlyMap<string, number> | undefined = new Map()
+  /** False: nobody reaches the broker. */
+  online = true
+  /** Says why a record is refused. */
+  admit: (cluster: string, record: MemberRecord) => string | undefined = () => undefined
+  #revision = 0
+  readonly #ips = new Map<string, string>()
+
+  join(spec: Omit<ClusterSpec, 'index' | 'serviceCIDRs' | 'labels'>): void {
+    const whole = { ...spec, index: spec.id.length, serviceCIDRs: [], labels: {} }
+    this.put(
+      { cluster: spec.id as ClusterId, kind: 'Cluster', namespace: '', name: spec.id },
+      { kind: 'Cluster', spec: whole },
+    )
+  }
+
+  put(key: RecordKey, body: StoredRecord['body'], createdAtMs?: number): void {
+    this.#revision += 1
+    const before = this.records.get(recordKeyText(key))
+    const same = before?.body.kind === 'ServiceExport' && body.kind === 'ServiceExport' && before.body.uid === body.uid
+    const born = createdAtMs ?? (same ? before.createdAtMs : this.#revision)
+    this.records.set(recordKeyText(key), { key, revision: this.#revision, createdAtMs: born, body })
+    if (body.kind === 'ServiceExport' || body.kind === 'ClusterSetIP') this.#allocate(key)
+  }
+
+  remove(key: RecordKey): void {
+    this.records.delete(recordKeyText(key))
+    const left = [...this.records.values()].some(
+      (one) => one.key.kind === 'ServiceExport' && one.key.namespace === key.namespace && one.key.name === key.name,
+    )
+    if (key.kind === 'ServiceExport' && !left) {
+      this.records.delete(recordKeyText({ ...key, cluster: '', kind: 'ClusterSetIP' }))
+    }
+  }
+
+  /** The whole set of a member, as after a declaration. */
+  declare(cluster: string, desired: ReadonlyMap<string, MemberRecord>): Map<string, PublishState> {
+    const states = new Map<string, PublishState>()
+    const keep = new Set<string>()
+    for (const [at, record] of desired) {
+      const message = this.admit(cluster, record)
+      if (message !== undefined) {
+        states.set(at, { t: 'refused', field: 'record', reason: 'InvalidValue', message })
+        continue
+      }
+      const key: RecordKey = {
+        cluster: cluster as ClusterId,
+        kind: record.body.kind,
+        namespace: record.namespace,
+        name: record.name,
+      }
+      keep.add(recordKeyText(key))
+      states.set(at, { t: 'stored' })
+      if (this.records.get(recordKeyText(key))?.body !== record.body) this.put(key, record.body)
+    }
+    for (const { key } of [...this.records.values()]) {
+      const isBrokers = key.kind === 'Cluster' || key.kind === 'MemberStatus'
+      if (key.cluster === cluster && !isBrokers && !keep.has(recordKeyText(key))) this.remove(key)
+    }
+    this.complete.add(cluster)
+    return states
+  }
+
+  /** What a member tells of itself. */
+  report(cluster: string, status: MemberStatus): void {
+    const key: RecordKey = { cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster }
+    const body = { kind: 'MemberStatus' as const, ...status }
+    if (!isDeepStrictEqual(this.records.get(recordKeyText(key))?.body, body)) this.put(key, body)
+  }
+
+  link(cluster: string): FakeLink {
+    const link = new FakeLink(this, cluster)
+    this.links.push(link)
+    return link
+  }
+
+  /** Brings every link that is connected up to date. */
+  spread(): void {
+    if (!this.online) return
+    for (const link of this.links) link.receive()
+  }
+
+  /** The broker has lost its memory: another epoch, nobody has declared yet. */
+  forget(): void {
+    for (const { key } of [...this.records.values()]) {
+      if (key.cluster !== '' && key.kind !== 'Cluster') this.records.delete(recordKeyText(key))
+    }
+    this.complete = new Set()
+  }
+
+  #allocate({ namespace, name }: RecordKey): void {
+    const at = `${namespace}/${name}`
+    const ip = this.#ips.get(at) ?? `245.0.0.${this.#ips.size + 1}`
+    this.#ips.set(at, ip)
+    const key: RecordKey = { cluster: '', kind: 'ClusterSetIP', namespace, name }
+    if (this.records.has(recordKeyText(key))) return
+    this.records.set(recordKeyText(key), {
+      key,
+      revision: this.#revision,
+      createdAtMs: 0,
+      body: { kind: 'ClusterSetIP', ips: [ip] },
+    })
+  }
+}
+
+export class FakeLink implements BrokerLink {
+  readonly #set: FakeClusterset
+  readonly #cluster: string
+  readonly #published = new Set<(keys: readonly string[] | undefined) => void>()
+  readonly #watched = new Set<(changes: readonly ReplicaChange[]) => void>()
+  #desired: ReadonlyMap<string, MemberRecord> | undefined
+  #status: MemberStatus | undefined
+  /** False: an agent of an earlier release. */
+  reports = true
+  #states = new Map<string, PublishState>()
+  #copy: readonly StoredRecord[] = []
+  #answered = false
+  #running = false
+  synced = false
+  complete: ReadonlySet<string> = new Set()
+  departed: ReadonlySet<string> = new Set()
+
+  constructor(set: FakeClusterset, cluster: string) {
+    this.#set = set
+    this.#cluster = cluster
+  }
+
+  readonly publisher = ((self: FakeLink) => ({
+    get answered() {
+      return self.#answered
+    },
+    setDesired: (records: ReadonlyMap<string, MemberRecord>) => {
+      self.#desired = records
+      self.send()
+    },
+    setFacts: () => undefined,
+    setStatus: (status: MemberStatus) => {
+      self.#status = status
+      self.send()
+    },
+    state: (key: string): PublishState => self.#states.get(key) ?? { t: 'pending' },
+    onChange: (listener: (keys: readonly string[] | undefined) => void) => {
+      self.#published.add(listener)
+      return () => void self.#published.delete(listener)
+    },
+  }))(this)
+
+  readonly replica = ((self: FakeLink) => ({
+    get synced() {
+      return self.synced
+    },
+    get complete() {
+      return self.complete
+    },
+    get departed() {
+      return self.departed
+    },
+    records: () => self.#copy,
+    onChange: (listener: (changes: readonly ReplicaChange[]) => void) => {
+      self.#watched.add(listener)
+      return () => void self.#watched.delete(listener)
+    },
+  }))(this)
+
+  readonly #heard = new Set<() => void>()
+  readonly contact = {
+    silent: () => (this.#set.online ? this.#set.silent : undefined),
+    onChange: (listener: () => void) => {
+      this.#heard.add(listener)
+      return () => void this.#heard.delete(listener)
+    },
+  }
+  /** The broker has said who is silent. */
+  onReason(): void {
+    for (const listener of this.#heard) listener()
+  }
+
+  problem(): string | undefined {
+    return this.#set.online ? undefined : 'the broker cannot be reached'
+  }
+
+  forgotten = false
+  forget(): Promise<void> {
+    this.forgotten = true
+    return Promise.resolve()
+  }
+
+  send(): void {
+    if (this.#desired === undefined || !this.#set.online || !this.#running) return
+    const before = this.#states
+    this.#states = this.#set.declare(this.#cluster, this.#desired)
+    if (this.reports && this.#status !== undefined) this.#set.report(this.#cluster, this.#status)
+    const changed = [...this.#states].filter(([key, state]) => !isDeepStrictEqual(before.get(key), state))
+    const keys = this.#answered ? changed.map(([key]) => key) : undefined
+    this.#answered = true
+    if (keys === undefined || keys.length > 0) for (const listener of this.#published) listener(keys)
+    this.#set.spread()
+  }
+
+  receive(): void {
+    if (!this.#running) return
+    const copy = [...this.#set.records.values()]
+    // Owners whose set is not complete keep what was known of them.
+    const certain = new Set([...this.#set.complete, ...this.#set.departed])
+    const present = new Set(copy.map(({ key }) => recordKeyText(key)))
+    const kept = this.#copy.filter(({ key }) => !present.has(recordKeyText(key)) && !certain.has(key.cluster))
+    const changes = changesOf(this.#copy, [...copy, ...kept])
+    this.#copy = [...copy, ...kept]
+    this.synced = true
+    this.complete = new Set(this.#set.complete)
+    this.departed = new Set(this.#set.departed)
+    for (const listener of this.#watched) listener(changes)
+  }
+
+  /** Nothing ends here. */
+  keepIdentity(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#running = true
+    if (this.#set.online) this.receive()
+    this.send()
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve()
+      signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+    this.#running = false
+  }
+}
+
+function changesOf(before: readonly StoredRecord[], now: readonly StoredRecord[]): ReplicaChange[] {
+  const old = new Map(before.map((record) => [recordKeyText(record.key), record]))
+  const changes: ReplicaChange[] = []
+  for (const record of now) {
+    const previous = old.get(recordKeyText(record.key))
+    old.delete(recordKeyText(record.key))
+    if (previous !== record) changes.push({ t: 'put', record, previous })
+  }
+  return [...changes, ...[...old.values()].map((record) => ({ t: 'removed' as const, record }))]
+}

@@ -1,0 +1,123 @@
+/**
+ * What an operator is told without going to look in other clusters, on three of them: who imports what is exported here,
+ * and why others do not; and metrics of the nodes' own parts, scraped from a pod.
+ */
+import t, { type Test } from 'tap'
+import type { ServiceExport } from '../../model/objects.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type Site, helloService, inRequestPod, openForCalls, readyPods } from './support/callers.ts'
+import { joinClusters } from './support/joined-clusters.ts'
+import type { KubeObject } from './support/kube-request.ts'
+import { kubeletMissing } from './support/test-kubelet-world.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { sealane } from './support/sealane-command.ts'
+import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
+
+t.setTimeout(600_000)
+
+const ROWS: readonly ClusterRow[] = ['c1', 'c2', 'c3'].map((name, i) => ({
+  name,
+  podCIDR: `10.${i + 4}2.0.0/16`,
+  serviceCIDR: `10.${i + 4}3.0.0/16`,
+  nodes: [`${name}n1`],
+}))
+const EXPORT = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceexports/web'
+
+t.test(
+  'an exporter is told, and a monitoring system',
+  { skip: kubeletMissing() ?? false, timeout: 600_000 },
+  async (t) => {
+    const directory = temporaryFolder(t)
+    const world = await startClusters({ directory, rows: ROWS })
+    t.teardown(() => world.stop())
+    await joinClusters(world, directory, (line) => t.comment(line), ['--status-listen', 'node'])
+    const [c1, c2, c3] = world.clusters.map(siteOf) as [Site, Site, Site]
+    await t.test('who imports a service', (t) => exporterIsInformed(t, c1, c2, c3))
+    await t.test('metrics of gateway and routeagent', (t) => scraped(t, c1, '192.0.2.11'))
+    for (const site of [c1, c2, c3]) {
+      t.same(await refusedByApiServer(site.api, 'sealane-system'), [], `${site.name}: nothing was refused`)
+    }
+  },
+)
+
+function siteOf({ row, plane }: TestCluster): Site {
+  return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
+}
+
+async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promise<void> {
+  for (const site of [c1, c2]) await addNamespace(site)
+  await c1.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
+  const at = ['--kubeconfig', c1.kubeconfig]
+  await sealane(['export', 'web', '--namespace', 'shop', ...at])
+
+  await reported(t, c1, 'True/Imported: imported by c2; namespace shop is missing in c3')
+  const shown = await sealane(['show', 'exports', ...at])
+  t.match(
+    shown.stdout,
+    /^shop +web +True \(Valid\).*True \(Imported\) +imported by c2; namespace shop is missing in c3$/m,
+  )
+
+  await addNamespace(c3)
+  await reported(t, c1, 'True/Imported: imported by c2, c3')
+  for (const site of [c2, c3]) await site.api.raw('DELETE', '/api/v1/namespaces/shop')
+  await reported(t, c1, 'False/NotImported: no member imports it: namespace shop is missing in c2, c3')
+  await eventually(
+    async () => {
+      const events = await c1.api.list('/apis/events.k8s.io/v1/namespaces/shop/events')
+      const reasons = events.map(({ reason, type }) => `${String(type)} ${String(reason)}`)
+      if (reasons.includes('Warning NotImported')) return true
+      throw new Error(reasons.join(', '))
+    },
+    { deadlineMs: 30_000, intervalMs: 200, say: 'an Event says so' },
+  )
+  // The others may export as well: c1 is no more special than they are.
+  await addNamespace(c2)
+  await c2.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
+  await sealane(['export', 'web', '--namespace', 'shop', '--kubeconfig', c2.kubeconfig])
+  await reported(t, c2, 'True/Imported: imported by c1; namespace shop is missing in c3')
+}
+
+async function addNamespace({ api }: Site): Promise<void> {
+  const path = '/api/v1/namespaces/shop'
+  // One that ends takes a while, and what is applied to it ends with it.
+  await eventually(async () => (await api.find(path))?.metadata['deletionTimestamp'] === undefined, {
+    deadlineMs: 60_000,
+    intervalMs: 200,
+    say: 'no namespace shop is ending',
+  })
+  await api.apply(path, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+}
+
+async function reported(t: Test, { name, api }: Site, want: string): Promise<void> {
+  let last = 'nothing'
+  await eventually(
+    async () => {
+      const { status } = await api.get<ServiceExport & KubeObject>(EXPORT)
+      const found = status?.conditions?.find(({ type }) => type === 'sealane.io/Imported')
+      last = found === undefined ? 'nothing' : `${found.status}/${found.reason}: ${found.message}`
+      return last === want
+    },
+    { deadlineMs: 60_000, intervalMs: 200 },
+  ).catch(() => undefined)
+  t.equal(last, want, `${name} is told`)
+}
+
+async function scraped(t: Test, site: Site, node: string): Promise<void> {
+  await openForCalls(site, 'monitoring')
+  await readyPods(site, 'monitoring', 1)
+  const ask = (port: number, path: string): Promise<string> =>
+    inRequestPod(site, 'monitoring', `printf 'GET ${path} HTTP/1.0\\r\\n\\r\\n' | nc -w 5 ${node} ${port}`)
+  for (const [part, port, metric] of [
+    ['gateway', 9472, 'sealane_gateway_'],
+    ['routeagent', 9473, 'sealane_routeagent_'],
+  ] as const) {
+    const metrics = await ask(port, '/metrics')
+    t.match(metrics, /^HTTP\/1\.1 200 OK/, part)
+    t.match(metrics, new RegExp(`^${metric}`, 'm'), `${part}: its metrics`)
+    t.match(await ask(port, '/healthz'), /^HTTP\/1\.1 200 OK/, `${part}: health`)
+    const plan = await ask(port, '/debug/plan')
+    t.match(plan, /^HTTP\/1\.1 403 /, `${part}: no plan`)
+    t.notMatch(plan, /192\.0\.2\.2|peer [A-Za-z0-9+/]{43}=/, `${part}: nor any of it`)
+  }
+}

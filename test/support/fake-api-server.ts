@@ -1,0 +1,298 @@
+/**
+ * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to tell a
+ * client that is right from one that is not, and every fault that a real one has on a bad day. It speaks HTTP/2 and
+ * HTTP/1.1 over TLS, or HTTP/1.1 without.
+ */
+import { createServer } from 'node:http'
+import { type Http2ServerRequest, type Http2ServerResponse, createSecureServer } from 'node:http2'
+import type { AddressInfo, Socket } from 'node:net'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
+import { makeClusterCa } from '../kube/support/cluster-certificates.ts'
+import { writeKubeconfig } from '../kube/support/kubeconfig-file.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+import { type FakeEvent, FakeObjects, type FakeApiPath, FakeRefusal, absent } from './fake-objects.ts'
+
+type Json = Record<string, unknown>
+type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on'>
+type Response = Pick<Http2ServerResponse, 'writeHead' | 'write' | 'end' | 'on'>
+
+/** Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. */
+export type Fault = (request: {
+  readonly method: string
+  readonly path: string
+  readonly query: URLSearchParams
+}) => { status: number; headers?: Record<string, string>; body?: unknown } | 'hang' | 'cut' | 'unheard' | undefined
+
+export interface FakeApiServerInit {
+  /** Default h2. */
+  readonly speak?: 'h2' | 'http1' | 'plain'
+}
+
+const KINDS = new Map(
+  Object.entries(KIND_PLACES).map(([kind, { apiVersion, plural }]) => [`${apiVersion}/${plural}`, kind]),
+)
+KINDS.set('v1/secrets', 'Secret')
+KINDS.set('v1/configmaps', 'ConfigMap')
+KINDS.set('events.k8s.io/v1/events', 'Event')
+
+/** What kubeconfigs show. */
+export const TOKEN = 'let-me-in'
+
+const UNHEARD = { writeHead() {}, write: () => true, end() {}, on() {} } as unknown as Response
+
+export class FakeApiServer {
+  readonly objects = new FakeObjects()
+  /** `GET /api/v1/services?limit=500`, oldest first. */
+  readonly requests: string[] = []
+  /** `impersonate-group: dev`, of the last request. */
+  impersonation: string[] = []
+  /** apiVersion/plural that nobody installed. */
+  readonly missing = new Set<string>()
+  fault: Fault | undefined
+  /** True: watches bring nothing by themselves. */
+  muted = false
+  /** Tokens that are let in; all when empty. */
+  readonly tokens = new Set<string>()
+  url = ''
+  kubeconfig = ''
+  readonly #init: FakeApiServerInit
+  #ca = ''
+  #folder = ''
+  readonly #sockets = new Set<Socket>()
+  readonly #watches = new Set<{ readonly resource: string; readonly response: Response }>()
+
+  constructor(init: FakeApiServerInit) {
+    this.#init = init
+  }
+
+  /** Connections that are open. */
+  get connections(): number {
+    return this.#sockets.size
+  }
+
+  watching(plural: string): number {
+    return [...this.#watches].filter(({ resource }) => resource.endsWith(`/${plural}`)).length
+  }
+
+  async start(t: Test): Promise<void> {
+    const folder = temporaryFolder(t)
+    const ca = await makeClusterCa('toy')
+    const { certificate, key } = await ca.issue({ name: 'toy', hosts: ['127.0.0.1', 'localhost'] })
+    const plain = this.#init.speak === 'plain'
+    const handle = (request: Request, response: Response): void => void this.#handle(request, response)
+    const server = plain
+      ? createServer(handle as never)
+      : createSecureServer(
+          {
+            cert: certificate,
+            key,
+            allowHTTP1: true,
+            ...(this.#init.speak === 'http1' ? { ALPNProtocols: ['http/1.1'] } : {}),
+          },
+          handle as never,
+        )
+    server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket)
+      socket.on('error', () => undefined)
+      socket.once('close', () => this.#sockets.delete(socket))
+    })
+    server.on('sessionError', () => undefined)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    t.teardown(() => {
+      this.cut()
+      server.close()
+    })
+    const { port } = server.address() as AddressInfo
+    this.url = `${plain ? 'http' : 'https'}://127.0.0.1:${port}`
+    this.#ca = ca.certificate
+    this.#folder = folder
+    this.kubeconfig = this.kubeconfigAt(this.url)
+  }
+
+  /** A kubeconfig for the same server behind another address. */
+  kubeconfigAt(url: string): string {
+    const path = join(this.#folder, `kubeconfig-${new URL(url).port}`)
+    return writeKubeconfig(path, { cluster: 'toy', user: 'toy', url, ca: this.#ca, credentials: { token: TOKEN } })
+  }
+
+  /** Ends every connection without a word. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  /** Ends every watch in good order, as a server does when its time is over. */
+  endWatches(): void {
+    for (const { response } of [...this.#watches]) response.end()
+  }
+
+  /** A line into every watch of a resource, as it is. */
+  sendLine(plural: string, line: string): void {
+    for (const { resource, response } of this.#watches) if (resource.endsWith(`/${plural}`)) response.write(`${line}\n`)
+  }
+
+  bookmark(plural: string, version = this.objects.version): void {
+    const object = { metadata: { resourceVersion: String(version) } }
+    this.sendLine(plural, JSON.stringify({ type: 'BOOKMARK', object }))
+  }
+
+  /** Where a kind's object stands, for objects.put() and the like. */
+  place(kind: keyof typeof KIND_PLACES, name: string, namespace?: string): FakeApiPath {
+    const { apiVersion, plural } = KIND_PLACES[kind]
+    return { resource: `${apiVersion}/${plural}`, apiVersion, kind, namespace, name }
+  }
+
+  async #handle(request: Request, response: Response): Promise<void> {
+    const url = new URL(request.url, 'http://toy')
+    this.requests.push(`${request.method} ${request.url}`)
+    this.impersonation = impersonationIn(request.rawHeaders)
+    const body = await readBody(request)
+    const fault = this.fault?.({ method: request.method, path: url.pathname, query: url.searchParams })
+    if (fault === 'hang') return
+    if (fault === 'cut') this.cut()
+    else if (fault === 'unheard') this.#answer(request, url, body, UNHEARD)
+    else if (fault !== undefined) answer(response, fault.status, fault.body ?? {}, fault.headers)
+    else this.#answer(request, url, body, response)
+  }
+
+  #answer(request: Request, url: URL, body: Json, response: Response): void {
+    try {
+      const token = (request.headers.authorization ?? '').replace('Bearer ', '')
+      if (this.tokens.size > 0 && !this.tokens.has(token)) throw new FakeRefusal(401, 'Unauthorized', 'Unauthorized')
+      this.#serve(request.method, url, body, response)
+    } catch (error) {
+      if (!(error instanceof FakeRefusal)) throw error
+      const { status: code, reason, message, details } = error
+      answer(response, code, { kind: 'Status', status: 'Failure', code, reason, message, details })
+    }
+  }
+
+  #serve(method: string, url: URL, body: Json, response: Response): void {
+    const { place, subresource, discovery } = this.#parse(url.pathname)
+    const query = url.searchParams
+    const { name, resource, namespace } = place
+    if (discovery !== undefined) answer(response, 200, this.#resources(discovery))
+    else if (query.get('watch') === 'true') this.#watch(resource, namespace, query, response)
+    else if (method === 'GET' && name === '') answer(response, 200, this.#list(resource, namespace, query))
+    else if (method === 'GET') answer(response, 200, this.objects.get(place) ?? refuse(absent(place)))
+    else if (method === 'DELETE') {
+      const kept = this.objects.delete(place, (body['preconditions'] as { uid?: string } | undefined)?.uid)
+      answer(response, 200, kept ?? { kind: 'Status', status: 'Success', metadata: {} })
+    } else if (method === 'PATCH') {
+      const init = { manager: query.get('fieldManager') ?? '', force: query.get('force') === 'true' }
+      const { object, created } = this.objects.apply(place, body, { ...init, status: subresource === 'status' })
+      answer(response, created ? 201 : 200, object)
+    } else answer(response, 201, this.#written(method, place, body))
+  }
+
+  #written(method: string, place: FakeApiPath, body: Json): unknown {
+    const metadata = body['metadata'] as { name: string; resourceVersion?: string }
+    const named = { ...place, name: metadata.name }
+    const present = this.objects.get(named)
+    if (method === 'POST' && present !== undefined)
+      throw new FakeRefusal(409, 'AlreadyExists', `${metadata.name} exists`)
+    if (method === 'PUT' && metadata.resourceVersion !== present?.metadata.resourceVersion) {
+      throw new FakeRefusal(409, 'Conflict', `${metadata.name}: the object has been modified`)
+    }
+    return this.objects.put(named, body)
+  }
+
+  #list(resource: string, namespace: string | undefined, query: URLSearchParams): unknown {
+    const all = this.objects.list(resource, namespace)
+    const limit = Number(query.get('limit') ?? all.length)
+    const from = Number(query.get('continue') ?? 0)
+    const items = all.slice(from, from + limit).map(({ apiVersion: _a, kind: _k, ...item }) => item)
+    const more = from + limit < all.length ? String(from + limit) : ''
+    return { kind: 'List', metadata: { resourceVersion: String(this.objects.version), continue: more }, items }
+  }
+
+  #watch(resource: string, namespace: string | undefined, query: URLSearchParams, response: Response): void {
+    const from = Number(query.get('resourceVersion'))
+    response.writeHead(200, { 'content-type': 'application/json' })
+    // Headers go out with the first bytes only, unless asked.
+    ;(response as unknown as { flushHeaders?: () => void }).flushHeaders?.()
+    if (from < this.objects.compacted) {
+      const object = { kind: 'Status', code: 410, reason: 'Expired', message: 'too old resource version' }
+      response.write(`${JSON.stringify({ type: 'ERROR', object })}\n`)
+      response.end()
+      return
+    }
+    const send = ({ resource: of, type, object }: FakeEvent): void => {
+      if (this.muted || of !== resource || (namespace !== undefined && object.metadata.namespace !== namespace)) return
+      response.write(`${JSON.stringify({ type, object })}\n`)
+    }
+    for (const event of this.objects.eventsAfter(from)) send(event)
+    const watch = { resource, response }
+    this.#watches.add(watch)
+    const stop = this.objects.onEvent(send)
+    response.on('close', () => {
+      stop()
+      this.#watches.delete(watch)
+    })
+  }
+
+  #parse(path: string): { place: FakeApiPath; subresource: string | undefined; discovery?: string } {
+    const [, root = '', ...rest] = path.split('/')
+    const apiVersion = root === 'api' ? rest.splice(0, 1).join('/') : rest.splice(0, 2).join('/')
+    const namespaced = rest[0] === 'namespaces' && rest.length > 2
+    const namespace = namespaced ? rest.splice(0, 2)[1] : undefined
+    const [plural, name = '', subresource] = rest
+    const resource = `${apiVersion}/${plural ?? ''}`
+    const place = { resource, apiVersion, kind: KINDS.get(resource) ?? '', namespace, name }
+    if (plural === undefined) return { place, subresource: undefined, discovery: apiVersion }
+    if (place.kind === '' || this.missing.has(resource)) {
+      throw new FakeRefusal(404, 'NotFound', 'the server could not find the requested resource')
+    }
+    return { place, subresource }
+  }
+
+  #resources(apiVersion: string): unknown {
+    const served = [...KINDS].filter(
+      ([resource]) => resource.startsWith(`${apiVersion}/`) && !this.missing.has(resource),
+    )
+    return {
+      kind: 'APIResourceList',
+      resources: served.map(([resource, kind]) => ({
+        name: resource.split('/').at(-1),
+        kind,
+        namespaced: !/^(Namespace|Node|Cluster|ClusterProperty|Endpoint|Gateway|RouteAgent|Membership)$/.test(kind),
+      })),
+    }
+  }
+}
+
+/** One that runs until the test ends. */
+export async function fakeApiServer(t: Test, init: FakeApiServerInit = {}): Promise<FakeApiServer> {
+  const server = new FakeApiServer(init)
+  await server.start(t)
+  return server
+}
+
+function refuse(refusal: FakeRefusal): never {
+  throw refusal
+}
+
+function answer(response: Response, status: number, body: unknown, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers })
+  response.end(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+async function readBody(request: Request): Promise<Json> {
+  const chunks: Buffer[] = []
+  await new Promise<void>((resolve) => {
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => resolve())
+    request.on('aborted', () => resolve())
+  })
+  const text = Buffer.concat(chunks).toString()
+  return text === '' ? {} : (JSON.parse(text) as Json)
+}
+
+/** Names and values stand in turns. */
+export function impersonationIn(rawHeaders: readonly string[]): string[] {
+  return rawHeaders.flatMap((name, i) => {
+    const reported = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')
+    return reported ? [`${name.toLowerCase()}: ${rawHeaders[i + 1] ?? ''}`] : []
+  })
+}
