@@ -1,6 +1,6 @@
 import { type Socket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { type Server, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { Forwarder } from '../../../dns/forward/forwarder.ts'
@@ -21,8 +21,7 @@ interface Upstream {
 
 /** A name server of the test's own, on UDP and, where `tcp` is given, on TCP. */
 async function startUpstream(t: Test, udp: Reply, tcp?: Reply): Promise<Upstream> {
-  const socket: Socket = createSocket('udp4').bind(0, '127.0.0.1')
-  await once(socket, 'listening')
+  const { socket, server } = await bindBoth()
   const seen: Buffer[] = []
   const ports = new Set<number>()
   socket.on('message', (bytes, source) => {
@@ -32,17 +31,31 @@ async function startUpstream(t: Test, udp: Reply, tcp?: Reply): Promise<Upstream
   })
   t.teardown(() => socket.close())
   const { port } = socket.address()
-  if (tcp !== undefined) {
-    const server = createServer((connection) => {
-      connection.on('error', () => undefined)
-      connection.once('data', (data: Buffer) => {
-        tcp(data.subarray(2), (answer) => connection.end(Buffer.concat([uint16s(answer.length), answer])))
-      })
-    }).listen(port, '127.0.0.1')
-    await once(server, 'listening')
-    t.teardown(() => server.close())
-  }
+  server.on('connection', (connection) => {
+    connection.on('error', () => undefined)
+    connection.once('data', (data: Buffer) => {
+      tcp?.(data.subarray(2), (answer) => connection.end(Buffer.concat([uint16s(answer.length), answer])))
+    })
+  })
+  if (tcp === undefined) server.close()
+  else t.teardown(() => server.close())
   return { address: `127.0.0.1:${port}`, seen, ports }
+}
+
+/** One port for UDP and TCP. Another process may have the one of TCP that UDP was given: then the next. */
+async function bindBoth(): Promise<{ readonly socket: Socket; readonly server: Server }> {
+  for (;;) {
+    const socket = createSocket('udp4').bind(0, '127.0.0.1')
+    await once(socket, 'listening')
+    const server = createServer().listen(socket.address().port, '127.0.0.1')
+    try {
+      await once(server, 'listening')
+      return { socket, server }
+    } catch (error) {
+      socket.close()
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
+    }
+  }
 }
 
 /** The question with one A record, or `count` of them. */

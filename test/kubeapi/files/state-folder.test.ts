@@ -248,15 +248,15 @@ t.test('a process killed while writing leaves only whole files, and its successo
   const site = new FileSite(t)
   const url = (path: string): string => JSON.stringify(new URL(`../../../${path}`, import.meta.url).href)
   const code = `
-    import { FileCluster } from ${url('kubeapi/files/file-api.ts')}
+    import { FileApi } from ${url('kubeapi/files/file-api.ts')}
     import { SystemClock } from ${url('reconcile/clock.ts')}
     import { CapturingLogger } from ${url('runtime/logging/capturing-logger.ts')}
-    const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, ${JSON.stringify({ objects: site.objects, state: site.state })})
+    const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, ${JSON.stringify({ objects: site.objects, state: site.state })})
     const base = ${JSON.stringify(serviceImport('web'))}
     console.log('ready')
     for (let port = 1; ; port = (port % 60000) + 1) {
       const names = ['a', 'b', 'c', 'd']
-      await Promise.all(names.map((name) => cluster.apply({ ...base, metadata: { name, namespace: 'shop' }, spec: { ...base.spec, ports: [{ protocol: 'TCP', port }] } })))
+      await Promise.all(names.map((name) => api.apply({ ...base, metadata: { name, namespace: 'shop' }, spec: { ...base.spec, ports: [{ protocol: 'TCP', port }] } })))
     }`
   for (let round = 0; round < 3; round += 1) {
     const child = spawn(process.execPath, ['--input-type=module', '-e', code], { stdio: ['ignore', 'pipe', 'inherit'] })

@@ -28,6 +28,8 @@ export class NodeProcess {
     const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
     this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] })
+    // What others report is passed on until the test is over, also to a process that has just ended.
+    this.#child.stdin?.on('error', () => undefined)
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))
     createInterface({ input: this.#child.stdout! }).on('line', (line) => {
       if (process.env['SEALANE_TEST_LOG'] === '1') process.stderr.write(`${line}\n`)

@@ -33,7 +33,7 @@ function write(t: Test, parts: Parts = {}, folder = temporaryFolder(t), file = '
     'current-context': 'current' in parts ? parts.current : name,
     clusters: [{ name, cluster: { server: `https://${name}.example:6443`, ...cluster } }],
     users: [{ name: `${name}-admin`, user }],
-    contexts: [{ name, context: { api: name, user: `${name}-admin`, namespace: 'apps' } }],
+    contexts: [{ name, context: { cluster: name, user: `${name}-admin`, namespace: 'apps' } }],
   }
   writeFileSync(path, stringify(config))
   return path
@@ -249,7 +249,7 @@ t.test('what is wrong is said', async (t) => {
   const broken = join(folder, 'broken')
   writeFileSync(broken, 'clusters: [')
   const nameless = join(folder, 'nameless')
-  writeFileSync(nameless, 'clusters: [{ api: { server: https://x } }]')
+  writeFileSync(nameless, 'clusters: [{ cluster: { server: https://x } }]')
   const text = join(folder, 'text')
   writeFileSync(text, 'hello')
   const good = write(t, {}, folder)
