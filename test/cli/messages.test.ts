@@ -7,6 +7,7 @@ import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
+import { clusterObject } from '../support/objects/cluster-objects.ts'
 
 const COMPONENTS = 'agent, gateway, routeagent, dns'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
@@ -364,8 +365,7 @@ t.test('state that cannot be used', async (t) => {
   site.remove('state')
   mkdirSync(site.path('state/objects/Cluster/_'), { recursive: true })
   site.write('state/objects/Cluster/_/paris.json', '{"kind": "Clu')
-  const spec = { id: 'milano', index: 1, podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} }
-  const milano = { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: 'milano' }, spec }
+  const milano = clusterObject({ id: 'milano', podCIDRs: ['10.42.0.0/16'] })
   site.write('state/objects/Cluster/_/milano.json', JSON.stringify(milano))
   const paris = site.path('state/objects/Cluster/_/paris.json')
   t.same(await runCli(show), {

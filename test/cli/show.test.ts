@@ -8,6 +8,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
+import { clusterObject, endpointObject } from '../support/objects/cluster-objects.ts'
 
 const GATEWAY: KubeObject = {
   apiVersion: 'sealane.io/v1alpha1',
@@ -46,38 +47,20 @@ const GATEWAY: KubeObject = {
 }
 
 const OBJECTS: readonly KubeObject[] = [
-  {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: 'paris' },
-    spec: {
-      id: 'paris',
-      index: 2,
-      podCIDRs: ['10.42.0.0/16'],
-      serviceCIDRs: ['10.43.0.0/16'],
-      globalCIDRs: ['244.1.0.0/16'],
-      labels: { zone: 'a', region: 'eu' },
-    },
-  },
-  {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: 'oslo' },
-    spec: { id: 'oslo', index: 3, podCIDRs: ['10.50.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} },
-  },
-  {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: { name: 'paris-gw-0' },
-    spec: {
-      cluster: 'paris',
-      node: 'gw',
-      lane: 0,
-      publicKey: 'xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=',
-      candidates: [{ kind: 'public', address: '198.51.100.7', port: 4500 }],
-      capabilities: [],
-    },
-  },
+  clusterObject({
+    id: 'paris',
+    index: 2,
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['10.43.0.0/16'],
+    globalCIDRs: ['244.1.0.0/16'],
+    labels: { zone: 'a', region: 'eu' },
+  }),
+  clusterObject({ id: 'oslo', index: 3, podCIDRs: ['10.50.0.0/16'] }),
+  endpointObject({
+    cluster: 'paris',
+    publicKey: 'xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=',
+    candidates: [{ kind: 'public', address: '198.51.100.7', port: 4500 }],
+  }),
   GATEWAY,
   {
     apiVersion: 'multicluster.x-k8s.io/v1beta1',

@@ -3,6 +3,7 @@ import t from 'tap'
 import { discover } from '../../../cli/discovery/discover.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'
 import { fixture } from './support/fixtures.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
 
 const EMPTY: ClusterSnapshot = {
   version: { gitVersion: 'v1.33.5' },
@@ -129,12 +130,7 @@ t.test('networks that collide', async (t) => {
 })
 
 t.test('networks of both families', async (t) => {
-  const node = (name: string, podCIDRs: string[]): Raw => ({
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name },
-    spec: { podCIDRs },
-  })
+  const node = (name: string, podCIDRs: string[]): Raw => ({ ...nodeObject(name, { spec: { podCIDRs } }) })
   const nodes = [node('n1', ['fd00:10:244::/64', '10.244.0.0/24']), node('n2', ['10.244.1.0/24', 'fd00:10:244:1::/64'])]
   const byNodes = discover(withObjects(...nodes))
   t.same(byNodes.podCIDRs?.value, ['10.244.0.0/23', 'fd00:10:244::/63'])
@@ -289,10 +285,8 @@ t.test('what an earlier join was told is not asked again', async (t) => {
 })
 
 t.test('no gateway is asked for where a node is labelled, though it is cordoned', async (t) => {
-  const node = (name: string, labels: Raw): Raw => ({
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name, labels: { 'kubernetes.io/os': 'linux', ...labels } },
+  const node = (name: string, labels: Readonly<Record<string, string>>): Raw => ({
+    ...nodeObject(name, { metadata: { labels: { 'kubernetes.io/os': 'linux', ...labels } } }),
     spec: { unschedulable: true },
   })
   const asked = (...nodes: Raw[]): boolean =>

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { gatewayNodes } from '../../../cli/discovery/gateway-candidates.ts'
 import { type ClusterSnapshot, openSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
 
 interface Given {
   readonly name: string
@@ -23,9 +24,9 @@ function node({
   cordoned,
 }: Given): unknown {
   return {
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name, labels: { 'kubernetes.io/os': 'linux', ...labels }, annotations },
+    ...nodeObject(name, {
+      metadata: { labels: { 'kubernetes.io/os': 'linux', ...labels }, ...(annotations && { annotations }) },
+    }),
     spec: { unschedulable: cordoned },
     status: {
       addresses: [

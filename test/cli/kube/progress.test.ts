@@ -6,17 +6,14 @@ import { isRolledOut, rolloutOf } from '../../../cli/kube/wait/rollout.ts'
 import { lanesProgress, rolloutProgress } from '../../../cli/kube/wait/watch-join.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
 
 const { signal } = new AbortController()
 const NAMESPACE = 'sealane-system'
 
 function cluster(id: string): Cluster {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id, labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
-    spec: { id, index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} },
-  }
+  return clusterObject({ id }, { metadata: { labels: { 'app.kubernetes.io/managed-by': 'sealane' } } })
 }
 
 function gateway(
@@ -144,9 +141,7 @@ t.test('lanes to clusters that the broker does not hear are not waited for', asy
 })
 
 const node = (name: string, ready: 'True' | 'False' | 'Unknown') => ({
-  apiVersion: 'v1',
-  kind: 'Node',
-  metadata: { name },
+  ...nodeObject(name),
   status: { conditions: [{ type: 'Ready', status: ready }] },
 })
 

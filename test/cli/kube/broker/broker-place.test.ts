@@ -9,6 +9,7 @@ import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.t
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { UserError } from '../../../../runtime/user-error.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { nodeObject } from '../../../support/objects/node-objects.ts'
 
 const NONE = {
   services: [],
@@ -25,9 +26,7 @@ function object(kind: string, name: string, more: object = {}, apiVersion = 'v1'
 }
 
 const node = (providerID?: string, annotations: Readonly<Record<string, string>> = {}): ManifestObject => ({
-  apiVersion: 'v1',
-  kind: 'Node',
-  metadata: { name: 'n1', annotations },
+  ...nodeObject('n1', { metadata: { annotations } }),
   spec: providerID === undefined ? {} : { providerID },
 })
 
@@ -130,9 +129,7 @@ t.test('quantities', (t) => {
 
 const CLOCK = { clock: new FakeClock(), signal: new AbortController().signal, say: () => undefined, dryRun: false }
 const bare = (name: string, images: readonly string[] = ['registry.example.org/pause:3']): ManifestObject => ({
-  apiVersion: 'v1',
-  kind: 'Node',
-  metadata: { name },
+  ...nodeObject(name),
   status: { conditions: [{ type: 'Ready', status: 'True' }], images: [{ names: images }] },
 })
 

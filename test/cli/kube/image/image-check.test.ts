@@ -7,6 +7,7 @@ import type { ManifestObject } from '../../../../install/manifest-object.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { UserError } from '../../../../runtime/user-error.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { nodeObject } from '../../../support/objects/node-objects.ts'
 
 const LOCAL = 'localhost/sealane:1'
 const REMOTE = 'registry.example.org/sealane:1'
@@ -31,9 +32,7 @@ function node(
   { images = ['pause:3'], ready = 'True', os = 'linux', spec = {} }: NodeInit = {},
 ): ManifestObject {
   return {
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name, labels: { 'kubernetes.io/os': os } },
+    ...nodeObject(name, { metadata: { labels: { 'kubernetes.io/os': os } } }),
     spec,
     status: { conditions: [{ type: 'Ready', status: ready }], images: images.map((one) => ({ names: [one] })) },
   }

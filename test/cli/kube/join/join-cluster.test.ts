@@ -13,6 +13,8 @@ import { KUBEADM } from '../../cluster-dns/corefiles.ts'
 import { configMap } from '../../cluster-dns/objects.ts'
 import { identityParts } from '../../../support/identity-parts.ts'
 import { InstallingAdmin } from '../../../support/installing-admin.ts'
+import { nodeObject } from '../../../support/objects/node-objects.ts'
+import { clusterObject } from '../../../support/objects/cluster-objects.ts'
 
 const OURS = 'sealane.io/v1alpha1'
 const SYSTEM = 'sealane-system'
@@ -21,13 +23,13 @@ const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
 
 function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
   const conditions = [{ type: 'Ready', status: ready }]
-  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status: { conditions } }
+  return { ...nodeObject(name), status: { conditions } }
 }
 
 function cluster(id: string, silent = false): ManifestObject {
   const said = { type: 'InContact', status: 'False', message: 'the broker has not heard it since noon' }
   const status = { conditions: silent ? [said] : [] }
-  return { apiVersion: OURS, kind: 'Cluster', metadata: { name: id, labels: MIRRORED }, spec: { id }, status }
+  return { ...clusterObject({ id }, { metadata: { labels: MIRRORED } }), spec: { id }, status }
 }
 
 function gateway(...up: readonly string[]): ManifestObject {

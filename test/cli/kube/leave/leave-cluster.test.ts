@@ -2,9 +2,10 @@
 import t from 'tap'
 import { nodesLeft } from '../../../../cli/kube/leave/leave-cluster.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { nodeObject } from '../../../support/objects/node-objects.ts'
 
 const { signal } = new AbortController()
-const node = (name: string) => ({ apiVersion: 'v1', kind: 'Node', metadata: { name } })
+const node = (name: string) => ({ ...nodeObject(name) })
 const part = (kind: 'Gateway' | 'RouteAgent', name: string) => ({
   apiVersion: 'sealane.io/v1alpha1',
   kind,
