@@ -27,6 +27,7 @@ import { type CoreDns, coreDnsMissing, startCoreDns } from './coredns/run-coredn
 import { type ControlPlane, startControlPlane } from './support/control-plane.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import type { Json } from './support/kube-request.ts'
+import { serviceObject, sliceObject } from '../support/objects/service-objects.ts'
 
 t.setTimeout(1_800_000)
 
@@ -240,20 +241,11 @@ async function putObjects({ api }: ControlPlane): Promise<void> {
     }
   }
   const ports = [{ name: 'http', port: 80 }]
-  await api.post('/api/v1/namespaces/shop/services', service('web', { clusterIP: '10.43.0.80', ports }))
-  await api.post('/api/v1/namespaces/shop/services', service('pods', { clusterIP: 'None', ports }))
-  await api.post(SLICES, {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    addressType: 'IPv4',
-    metadata: { name: 'pods-1', labels: { 'kubernetes.io/service-name': 'pods' } },
-    endpoints: [{ addresses: ['10.42.0.7'], hostname: 'pod-0' }, { addresses: ['10.42.0.8'] }],
-    ports,
-  })
-}
-
-function service(name: string, spec: Json): Json {
-  return { apiVersion: 'v1', kind: 'Service', metadata: { name }, spec }
+  await api.post('/api/v1/namespaces/shop/services', serviceObject({ name: 'web' }, { clusterIP: '10.43.0.80', ports }))
+  await api.post('/api/v1/namespaces/shop/services', serviceObject({ name: 'pods' }, { clusterIP: 'None', ports }))
+  const endpoints = [{ addresses: ['10.42.0.7'], hostname: 'pod-0' }, { addresses: ['10.42.0.8'] }]
+  const labels = { 'kubernetes.io/service-name': 'pods' }
+  await api.post(SLICES, sliceObject({ name: 'pods-1', labels }, { endpoints, ports }))
 }
 
 /** Without what only a server sets. */

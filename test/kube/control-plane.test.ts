@@ -11,6 +11,8 @@ import { startKubeProxy } from './support/kube-proxy.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type KubeObject, type KubeRequest, KubeRequestError, kubeRequest } from './support/kube-request.ts'
 import { readKubeconfig } from './support/kubeconfig-file.ts'
+import { sliceObject } from '../support/objects/service-objects.ts'
+import { nodeObject } from '../support/objects/node-objects.ts'
 
 t.setTimeout(1_800_000)
 
@@ -85,7 +87,7 @@ t.test('one cluster', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   })
 
   await t.test('EndpointSlices are made for a Service and its Pods', async (t) => {
-    await api.post('/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } })
+    await api.post('/api/v1/nodes', nodeObject('n1'))
     const node = await eventually(async () => withPodCIDR(await api.get('/api/v1/nodes/n1')), { deadlineMs: 20_000 })
     t.equal(node, '10.42.0.0/24', 'the node gets its part of the pod range')
     await api.post(`${SHOP}/services`, service('web'))
@@ -166,7 +168,7 @@ t.test('two clusters', { skip: kubeProgramsMissing() ?? netnsMissing() ?? false 
     })
 
     await t.test('a scheduler puts a Pod on the node', async (t) => {
-      await roma.api.post('/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } })
+      await roma.api.post('/api/v1/nodes', nodeObject('n1'))
       await roma.api.merge('/api/v1/nodes/n1/status', {
         status: { allocatable: { pods: '10' }, conditions: [{ type: 'Ready', status: 'True' }] },
       })
@@ -195,10 +197,7 @@ t.test('two clusters', { skip: kubeProgramsMissing() ?? netnsMissing() ?? false 
         spec: { ports: [{ name: 'http', port: 80 }] },
       })
       await roma.api.post('/apis/discovery.k8s.io/v1/namespaces/default/endpointslices', {
-        apiVersion: 'discovery.k8s.io/v1',
-        kind: 'EndpointSlice',
-        metadata: { name: 'web-1', labels: { 'kubernetes.io/service-name': 'web' } },
-        addressType: 'IPv4',
+        ...sliceObject({ name: 'web-1', namespace: 'default', labels: { 'kubernetes.io/service-name': 'web' } }),
         endpoints: [{ addresses: ['192.0.2.1'], conditions: { ready: true } }],
         ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
       })

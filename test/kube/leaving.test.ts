@@ -12,6 +12,7 @@ import type { KubeObject } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
+import { namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 
 t.setTimeout(900_000)
 
@@ -70,13 +71,13 @@ function world3(directory: string, hub: TestCluster, c2: TestCluster, c3: TestCl
 
 /** What c2 exports from now on arrives in c3: the broker works, and knows both. */
 async function exported({ c2, c3 }: World, name: string): Promise<void> {
-  const ports = [{ name: 'http', port: 80, protocol: 'TCP' }]
+  const ports = [{ name: 'http', port: 80, protocol: 'TCP' as const }]
   for (const { plane } of [c2, c3]) {
-    const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'demo' } }
-    await plane.api.apply('/api/v1/namespaces/demo', namespace)
+    await plane.api.apply('/api/v1/namespaces/demo', namespaceObject('demo'))
   }
-  const service = { apiVersion: 'v1', kind: 'Service', metadata: { name }, spec: { ports, selector: { app: name } } }
-  await c2.plane.api.apply(`/api/v1/namespaces/demo/services/${name}`, service)
+  const service = serviceObject({ name, namespace: 'demo' }, { ports })
+  const spec = { ...service.spec, selector: { app: name } }
+  await c2.plane.api.apply(`/api/v1/namespaces/demo/services/${name}`, { ...service, spec })
   await sealane(['export', name, '--namespace', 'demo', ...at(c2)])
   const path = `/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceimports/${name}`
   await eventually(() => c3.plane.api.find(path), { deadlineMs: 90_000, say: `c3 imports ${name}` })

@@ -9,6 +9,8 @@ import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
 import { endpoint, membership } from './support/manifest-objects.ts'
 import { dryDelete, refusedWithin } from './support/refusals.ts'
+import { sliceObject } from '../support/objects/service-objects.ts'
+import { nodeObject } from '../support/objects/node-objects.ts'
 
 t.setTimeout(600_000)
 
@@ -134,7 +136,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     // A node pool may say it at registration.
     const labels = { 'sealane.io/gateway': '0', zone: 'a' }
     const metadata = { name: 'n4', labels }
-    await kubelet.post('/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata })
+    await kubelet.post('/api/v1/nodes', nodeObject('n4', { metadata }))
     const label = /a node does not change label sealane.io\/gateway: it does not decide whether it is a gateway/
     const address =
       /a node does not change annotation sealane.io\/public-address: it does not decide where it is called/
@@ -260,6 +262,5 @@ async function ownEndpointsOnly(
 
 function slice(name: string, managedBy: string): Json {
   const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
-  const metadata = { name, namespace: 'shop', labels }
-  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints: [] }
+  return { ...sliceObject({ name, labels }, { endpoints: [] }) }
 }

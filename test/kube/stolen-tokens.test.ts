@@ -11,6 +11,8 @@ import { type Json, type KubeRequest, kubeRequest } from './support/kube-request
 import { endpoint, membership } from './support/manifest-objects.ts'
 import { dryDelete, refusedWithin } from './support/refusals.ts'
 import { boundToken } from './support/bound-token.ts'
+import { sliceObject } from '../support/objects/service-objects.ts'
+import { nodeObject } from '../support/objects/node-objects.ts'
 
 t.setTimeout(300_000)
 
@@ -179,7 +181,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
   })
 
   await attack('token-beyond-its-work', async (t) => {
-    const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } }
+    const node = { ...nodeObject('n1') }
     for (const part of PARTS) {
       const name = `sealane-${part}`
       const token = part === 'gateway' || part === 'routeagent' ? await onNode('n1', name) : await account(name)
@@ -314,9 +316,8 @@ function slice(
   managedBy = 'agent.sealane.io',
 ): Json {
   const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy, ...more }
-  const metadata = { name, namespace, labels }
   const endpoints = [{ addresses: ['10.1.2.3'] }]
-  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints }
+  return { ...sliceObject({ name, namespace, labels }, { endpoints }) }
 }
 
 const missing = kubeProgramsMissing()

@@ -1,5 +1,6 @@
 /** A token as a pod on a node gets it: it says which node that is. */
 import type { KubeRequest } from './kube-request.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
 
 export interface BoundTo {
   readonly node: string
@@ -9,7 +10,7 @@ export interface BoundTo {
 
 /** Makes the Node where there is none, and a Pod on it that nobody runs. */
 export async function boundToken(api: KubeRequest, { node, namespace, account }: BoundTo): Promise<string> {
-  await api.apply(`/api/v1/nodes/${node}`, { apiVersion: 'v1', kind: 'Node', metadata: { name: node } })
+  await api.apply(`/api/v1/nodes/${node}`, nodeObject(node))
   const containers = [{ name: 'c', image: 'localhost/none' }]
   const pod = await api.post(`/api/v1/namespaces/${namespace}/pods`, {
     apiVersion: 'v1',

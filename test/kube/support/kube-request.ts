@@ -42,12 +42,12 @@ export interface KubeRequest {
   find<T = KubeObject>(path: string): Promise<T | undefined>
   /** The items of a list. */
   list<T = KubeObject>(path: string): Promise<readonly T[]>
-  post<T = KubeObject>(path: string, body: Json): Promise<T>
-  put<T = KubeObject>(path: string, body: Json): Promise<T>
+  post<T = KubeObject>(path: string, body: object): Promise<T>
+  put<T = KubeObject>(path: string, body: object): Promise<T>
   /** Server-side apply, forced, as field manager `test`. */
-  apply<T = KubeObject>(path: string, body: Json): Promise<T>
+  apply<T = KubeObject>(path: string, body: object): Promise<T>
   /** JSON merge patch. */
-  merge<T = KubeObject>(path: string, body: Json): Promise<T>
+  merge<T = KubeObject>(path: string, body: object): Promise<T>
   /** Deletes; that there was none is fine. */
   delete(path: string): Promise<void>
   /** Closes the kept connections. */
@@ -55,7 +55,7 @@ export interface KubeRequest {
 }
 
 export interface RawOptions {
-  readonly body?: Json
+  readonly body?: object
   readonly contentType?: string
   /** Default application/json. */
   readonly accept?: string
@@ -82,7 +82,7 @@ export function kubeRequest(target: string | Connection): KubeRequest {
   const raw: KubeRequest['raw'] = (method, path, options = {}) =>
     send(new URL(path, connection.url), { method, agent, headers }, options)
 
-  async function json<T>(method: string, path: string, body?: Json, contentType?: string): Promise<T> {
+  async function json<T>(method: string, path: string, body?: object, contentType?: string): Promise<T> {
     const options = { ...(body === undefined ? {} : { body }), ...(contentType === undefined ? {} : { contentType }) }
     const { status, text } = await raw(method, path, options)
     if (status < 200 || status > 299) throw new KubeRequestError(`${method} ${path}`, status, text)
