@@ -14,6 +14,7 @@ import {
   openForCalls,
   readyPods,
 } from './support/callers.ts'
+import { newIdentity, stateLost } from './support/broker-stories.ts'
 import type { Json } from './support/kube-request.ts'
 import { addNode } from './support/late-node.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
@@ -50,6 +51,8 @@ t.test('three clusters, the day after', { skip: kubeletMissing() ?? false, timeo
   await t.test('a node comes to a member, and goes again', (t) => nodeComesAndGoes(t, three))
   await t.test('the API server of one is away', (t) => apiServerAway(t, three))
   await t.test('one leaves and joins again as the same while the broker restarts', (t) => joinsAgain(t, three))
+  await t.test('one gets a new identity', (t) => newIdentity(t, three))
+  await t.test('the broker loses its database', (t) => stateLost(t, three))
   await nothingRefused(t, hub, c2)
 })
 
