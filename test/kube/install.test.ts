@@ -115,7 +115,7 @@ async function members(t: Test, { hub }: World): Promise<void> {
   t.equal(
     times(refused.stderr).replace(/context .* says/, 'HUB says'),
     'sealane: the broker of HUB says: cluster "c2" is in contact with this broker since TIME: ' +
-      'run "sealane leave" there, or evict it all the same with --force\n',
+      'run "sealane leave" there, or evict it all the same with --force\nreason: MemberInContact\n',
   )
 }
 
