@@ -13,6 +13,8 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 
+t.setTimeout(300_000)
+
 /** Behind the internet router's address translation. */
 const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: '192.0.2.1' }
 
@@ -38,19 +40,17 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
       await t.test('the mapping changes: the lane follows', async (t) => {
         const address = connection()?.usingAddress
         await internet.exec('conntrack', ['-F'])
-        await eventually(() => connection()?.usingAddress !== address, { deadlineMs: 10_000, say: 'another port' })
+        await eventually(() => connection()?.usingAddress !== address, { deadlineMs: 20_000, say: 'another port' })
         await untilUp(left, 'tokyo')
         t.match(await pings(milano.pod, '244.2.0.5'), '1 received')
       })
 
       await t.test('the far end falls silent, and comes back', async (t) => {
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'down'])
-        const start = performance.now()
-        await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 10_000, say: 'down' })
-        t.comment(`down after ${Math.round(performance.now() - start)} ms`)
+        await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 20_000, say: 'down' })
         const routes = (): Promise<string> => milano.gateway.exec('ip', ['route', 'show', 'table', '7311'])
         await eventually(async () => !(await routes()).includes('244.2.0.0/16'), {
-          deadlineMs: 1000,
+          deadlineMs: 20_000,
           say: 'its prefix has left the lane',
         })
         t.match(
@@ -59,7 +59,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
           'and callers are told at once',
         )
         // Else the other end may find out only after both were seen up.
-        await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 10_000, say: 'down at both ends' })
+        await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 20_000, say: 'down at both ends' })
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
         await untilUp(left, 'tokyo')
         await untilUp(right, 'milano')
@@ -90,7 +90,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
 
       await t.test('leaving takes everything along', async (t) => {
         right.put(membership('tokyo', 'leaving'))
-        await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
+        await eventually(() => right.left, { deadlineMs: 20_000, say: 'left' })
         t.equal(await kernelOf(tokyo.gateway), before, 'the kernel is as it was')
         t.strictSame(await wireguardProcesses(tokyo), [])
         t.strictSame(right.gone.sort(), ['Endpoint/tokyo.gw-lane0', 'Gateway/gw'])
