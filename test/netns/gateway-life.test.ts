@@ -6,7 +6,7 @@ import { cluster } from '../gateway/support/worlds.ts'
 import { type SiteInit, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
-import { MILANO, PARIS, TOKYO } from '../gateway/support/two-gateways.ts'
+import { BEHIND_NAT, BEHIND_ROUTER, MILANO, PARIS } from '../gateway/support/two-gateways.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -15,18 +15,10 @@ const skip = netnsMissing() ?? false
 
 t.setTimeout(300_000)
 
-/** Behind the internet router's address translation. */
-const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: '192.0.2.1' }
-
-const NAT = `table ip nat {
-  chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
-  chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
-}`
-
 t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
   await withSites([MILANO, BEHIND_NAT], temporaryFolder(t), async (sites, internet) => {
     const [milano, tokyo] = sites
-    await internet.exec('nft', ['-f', '-'], { input: NAT })
+    await internet.exec('nft', ['-f', '-'], { input: BEHIND_ROUTER })
     const before = await kernelOf(tokyo.gateway)
     await withGateways(sites, async (left, right) => {
       const connection = () => left.status?.connections[0]
