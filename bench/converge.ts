@@ -11,10 +11,10 @@ import { parseArgs } from 'node:util'
 import type { Lab } from '../demo/lab.ts'
 import { median, percentile, round, progress } from './figures.ts'
 import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
-import type { ProbeLine } from './dns-probe.ts'
+import type { ProbeLine } from './dns/probe.ts'
 import { LABEL_K8S_SERVICE_NAME } from '../model/spec-constants.ts'
 
-const PROBE = join(import.meta.dirname, 'dns-probe.ts')
+const PROBE = join(import.meta.dirname, 'dns/probe.ts')
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { json: { type: 'boolean' }, count: { type: 'string' } } })

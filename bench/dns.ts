@@ -10,9 +10,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { type Paced, paced, throughput } from './dns-load.ts'
-import { type Bench, type Server, endChild, startKnot, startOurs } from './dns-servers.ts'
-import { type Question, SERVICES, questions } from './dns-zone.ts'
+import { type Paced, paced, throughput } from './dns/load.ts'
+import { type Bench, type Server, endChild, startKnot, startOurs } from './dns/servers.ts'
+import { type Question, SERVICES, questions } from './dns/zone.ts'
 import { median, round, progress } from './figures.ts'
 
 const PER_SECOND = 5000

@@ -1,18 +1,14 @@
 /** What a person reads of a test file that has ended. */
 import { type FileSaid, assertionsOf } from './run-files.ts'
-import { AGAIN } from './support/again.ts'
 
-const MEASURED_AGAIN = new RegExp(`^ *# ${AGAIN}.*`, 'gm')
 const MOST_LINES = 400
 const MOST_ERRORS = 4000
 
-/** A line for the file, and one for each thing that it measured again; each ends with a line break. */
-export function fileLines(said: FileSaid): string {
+/** A line for the file, with its line break. */
+export function fileLine(said: FileSaid): string {
   const { passed, failed } = assertionsOf([said])
   const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
-  const line = `${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}`
-  const again = [...said.output.matchAll(MEASURED_AGAIN)].map(([text]) => `${' '.repeat(28)}${text.trim()}`)
-  return `${[line, ...again].join('\n')}\n`
+  return `${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}\n`
 }
 
 /** What failed, each with the lines behind it that say why, and the end of what the file wrote to stderr. */

@@ -1,5 +1,5 @@
 /** Runs files of one tier, and a file that failed once more where the tier says so. */
-import { failures, fileLines, wholeLog } from './file-report.ts'
+import { failures, fileLine, wholeLog } from './file-report.ts'
 import { type FileSaid, assertionsOf, recordOf, runFiles } from './run-files.ts'
 import { type SkippedTest, skippedTests } from './support/skipped-tests.ts'
 import type { Tier } from './tiers.ts'
@@ -91,7 +91,7 @@ async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> 
 
 function run(tier: Tier, init: TierInit, jobs: number): Promise<readonly FileSaid[]> {
   const onEnd = (said: FileSaid): void => {
-    init.say(fileLines(said))
+    init.say(fileLine(said))
     if (!isFailed(said, init)) return
     init.say(tier.rerun === true ? wholeLog(said) : failures(said))
   }

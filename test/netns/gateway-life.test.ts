@@ -6,25 +6,19 @@ import { cluster } from '../gateway/support/worlds.ts'
 import { type SiteInit, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
-import { MILANO, PARIS, TOKYO } from '../gateway/support/two-gateways.ts'
+import { BEHIND_NAT, BEHIND_ROUTER, MILANO, PARIS } from '../gateway/support/two-gateways.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 
-/** Behind the internet router's address translation. */
-const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: '192.0.2.1' }
-
-const NAT = `table ip nat {
-  chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
-  chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
-}`
+t.setTimeout(300_000)
 
 t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
   await withSites([MILANO, BEHIND_NAT], temporaryFolder(t), async (sites, internet) => {
     const [milano, tokyo] = sites
-    await internet.exec('nft', ['-f', '-'], { input: NAT })
+    await internet.exec('nft', ['-f', '-'], { input: BEHIND_ROUTER })
     const before = await kernelOf(tokyo.gateway)
     await withGateways(sites, async (left, right) => {
       const connection = () => left.status?.connections[0]
@@ -38,19 +32,17 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
       await t.test('the mapping changes: the lane follows', async (t) => {
         const address = connection()?.usingAddress
         await internet.exec('conntrack', ['-F'])
-        await eventually(() => connection()?.usingAddress !== address, { deadlineMs: 10_000, say: 'another port' })
+        await eventually(() => connection()?.usingAddress !== address, { deadlineMs: 20_000, say: 'another port' })
         await untilUp(left, 'tokyo')
         t.match(await pings(milano.pod, '244.2.0.5'), '1 received')
       })
 
       await t.test('the far end falls silent, and comes back', async (t) => {
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'down'])
-        const start = performance.now()
-        await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 10_000, say: 'down' })
-        t.comment(`down after ${Math.round(performance.now() - start)} ms`)
+        await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 20_000, say: 'down' })
         const routes = (): Promise<string> => milano.gateway.exec('ip', ['route', 'show', 'table', '7311'])
         await eventually(async () => !(await routes()).includes('244.2.0.0/16'), {
-          deadlineMs: 1000,
+          deadlineMs: 20_000,
           say: 'its prefix has left the lane',
         })
         t.match(
@@ -59,7 +51,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
           'and callers are told at once',
         )
         // Else the other end may find out only after both were seen up.
-        await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 10_000, say: 'down at both ends' })
+        await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 20_000, say: 'down at both ends' })
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
         await untilUp(left, 'tokyo')
         await untilUp(right, 'milano')
@@ -90,7 +82,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
 
       await t.test('leaving takes everything along', async (t) => {
         right.put(membership('tokyo', 'leaving'))
-        await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
+        await eventually(() => right.left, { deadlineMs: 20_000, say: 'left' })
         t.equal(await kernelOf(tokyo.gateway), before, 'the kernel is as it was')
         t.strictSame(await wireguardProcesses(tokyo), [])
         t.strictSame(right.gone.sort(), ['Endpoint/tokyo.gw-lane0', 'Gateway/gw'])

@@ -31,6 +31,15 @@ export const TOKYO: SiteInit = {
   observedAddress: '203.0.113.1',
 }
 
+/** Behind the address translation that BEHIND_ROUTER makes of the router in front of milano. */
+export const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: MILANO.router }
+
+/** The router of the internet translates what comes from tokyo, each flow to a port of its own, and lets no call in. */
+export const BEHIND_ROUTER = `table ip nat {
+  chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
+  chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
+}`
+
 /** A gateway process and where it runs; a test may put another process in its place. */
 export interface Running {
   process: GatewayProcess
@@ -43,7 +52,16 @@ export function withTwo<T>(
   inits: readonly [SiteInit, SiteInit],
   story: (left: Running, right: Running, internet: Netns) => Promise<T>,
 ): Promise<T> {
-  return withSites(inits, temporaryFolder(t), async (sites, internet) => {
+  return withTwoIn(temporaryFolder(t), inits, story)
+}
+
+/** The same, with a folder for what they keep; who calls removes it. */
+export function withTwoIn<T>(
+  folder: string,
+  inits: readonly [SiteInit, SiteInit],
+  story: (left: Running, right: Running, internet: Netns) => Promise<T>,
+): Promise<T> {
+  return withSites(inits, folder, async (sites, internet) => {
     const left: Running = { process: new GatewayProcess(sites[0]), site: sites[0] }
     const right: Running = { process: new GatewayProcess(sites[1]), site: sites[1] }
     try {

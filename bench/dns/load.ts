@@ -1,9 +1,9 @@
 /** dnsperf against a server of the DNS benchmark: as much as it answers, or so many questions a second. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import type { Question } from './dns-zone.ts'
-import { pinned } from './dns-servers.ts'
-import { percentile, round } from './figures.ts'
+import type { Question } from './zone.ts'
+import { pinned } from './servers.ts'
+import { percentile, round } from '../figures.ts'
 
 interface LoadInit {
   readonly port: number

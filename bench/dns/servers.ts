@@ -1,6 +1,6 @@
 /**
  * The servers of the DNS benchmark: ours, and Knot DNS with one worker, which serves the same zone. As a program
- * (`node bench/dns-servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose objects
+ * (`node bench/dns/servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose objects
  * cannot be read for HELD_MS. Tells its parent when it listens.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
@@ -11,9 +11,9 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { MemoryApi } from '../kubeapi/memory/memory-api.ts'
-import { portOf, serveDns } from '../test/dns/serve-dns.ts'
-import { ZONE, services } from './dns-zone.ts'
+import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
+import { portOf, serveDns } from '../../test/dns/serve-dns.ts'
+import { ZONE, services } from './zone.ts'
 
 export interface Bench {
   readonly folder: string
