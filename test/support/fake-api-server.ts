@@ -78,8 +78,8 @@ export class FakeApiServer {
 
   async start(t: Test): Promise<void> {
     const folder = temporaryFolder(t)
-    const ca = await makeClusterCa('toy')
-    const { certificate, key } = await ca.issue({ name: 'toy', hosts: ['127.0.0.1', 'localhost'] })
+    const ca = await makeClusterCa('fake')
+    const { certificate, key } = await ca.issue({ name: 'fake', hosts: ['127.0.0.1', 'localhost'] })
     const plain = this.#init.speak === 'plain'
     const handle = (request: Request, response: Response): void => void this.#handle(request, response)
     const server = plain
@@ -114,7 +114,7 @@ export class FakeApiServer {
   /** A kubeconfig for the same server behind another address. */
   kubeconfigAt(url: string): string {
     const path = join(this.#folder, `kubeconfig-${new URL(url).port}`)
-    return writeKubeconfig(path, { cluster: 'toy', user: 'toy', url, ca: this.#ca, credentials: { token: TOKEN } })
+    return writeKubeconfig(path, { cluster: 'fake', user: 'fake', url, ca: this.#ca, credentials: { token: TOKEN } })
   }
 
   /** Ends every connection without a word. */
@@ -144,7 +144,7 @@ export class FakeApiServer {
   }
 
   async #handle(request: Request, response: Response): Promise<void> {
-    const url = new URL(request.url, 'http://toy')
+    const url = new URL(request.url, 'http://fake')
     this.requests.push(`${request.method} ${request.url}`)
     this.impersonation = impersonationIn(request.rawHeaders)
     const body = await readBody(request)

@@ -1,4 +1,4 @@
-/** What a toy API server keeps: objects with versions, events, and an account of who applied which fields. */
+/** What a fake API server keeps: objects with versions, events, and an account of who applied which fields. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 

@@ -160,7 +160,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'What cannot be is refused, and what was told before stays. What can be is handed on with that member alone: the join goes through, and no other member’s figure changes.',
     against:
-      '`broker/admission/admission-status.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
+      '`broker/admission/admission-facts.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
   },
   {
     id: 'look-with-a-spent-token',

@@ -79,7 +79,7 @@ function run(
   const access: ServerAccess = {
     server: new URL(url),
     namespace: undefined,
-    title: 'toy',
+    title: 'fake',
     credentials: () => Promise.resolve({ headers }),
     forget: () => undefined,
   }
@@ -131,7 +131,7 @@ t.test('a login that does not end', async (t) => {
   const access: ServerAccess = {
     server: new URL('https://a.example:6443'),
     namespace: undefined,
-    title: 'toy',
+    title: 'fake',
     credentials: () => new Promise(() => undefined),
     forget: () => undefined,
   }

@@ -163,7 +163,7 @@ func (kubelet *Kubelet) describe(status *corev1.NodeStatus, ready bool) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
-		{Type: corev1.NodeReady, Status: truth, Reason: "PodletRuns"},
+		{Type: corev1.NodeReady, Status: truth, Reason: "TestKubeletRuns"},
 	} {
 		setNodeCondition(status, condition)
 	}
