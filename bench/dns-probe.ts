@@ -1,6 +1,6 @@
 /**
- * `node bench/dns-probe.ts SERVER COUNT`: asks SERVER for bench-0, bench-1, … one after the other, each about a thousand
- * times a second, and prints a line when a name is first found absent and when it first has an address.
+ * `node bench/dns-probe.ts SERVER COUNT`: asks SERVER for bench-0, bench-1, … one after the other, each about a
+ * thousand times a second, and prints a line when a name is first found absent and when it first has an address.
  */
 import { createSocket } from 'node:dgram'
 import { setTimeout as pause } from 'node:timers/promises'

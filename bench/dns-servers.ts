@@ -1,6 +1,6 @@
 /**
- * The servers of the DNS benchmark: ours, and Knot DNS with one worker, which serves the same zone. As a program
- * (`node bench/dns-servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose objects
+ * The servers of the DNS benchmark: ours, and Knot DNS with one worker, which serves the same zone. As a program (`node
+ * bench/dns-servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose objects
  * cannot be read for HELD_MS. Tells its parent when it listens.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'

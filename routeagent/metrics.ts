@@ -24,7 +24,7 @@ export interface PortCounts {
   readonly dropped: number
 }
 
-/** The tables of both families have ports; told is how many there are in all. */
+/** The tables of both families have ports; the metric is how many there are in all. */
 export class ServicePorts {
   readonly #gauge: Gauge
   readonly #counts = new Map<Family, PortCounts>()

@@ -1,13 +1,15 @@
 /**
- * Runs test files, each in a process of its own that prints TAP, a few at a time, and puts what they say together. tap's own
- * runner does the same for twice the processor time (decision 10); the tests are tap's all the same.
+ * Runs test files, each in a process of its own that prints TAP, a few at a time, and puts what they say together.
+ * tap's own runner does the same for twice the processor time (decision 10); the tests are tap's all the same.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
 
-/** What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete. */
+/**
+ * What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete.
+ */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
 const GRACE_MS = 10_000

@@ -15,18 +15,21 @@ export interface ClusterStatusWorld {
   readonly nowMs: number
   /** All members but this one. */
   readonly clusters: readonly Cluster[]
-  /** Members that the broker does not hear, and for how many milliseconds; undefined while the broker says nothing. */
+  /**
+   * Members that have no connection to the broker, and for how many milliseconds; undefined while the broker says
+   * nothing.
+   */
   readonly silent: ReadonlyMap<string, number> | undefined
   /** Those of this cluster; undefined while they have not been read. */
   readonly gateways: readonly Gateway[] | undefined
-  /** Names of gateways that have stopped to tell. */
+  /** Names of gateways that have stopped to report. */
   readonly stale: readonly string[]
 }
 
 /** An agent that starts anew is back sooner. */
 const SILENT_MS = 30_000
 
-/** Clusters whose status is to be written. While the broker is away, what it said last stands. */
+/** Clusters whose status is to be written. While the broker is away, what it said last counts. */
 export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[] {
   const { nowMs, clusters, silent } = world
   return clusters.flatMap((cluster) => {
@@ -55,7 +58,7 @@ function validate(silentForMs: number | undefined, nowMs: number): ConditionFind
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }
 
-/** One lane that is up is enough, as long as its gateway is heard. */
+/** One lane that is up is enough, as long as its gateway reports. */
 function connected({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
   if (gateways === undefined) return undefined
   const all = gateways.flatMap(({ metadata, status }) =>

@@ -1,4 +1,7 @@
-/** Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded pace. */
+/**
+ * Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded
+ * pace.
+ */
 import type { Client } from '@grpc/grpc-js'
 import { randomBytes } from 'node:crypto'
 import { type ClientHttp2Session, connect as connectHttp2, constants } from 'node:http2'

@@ -47,7 +47,9 @@ export interface WorldInit {
   readonly say: (line: string) => void
 }
 
-/** Three clusters with a shop in each and nothing of Sealane. Throws with the log of what failed, and leaves nothing. */
+/**
+ * Three clusters with a shop in each and nothing of Sealane. Throws with the log of what failed, and leaves nothing.
+ */
 export async function startWorld({ directory, flat, say }: WorldInit): Promise<World> {
   const { clusters, ...network } = await startClusters({ directory, rows: clusterRows(flat) })
   const stop = (): Promise<void> => network.stop()

@@ -1,4 +1,6 @@
-/** Test clusters with IPv4 and IPv6 are what such clusters are, before anything of ours comes: two nodes, real packets. */
+/**
+ * Test clusters with IPv4 and IPv6 are what such clusters are, before anything of ours comes: two nodes, real packets.
+ */
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { same } from './mcs/expect.ts'

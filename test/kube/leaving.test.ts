@@ -1,7 +1,7 @@
 /**
  * The day after, on three clusters: a hub with the broker, and two members. What looks takes the cluster that is meant
- * and always ends; the broker does not go under its members' feet, keeps its data, and comes back from a backup; leaving
- * asks first.
+ * and always ends; the broker does not go under its members' feet, keeps its data, and comes back from a backup;
+ * leaving asks first.
  */
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

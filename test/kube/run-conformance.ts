@@ -1,7 +1,7 @@
 /**
- * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the Multi-Cluster
- * Services API on two real clusters that the command line has joined. Ends with 0 when every spec passed, with 1 when one did not, and
- * with 2 when the suite could not be run.
+ * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the
+ * Multi-Cluster Services API on two real clusters that the command line has joined. Ends with 0 when every spec passed,
+ * with 1 when one did not, and with 2 when the suite could not be run.
  */
 import {
   copyFileSync,

@@ -268,7 +268,9 @@ interface PodMonitor extends KubeObject {
   readonly spec: { readonly podMetricsEndpoints: readonly { readonly port: string }[] }
 }
 
-/** A kustomization of somebody's own on top of the one that is shipped, with its metrics and his image and log level. */
+/**
+ * A kustomization of somebody's own on top of the one that is shipped, with its metrics and his image and log level.
+ */
 async function byKustomize(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const crds = parseAllDocuments(readFileSync(join(await goDownload(OPERATOR), POD_MONITOR_CRD), 'utf8'))

@@ -1,6 +1,7 @@
 /**
- * IPv6 beside IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts, each also with
- * IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far cluster.
+ * IPv6 beside IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts, each also
+ * with IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far
+ * cluster.
  */
 import t, { type Test } from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'

@@ -179,7 +179,7 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   )
 }
 
-/** Everybody else whose nodes' ranges do not stand in Node.spec.podCIDRs. */
+/** All other CNIs, whose nodes' ranges are not in Node.spec.podCIDRs. */
 const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
   const cni = discovery.cni?.value
   if (cni === undefined || knowsRanges(cni, dataPath)) return undefined

@@ -27,7 +27,7 @@ export interface ReadVersionsInit {
 
 type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'exec'>
 
-/** Rejects only after the signal: what cannot be found out is told as such. */
+/** Rejects only after the signal: what cannot be found out is reported as such. */
 export async function readVersions(admin: Admin, init: ReadVersionsInit): Promise<readonly PartVersion[]> {
   const server = await answered(init, 'kubernetes', async (signal) => {
     const { gitVersion } = (await admin.version(signal)) as { readonly gitVersion?: string }

@@ -5,7 +5,8 @@
  *                   gateway ── uplink ── internet (router) ── uplink ── gateway
  *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
  *
- * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same. `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
+ * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same.
+ * `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'

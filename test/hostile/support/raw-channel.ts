@@ -1,6 +1,6 @@
 /**
- * A client made from protocol/broker.proto with grpc-js alone: it does what it is told, also what no agent of ours does.
- * Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
+ * A client made from protocol/broker.proto with grpc-js alone: it does what it is told, also what no agent of ours
+ * does. Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
  */
 import { Client, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'

@@ -34,8 +34,8 @@ interface World {
 }
 
 /**
- * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 is nothing too, but
- * not what would be written over: root could write to any file.
+ * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 is nothing too,
+ * but not what would be written over: root could write to any file.
  */
 function world(t: Test, device: 'tun' | 'wireguard' = 'tun', hold = '0\n'): World {
   const root = t.testdir()

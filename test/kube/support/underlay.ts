@@ -1,7 +1,8 @@
 /**
  * The network that nodes stand in: one namespace with a bridge, and one namespace per node with eth0 on that bridge.
  * All names begin with the underlay's own prefix, and everything that begins with it is removed at the end, whoever
- * made it: so pods of a test kubelet that was killed do not stay behind. If this process is killed, the next one does it.
+ * made it: so pods of a test kubelet that was killed do not stay behind. If this process is killed, the next one does
+ * it.
  */
 import { execFileSync } from 'node:child_process'
 import { namedNetns, ownedNetnsName, removeNetns } from '../../support/netns-names.ts'

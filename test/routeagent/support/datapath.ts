@@ -138,7 +138,9 @@ export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = '
   await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
 }
 
-/** Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others. */
+/**
+ * Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others.
+ */
 export async function balancedTo(site: Site, vip: string, want: readonly string[]): Promise<void> {
   const isOurs = new RegExp(`^slot-\\d+: ${vip} . tcp . 80 (\\S+)`)
   const sorted = [...want].sort().join()

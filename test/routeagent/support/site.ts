@@ -152,8 +152,8 @@ export function serviceImport(name: string, ip: string, spec: Partial<ServiceImp
 }
 
 /**
- * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may follow,
- * with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
+ * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may
+ * follow, with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
  */
 export function slice(
   service: string,
