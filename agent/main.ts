@@ -39,7 +39,7 @@ export interface AgentDeps extends ComponentDeps {
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
 
-/** Pauses while leaving fails: whoever runs `sealane leave` waits for it. */
+/** Pauses while leaving fails: a user who runs `sealane leave` waits for it. */
 const LEAVE_BACKOFF: BackoffInit = { minMs: 100, maxMs: 5000 }
 
 /** The cluster has been joined under another id while the agent ran under the old one. */

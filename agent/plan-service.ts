@@ -27,7 +27,7 @@ export interface ServiceInput {
   readonly own: string
   /** Of the addresses that this cluster's own pods have. */
   readonly ownFamilies: readonly IpFamily[]
-  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whoever says so. */
+  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whatever the broker says. */
   readonly ownPods: readonly string[]
   /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
   readonly ownSlices: readonly PublishedSlice[] | undefined

@@ -25,7 +25,7 @@ export interface ObjectCache<T> {
   whenSynced(signal: AbortSignal): Promise<void>
 }
 
-/** What happened to an object, for the one who looks at it (`kubectl describe`): events.k8s.io/v1. */
+/** What happened to an object, for people who look at it (`kubectl describe`): events.k8s.io/v1. */
 export interface ObjectEvent {
   readonly regarding: {
     readonly kind: Kind

@@ -109,7 +109,10 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        logger.error('cannot judge gateways; trying again', { reason: 'RoundFailed', why: String(error) })
+        logger.error('cannot check the heartbeats of gateways; trying again', {
+          reason: 'RoundFailed',
+          why: String(error),
+        })
       }
       await clock.sleep(LOOK_MS, signal).catch(() => undefined)
     }
@@ -190,7 +193,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     const { logger } = this.#deps
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
     else
-      logger.warn('nothing is heard of a gateway', {
+      logger.warn('nothing is heard from a gateway', {
         reason: 'GatewayStatusStale',
         gateway: name,
         machine: now === 'gone' ? 'silent' : 'not known to be dead',

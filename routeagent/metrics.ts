@@ -105,7 +105,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',
-      help: 'Ranges of pods that are not told because they are too many: gateways hand their packets to the CNI',
+      help: 'Ranges of pods that are not reported because they are too many: gateways hand their packets to the CNI',
     }),
   }
 }

@@ -19,9 +19,9 @@ export interface FilesInit {
   readonly jobs: number
   /** How long one file may take. */
   readonly seconds: number
-  /** How long a file has to end when its time is up, and then again when it was told to. Default 10 s. */
+  /** How long a file has to end when its time is up, and then again after SIGTERM. Default 10 s. */
   readonly graceMs?: number
-  /** Told of each file as it ends. */
+  /** Called with each file as it ends. */
   readonly onEnd: (said: FileSaid) => void
 }
 

@@ -71,7 +71,7 @@ function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
   if (isTakenAsSilent(gateway)) return undefined
   const { metadata, status } = gateway
   const since = status?.heartbeatTime === undefined ? '' : ` since ${status.heartbeatTime}`
-  const message = `nothing was heard of the gateway on node ${metadata.name}${since}: its connections are not known`
+  const message = `nothing was heard from the gateway on node ${metadata.name}${since}: its connections are not known`
   const finding = { type: CONDITION_READY, status: 'Unknown', reason: REASON_STATUS_STALE, message } as const
   return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
 }

@@ -49,12 +49,12 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
 
 function validate(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
   if (silentForMs === undefined) {
-    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'the broker hears it' }
+    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'it is connected to the broker' }
   }
   if (silentForMs < SILENT_MS) return undefined
   // A silence since before all time is more than a date can say.
   const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
-  const message = `the broker has not heard it since ${since}`
+  const message = `the broker has not heard from it since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }
 
@@ -73,7 +73,7 @@ function connected({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
   if (fresh.some(({ state }) => state === 'up')) return finding('True', 'LaneUp', 'a lane to it is up')
   const silent = all.find(({ isStale, state }) => isStale && state === 'up')
   if (silent !== undefined) {
-    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard of the gateway on node ${silent.node}`)
+    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard from the gateway on node ${silent.node}`)
   }
   if (fresh.some(({ state }) => state === 'down')) {
     return finding('False', 'LaneProbeTimeout', 'no lane to it answers probes')

@@ -80,7 +80,7 @@ export function importedCondition(key: ServiceKey, importers: Importers, storedA
     if (!against.has(id) && !isUnsure(id)) names.push(id)
   }
   const not = notImporting(against, namespace)
-  const unreported = unsure.length === 0 ? [] : [`nothing is told by ${counted(unsure)}`]
+  const unreported = unsure.length === 0 ? [] : [`no report from ${counted(unsure)}`]
   if (names.length > 0) {
     const by = names.length > MAX_NAMES ? `${names.slice(0, MAX_NAMES).join(', ')} and others` : names.join(', ')
     return finding('True', 'Imported', [`imported by ${by}`, ...not, ...unreported])

@@ -114,7 +114,7 @@ const records: Flood = async (init) => {
   }))
 }
 
-/** What a member tells of itself, 64 KiB and another one each time. */
+/** What a member reports about itself, 64 KiB and another one each time. */
 const statuses: Flood = async (init) => {
   await publishing(init, (sequence) => {
     const name = (i: number): string => `s${sequence}-${i}-${'x'.repeat(30)}`

@@ -212,7 +212,7 @@ export class Joining {
     const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined)
-      logger.info('the address of a member is not told to others', { cluster, address, why: reason })
+      logger.info('the address of a member is not sent to others', { cluster, address, why: reason })
     return reason === undefined
   }
 

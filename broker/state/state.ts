@@ -105,7 +105,7 @@ export interface TokenRow {
   readonly usesLeft: number
   readonly uses: readonly TokenUse[]
   readonly cluster?: string
-  /** Public space that whoever joins with it may state, as CIDRs. */
+  /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
   readonly revokedAtMs?: number
 }

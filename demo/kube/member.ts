@@ -43,7 +43,7 @@ export interface WorldInit {
   /** Exists; its path is short. */
   readonly directory: string
   readonly flat: boolean
-  /** Told each command of Sealane, as it was typed, and what it answered. */
+  /** Called with each command of Sealane, as it was typed, and what it answered. */
   readonly say: (line: string) => void
 }
 

@@ -68,6 +68,6 @@ export function isTakenAsSilent({ status }: Gateway): boolean {
 
 function lost(connection: ConnectionStatus): ConnectionStatus {
   return connection.state === 'up'
-    ? { ...connection, state: 'down', message: 'nothing is heard of its gateway' }
+    ? { ...connection, state: 'down', message: 'nothing is heard from its gateway' }
     : connection
 }

@@ -1,4 +1,4 @@
-/** Names of files, and what must stand beside them. */
+/** Names of files, and what must be beside them. */
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'

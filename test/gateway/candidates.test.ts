@@ -1,4 +1,4 @@
-/** What a gateway tells about where it can be called, and which of that others believe: one row per situation. */
+/** What a gateway publishes about where it can be called, and which of that others believe: one row per situation. */
 import t from 'tap'
 import { type LinkState, linkKey } from '../../gateway/cable/cable.ts'
 import { isBehindNat } from '../../gateway/remotes/observed-address.ts'
@@ -164,7 +164,7 @@ t.test('candidates of this node, and whether it is behind NAT', async (t) => {
 
 interface RemoteRow {
   readonly say: string
-  /** What paris tells, without the port. */
+  /** What paris publishes, without the port. */
   readonly reported: readonly string[]
   readonly also?: readonly Endpoint[]
   readonly observed?: string

@@ -44,7 +44,7 @@ t.test('a cluster with IPv4 and IPv6', { skip: kubeletMissing() ?? false, timeou
   await t.test('a Service by both of its addresses', (t) => service(t, site, pods))
 })
 
-/** Adds what pods are told about themselves. */
+/** Adds what pods learn about themselves. */
 function withFacts(template: Json): Json {
   const { spec } = template as { spec: { containers: readonly Json[] } & Json }
   const env = ['status.podIPs', 'status.hostIPs'].map((fieldPath) => ({

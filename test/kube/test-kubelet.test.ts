@@ -280,7 +280,9 @@ async function refusalStory(t: Test, world: World): Promise<void> {
       const events = await api.list<{ reason: string; message: string } & KubeObject>(
         `${NAMESPACE}/events?fieldSelector=involvedObject.name=${name}`,
       )
-      return events.some(({ reason, message }) => reason === 'UnsupportedByTestKubelet' && message === pod.status.message)
+      return events.some(
+        ({ reason, message }) => reason === 'UnsupportedByTestKubelet' && message === pod.status.message,
+      )
     })
   }
   const containers = [{ ...pause(), image: 'nginx:1' }]

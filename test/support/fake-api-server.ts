@@ -1,7 +1,7 @@
 /**
- * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to tell a
- * client that is right from one that is not, and every fault that a real one has on a bad day. It speaks HTTP/2 and
- * HTTP/1.1 over TLS, or HTTP/1.1 without.
+ * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to
+ * distinguish a client that is right from one that is not, and every fault that a real one has on a bad day. It speaks
+ * HTTP/2 and HTTP/1.1 over TLS, or HTTP/1.1 without.
  */
 import { createServer } from 'node:http'
 import { type Http2ServerRequest, type Http2ServerResponse, createSecureServer } from 'node:http2'
@@ -137,7 +137,7 @@ export class FakeApiServer {
     this.sendLine(plural, JSON.stringify({ type: 'BOOKMARK', object }))
   }
 
-  /** Where a kind's object stands, for objects.put() and the like. */
+  /** The path of a kind's object, for objects.put() and the like. */
   place(kind: keyof typeof KIND_PLACES, name: string, namespace?: string): FakeApiPath {
     const { apiVersion, plural } = KIND_PLACES[kind]
     return { resource: `${apiVersion}/${plural}`, apiVersion, kind, namespace, name }
@@ -289,7 +289,7 @@ async function readBody(request: Request): Promise<Json> {
   return text === '' ? {} : (JSON.parse(text) as Json)
 }
 
-/** Names and values stand in turns. */
+/** Names and values alternate. */
 export function impersonationIn(rawHeaders: readonly string[]): string[] {
   return rawHeaders.flatMap((name, i) => {
     const reported = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')

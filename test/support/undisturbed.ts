@@ -1,4 +1,4 @@
-/** Times of the real world, told apart from times at which the machine had no time for us. */
+/** Times of the real world, apart from times at which the machine had no time for us. */
 import type { Test } from 'tap'
 import { AGAIN } from './again.ts'
 

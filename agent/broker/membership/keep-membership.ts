@@ -1,5 +1,5 @@
 /**
- * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but whoever
+ * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but a user who
  * deletes its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a
  * membership, by saying so on it first.
  */

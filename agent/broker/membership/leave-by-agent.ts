@@ -36,7 +36,7 @@ async function report(deps: ComponentDeps, store: IdentityStore, signal: AbortSi
   if (identity === undefined) return undefined
   const done = await askToLeave(identity, deps, signal)
   deps.logger.info(
-    done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker was told before',
+    done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker knew it before',
   )
   return undefined
 }

@@ -155,7 +155,7 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   const lacking = [
     ...(dataPath.knowsRangesOfCnis
       ? []
-      : ['which node has which pod stands in no Node, and the cloud drops what is not from its own addresses']),
+      : ['no Node says which pods it has, and the cloud drops what is not from its own addresses']),
     ...(dataPath.rulesBeforeThoseOfPods || cni.name === 'azure'
       ? []
       : ['rules for each pod (priority 512 to 1536, or 110) come before ours and lead out by the cloud']),

@@ -114,7 +114,7 @@ function isLeaving(known: MemberIdentity | undefined, { title, flags }: KnownMem
       hint: `finish that first: sealane leave ${flags}`,
     })
   }
-  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker is not told yet`, {
+  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker does not know it yet`, {
     hint: `finish that first: sealane leave ${flags}; with --force where the broker is gone for good`,
   })
 }

@@ -272,8 +272,8 @@ function isBefore(a: readonly number[], b: readonly number[]): boolean {
 const MAY_BE_EMPTY = new Set(['nodeSelector', 'tolerations', 'imagePullSecrets', 'resources'])
 
 /**
- * The server keeps nothing of what is empty, but remembers who applied it: then whoever applies the same as another
- * manager would conflict with what is not there.
+ * The server keeps nothing of what is empty, but remembers which manager applied it: then another manager that applies
+ * the same would conflict with what is not there.
  */
 function withoutEmpty(object: ManifestObject): ManifestObject {
   const text = JSON.stringify(object, (key, value: unknown) =>

@@ -59,7 +59,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   // Taken back where an earlier attempt said it.
   const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
   await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
-  await step(init, 'the broker to be told', () => unreported(admin, signal))
+  await step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)

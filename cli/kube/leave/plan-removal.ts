@@ -129,7 +129,7 @@ function brokerLines(
 }
 
 function membersLine(others: Exclude<Others, undefined>, evicts: boolean): string {
-  if ('unknown' in others) return `its members cannot be told: ${others.unknown}`
+  if ('unknown' in others) return `its members cannot be listed: ${others.unknown}`
   if (others.length === 0) return 'no other cluster is a member'
   const members = named(others.map(({ id, state }) => `${id} (${state})`))
   return evicts ? `its members are evicted: ${members}` : `its members are cut off from it: ${members}`

@@ -46,5 +46,5 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
 
 /** What it said last is no news of its lanes. */
 function unheard(cluster: string, node: string): LaneState {
-  return { cluster, state: 'connecting', message: `nothing is heard of the gateway on node ${node}` }
+  return { cluster, state: 'connecting', message: `nothing is heard from the gateway on node ${node}` }
 }

@@ -178,7 +178,7 @@ t.test('where Sealane is not installed', async (t) => {
 const ALL = ['--pod-cidr', '10.42.0.0/16', '--service-cidr', '10.43.0.0/16', '--gateway', 'n1', '--cluster-id', 'paris']
 const SYSTEM = 'sealane-system'
 
-/** What an earlier join left, with what stands on its Secret. */
+/** What an earlier join left, with what is noted on its Secret. */
 async function member(server: FakeApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
   const parts = Object.entries(await identityParts(clusterset))
   const data = Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
@@ -240,7 +240,7 @@ t.test('an earlier membership stands in the way: told before anything is changed
   })
   t.equal(
     await join(),
-    'context "fake" of FILE is leaving clusterset demo: the broker is not told yet; ' +
+    'context "fake" of FILE is leaving clusterset demo: the broker does not know it yet; ' +
       'finish that first: sealane leave --kubeconfig FILE; with --force where the broker is gone for good',
   )
   const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))

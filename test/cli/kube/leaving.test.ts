@@ -1,4 +1,4 @@
-/** `sealane leave` and `uninstall` before anything is done: what they say, and what they want to hear. */
+/** `sealane leave` and `uninstall` before anything is done: what they print, and which answers they need. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../../support/temporary-folder.ts'

@@ -181,7 +181,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
     against:
-      '`gateway/reach/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
+      '`gateway/reach/lane-doubt.ts`: what both ends publish about themselves; `sealane join` gives up after 15 s and says the same.',
   },
   {
     id: 'publish-range-regained',

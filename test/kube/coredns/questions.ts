@@ -82,7 +82,7 @@ export const QUESTIONS: readonly Question[] = [
   ['', 'A'],
 ]
 
-/** Where ours differs, with the gist of both; `zone` stands for clusterset.local. The key `row` is in the document. */
+/** Where ours differs, with the gist of both; `zone` is clusterset.local. The key `row` is in the document. */
 export interface Difference {
   readonly row: string
   readonly question: Question

@@ -7,7 +7,7 @@ import { eventually } from '../../support/eventually.ts'
 import type { ControlPlane } from './control-plane.ts'
 import type { Underlay } from './underlay.ts'
 
-/** Where a node stands. */
+/** Where a node is. */
 export interface NodePlace {
   readonly name: string
   readonly netns: string

@@ -17,7 +17,7 @@ export interface JoinedClusters extends TestClusters {
 }
 
 export interface JoinedClustersInit extends TestClustersInit {
-  /** Told what is done, one line each. */
+  /** Called with what is done, one line each. */
   readonly say?: Say
 }
 

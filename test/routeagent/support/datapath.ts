@@ -4,7 +4,7 @@
  *   client 10.42.1.5 ── cni0 10.42.1.1 [ worker: this namespace ] 192.168.7.11 ══ sealane-vx ══ 192.168.7.1 [ gateway ]
  *
  * The worker has the real routeagent on the real drivers, and a masquerade rule as a CNI makes it; the gateway node is
- * made by hand and stands for the far cluster.
+ * made by hand and takes the place of the far cluster.
  */
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'

@@ -34,7 +34,7 @@ export const WORKER_LINKS: KernelFacts['links'] = [
   { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
 ]
 
-/** What the machine of the node `worker` tells, on IPv4. */
+/** What the machine of the node `worker` reports, on IPv4. */
 export const WORKER_FACTS: KernelFacts = {
   links: WORKER_LINKS,
   addresses: [
@@ -140,7 +140,7 @@ export function gateway(
   return gatewayObject(nodeName, { version: 'test', lanes, connections })
 }
 
-/** What the node tells: where its pods are. */
+/** What the node reports: where its pods are. */
 export function routeAgent(name: string, ...podRanges: readonly string[]): RouteAgent {
   return routeAgentObject(name, { podRanges })
 }

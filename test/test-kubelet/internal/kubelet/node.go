@@ -169,7 +169,7 @@ func (kubelet *Kubelet) describe(status *corev1.NodeStatus, ready bool) {
 	}
 }
 
-// imageList is the table of images as a kubelet tells of those that its node has.
+// imageList is the table of images as a kubelet reports those that its node has.
 func (kubelet *Kubelet) imageList() []corev1.ContainerImage {
 	var list []corev1.ContainerImage
 	for _, name := range kubelet.Images.Names() {
