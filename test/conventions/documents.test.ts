@@ -4,6 +4,10 @@ import t from 'tap'
 import { DOCUMENT_WIDTH } from '../../scripts/documents/wrap-text.ts'
 import { sourceFiles } from '../support/source-tree.ts'
 
+/** Turns of phrase that readers did not understand. */
+const RIDDLES =
+  /\b(unseen is not gone|of the mind|(stands?|stood) back|(who|one that) came last|(of|at) nobody\b(?!')|the one who installs|heard it of)\b/i
+
 const documents = sourceFiles(/\.md$/)
 
 t.test('lines have at most 120 columns, also of tables, examples and what is generated', async (t) => {
@@ -27,6 +31,14 @@ t.test('files that a document names are there', async (t) => {
     }
   }
   t.ok(named > 100, `${named} names are looked up`)
+})
+
+t.test('sentences are no riddles', async (t) => {
+  const texts = sourceFiles(/\.(md|ts|go|proto)$/).filter(({ path }) => path !== 'test/conventions/documents.test.ts')
+  for (const { path, text } of texts) {
+    const found = RIDDLES.exec(text.replaceAll(/\s+(\*|\/\/)?\s*/g, ' '))?.[0]
+    if (found !== undefined) t.fail(`${path}: "${found}": say who does what`)
+  }
 })
 
 /** From the root or from the document's folder; a README may name a file of its component by the end of its path. */

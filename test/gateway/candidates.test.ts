@@ -90,7 +90,7 @@ const OWN_ROWS: readonly OwnRow[] = [
     reported: [PRIVATE, 'observed 10.52.3.4'],
   },
   { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], reported: [PRIVATE] },
-  { say: 'a global address of nobody yet', observed: '244.77.2.3', reported: [PRIVATE] },
+  { say: 'a global address that no member has yet', observed: '244.77.2.3', reported: [PRIVATE] },
   { say: 'an address inside the lanes', observed: '246.0.1.0', reported: [PRIVATE] },
   { say: 'another node of this cluster', observed: '192.0.2.11', reported: [PRIVATE] },
   { say: 'somebody in the network of this node', observed: '192.0.2.1', reported: [PRIVATE] },
