@@ -1,4 +1,4 @@
-/** What the agent can be told; compose/parts/agent.ts fills it from site.yaml and flags. */
+/** Configuration of the agent; compose/parts/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
@@ -10,11 +10,13 @@ export interface AgentConfig {
   readonly identity: IdentityStore
   /** The replica is kept here across restarts. */
   readonly replicaDirectory: string
-  /** What this cluster states about itself; told to the broker whenever it differs. Undefined: as it joined. */
+  /** What this cluster states about itself; sent to the broker whenever it differs. Undefined: as it joined. */
   readonly facts: ClusterFacts | undefined
   /** Guarded namespaces (`default`, kube-*, openshift*, our own) whose services may be imported all the same. */
   readonly allowedNamespaces: readonly string[]
-  /** A cluster that neither the broker nor a lane has heard for so long loses its endpoints here. */
+  /**
+   * A cluster that had neither a connection to the broker nor a lane to this one for so long loses its endpoints here.
+   */
   readonly leaseMs: number
   /** Where the Leases of the other clusters are kept. */
   readonly leaseNamespace: string
@@ -46,7 +48,8 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     replicaDirectory: join(stateDirectory, 'agent'),
     facts: undefined,
     allowedNamespaces: [],
-    // Unseen is not gone: lanes' probes take a dead cluster out of DNS and balancing within a second anyway.
+    // Long, because a cluster that cannot be reached for a while is not gone. The lanes' probes take a dead cluster out
+    // of DNS and balancing within a second anyway.
     leaseMs: 10 * 60_000,
     leaseNamespace: SYSTEM_NAMESPACE,
     removesOrphans: false,

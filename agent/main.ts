@@ -31,7 +31,7 @@ export interface AgentDeps extends ComponentDeps {
   readonly api: ClusterApi
   /** Absent: this site has no cluster DNS. */
   readonly askClusterDns?: AskClusterDns
-  /** Hears why the broker takes this cluster for no member; undefined when it takes it for one. */
+  /** Called with the reason why the broker does not take this cluster for a member; with undefined when it does. */
   readonly onRefused?: (reason: string | undefined) => void
   /** How this machine and the broker are reached; by default as the kernel and the identity say. */
   readonly surroundings?: () => Promise<Surroundings>
@@ -39,7 +39,7 @@ export interface AgentDeps extends ComponentDeps {
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
 
-/** Pauses while leaving fails: whoever runs `sealane leave` waits for it. */
+/** Pauses while leaving fails: a user who runs `sealane leave` waits for it. */
 const LEAVE_BACKOFF: BackoffInit = { minMs: 100, maxMs: 5000 }
 
 /** The cluster has been joined under another id while the agent ran under the old one. */
@@ -129,7 +129,7 @@ interface AgentLoops {
   readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
 }
 
-/** They hear of changes from now on; nothing runs yet. */
+/** From here on they receive changes; nothing runs yet. */
 function makeLoops(
   deps: AgentDeps & {
     readonly agentMetrics: AgentMetrics
@@ -142,7 +142,7 @@ function makeLoops(
   const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
-  // The agent knocks at nobody: it may be kept from the nodes, and whether a gateway is heard is all that it says.
+  // The agent knocks at no machine: it may be kept from the nodes, and it only says whether a gateway reports.
   const gateways = new HeardGateways(parts)
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)

@@ -27,7 +27,7 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, this one included.' }),
     silent: metrics.gauge({
       name: 'sealane_agent_silent_clusters',
-      help: 'Clusters taken as dead: neither the broker nor a lane has heard them for the time of a lease.',
+      help: 'Clusters taken as dead: for the time of a lease they had no connection to the broker and no lane.',
     }),
     staleGateways: metrics.gauge({
       name: 'sealane_agent_stale_gateways',

@@ -27,14 +27,14 @@ export interface ServiceInput {
   readonly own: string
   /** Of the addresses that this cluster's own pods have. */
   readonly ownFamilies: readonly IpFamily[]
-  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whoever says so. */
+  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whatever the broker says. */
   readonly ownPods: readonly string[]
   /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
   readonly ownSlices: readonly PublishedSlice[] | undefined
   /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   /**
-   * Set while a cluster that was part of the service has not been heard of since the broker lost its memory: the
+   * Set while a cluster that was part of the service has not been shown since the broker lost its memory: the
    * ServiceImport stays as it is, with these ports, this type and these families.
    */
   readonly held: Pick<ServiceImportSpec, 'ports' | 'type' | 'ipFamilies'> | undefined
@@ -150,7 +150,7 @@ function planSlices(
   const exposed = JSON.stringify(exposure.ports)
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
-    // DNS would tell addresses that no pod here can use.
+    // DNS would give addresses that no pod here can use.
     if (!exposure.families.includes(body.addressType)) return []
     const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
     const source = { key: input.key, cluster, name, body, inside, spec: isOwn ? undefined : spec }

@@ -1,4 +1,4 @@
-/** What the loops tell each other: each side's latest result and a call when it has changed. */
+/** What the loops share: the latest result of each, and a call when it has changed. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../model/ids.ts'
 import type { NeededRange } from '../model/addresses/needed-ranges.ts'
@@ -20,7 +20,10 @@ export interface ImportFindings {
 /** Who imports what this cluster exports. */
 export interface ImporterFindings {
   readonly importers: Importers
-  /** Exports that the broker has had for so long that every member has had the time to say no, and since when it has them. */
+  /**
+   * Exports that the broker has had for so long that every member has had the time to say no, and since when it has
+   * them.
+   */
   readonly settled: ReadonlyMap<ServiceKey, number>
 }
 

@@ -20,7 +20,9 @@ export class ValueMap<K, V> implements ReadonlyMap<K, V> {
     this.size = size
   }
 
-  /** This map with what `changes` puts and, where it has undefined, removes. The same map where that changes nothing. */
+  /**
+   * This map with what `changes` puts and, where it has undefined, removes. The same map where that changes nothing.
+   */
   with(changes: ReadonlyMap<K, V | undefined>): ValueMap<K, V> {
     const all = new Map(this.#changes)
     let size = this.size

@@ -1,8 +1,8 @@
 /**
- * DNS with 10,000 services: one Sealane process and, in turn, Knot DNS with one worker that serves the same zone. Answers a
- * second for names that are there and names that are not, how long an answer takes at 5,000 a second, in the first
- * seconds of a process and later, and what clients notice of a hand-over and of a restart. Usage:
- * node bench/dns.ts [--json] [--rounds N] [--seconds S] [--pin]
+ * DNS with 10,000 services: one Sealane process and, in turn, Knot DNS with one worker that serves the same zone.
+ * Answers a second for names that are there and names that are not, how long an answer takes at 5,000 a second, in the
+ * first seconds of a process and later, and what clients notice of a hand-over and of a restart. Usage: node
+ * bench/dns.ts [--json] [--rounds N] [--seconds S] [--pin]
  */
 import { type ChildProcess, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Summaries of samples, and how a benchmark tells its result. */
+/** Summaries of samples, and how a benchmark prints its result. */
 
 /** Nearest-rank percentile; `share` is 0 to 1. Throws RangeError without samples. */
 export function percentile(samples: readonly number[], share: number): number {

@@ -184,8 +184,8 @@ export class Broker implements BrokerApi {
   }
 
   /**
-   * To be called at the start, and whenever the addresses that names of this broker lead to were looked up: nobody's pods
-   * may hold them. Says what members of an earlier release keep though no token allowed it.
+   * To be called at the start, and whenever the addresses that names of this broker lead to were looked up: nobody's
+   * pods may hold them. Says what members of an earlier release keep though no token allowed it.
    */
   async reviewAddresses(resolved?: readonly string[]): Promise<void> {
     const { log, clock, logger } = this.#deps
@@ -207,7 +207,7 @@ export class Broker implements BrokerApi {
     this.#warnings.reportNotes()
   }
 
-  /** To be called every few seconds: tells all watchers which members have no stream open, and since when. */
+  /** To be called every few seconds: sends all watchers which members have no stream open, and since when. */
   reportContact(): void {
     const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
     const live = new Set(members.map(({ key }) => key as ClusterId))
@@ -237,7 +237,9 @@ export class Broker implements BrokerApi {
     return this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
   }
 
-  /** They may have nothing to say for long; whoever joins under the same id is not in contact by them. */
+  /**
+   * They may have nothing to say for long; a cluster that joins under the same id is not in contact because of them.
+   */
   #endDeparted(): void {
     for (const [cluster, session] of [...this.#sessions]) if (session.endIfGone()) this.#sessions.delete(cluster)
   }

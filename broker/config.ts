@@ -1,4 +1,4 @@
-/** What a broker is told, and what holds where nothing is said. */
+/** Configuration of the broker, with its defaults. */
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/addresses/ip.ts'
@@ -23,7 +23,7 @@ export interface BrokerConfig {
   readonly allowedNamespaces: readonly string[]
   /** Lifetime of member certificates; members renew at two thirds. */
   readonly memberCertificateMs: number
-  /** Members are told this often which of them are not heard of. */
+  /** How often members receive which of them have no connection to the broker. */
   readonly contactMs: number
   /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
   readonly sourcesKept: boolean
@@ -83,7 +83,10 @@ export function parseListen(text: string): { readonly host: string; readonly por
   return { host: match[1] ?? match[2] ?? '', port }
 }
 
-/** Throws BrokerConfigError, BrokerAddressError or InvalidAddressError at the first thing that is wrong. Gives the config back. */
+/**
+ * Throws BrokerConfigError, BrokerAddressError or InvalidAddressError at the first thing that is wrong. Gives the
+ * config back.
+ */
 export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (!isDnsLabel(config.clusterset)) {
     throw new BrokerConfigError('clusterset', config.clusterset, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')

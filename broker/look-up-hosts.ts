@@ -10,7 +10,9 @@ export type LookUp = (host: string) => Promise<readonly string[]>
 /** Asks this machine's resolver. Rejects when it has no answer. */
 export const lookUp: LookUp = async (host) => (await lookup(host, { all: true })).map(({ address }) => address)
 
-/** Remembers the last answer about each name: one that has none now still leads somewhere for those who asked before. */
+/**
+ * Remembers the last answer about each name: one that has none now still leads somewhere for those who asked before.
+ */
 export class BrokerHosts {
   readonly #names: readonly string[]
   readonly #lookUp: LookUp

@@ -70,7 +70,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   stack.defer(() => mark.close())
   const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
   stack.defer(() => broker.close())
-  // Before anybody is told anything: what a member may hold was not asked in earlier releases.
+  // Before any member is answered: what a member may hold was not validated in earlier releases.
   await broker.reviewAddresses()
   const names = new BrokerHosts(hosts)
 

@@ -6,7 +6,7 @@ import type { Ask } from './discovery/discover.ts'
 export interface Terminal {
   readonly input: NodeJS.ReadableStream
   readonly output: NodeJS.WritableStream & { readonly isTTY?: boolean }
-  /** Ctrl-C: while a question stands, the terminal sends the key and no signal. */
+  /** Ctrl-C: while a question is open, the terminal sends the key and no signal. */
   readonly interrupt: () => void
 }
 

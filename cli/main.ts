@@ -3,7 +3,7 @@ import { runProcess } from '../runtime/run-process.ts'
 import { buildProgram } from './program.ts'
 import { parseWith } from './parse-command-line.ts'
 
-// Whoever reads may have enough before all is written: `sealane show services | head -1`.
+// The reader may close before all is written: `sealane show services | head -1`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
 })

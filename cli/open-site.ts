@@ -25,7 +25,7 @@ export interface OpenSite {
 }
 
 export interface OpenSiteInit extends CommandContext {
-  /** Who hears of files that cannot be read; the reader of stderr by default. */
+  /** Called with files that cannot be read; by default they are printed to stderr. */
   readonly logger?: Logger | undefined
   /** What a real cluster's driver counts with; nothing is counted by default. */
   readonly metrics?: ((config: SiteConfig) => Metrics) | undefined
@@ -33,7 +33,7 @@ export interface OpenSiteInit extends CommandContext {
   readonly serves?: boolean
   /** What will run: a real cluster is asked only for what they look at. Absent: anything. */
   readonly components?: readonly string[] | undefined
-  /** What cannot be read in the state is a failure, told when the work is done. */
+  /** What cannot be read in the state is a failure, reported when the work is done. */
   readonly wantsAll?: boolean
 }
 

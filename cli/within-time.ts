@@ -23,7 +23,9 @@ export class OutOfTime extends UserError {
   }
 }
 
-/** Works with a signal that ends with `signal`, and after `ms`. Throws OutOfTime where the work has not ended by then. */
+/**
+ * Works with a signal that ends with `signal`, and after `ms`. Throws OutOfTime where the work has not ended by then.
+ */
 export async function withinTime<T>(
   signal: AbortSignal,
   ms: number,
@@ -38,7 +40,9 @@ export async function withinTime<T>(
   }
 }
 
-/** What a command that was ended throws: that its time is over, naming whom it waited for, or that somebody stopped it. */
+/**
+ * What a command that was ended throws: that its time is over, naming whom it waited for, or that somebody stopped it.
+ */
 export function interruption(signal: AbortSignal, whom?: string): UserError {
   const reason: unknown = signal.reason
   // No cause: the frame of the process takes a signal's own reason for success.

@@ -18,7 +18,7 @@ export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''
     throw new UserError('this site has not joined a clusterset', { hint })
   }
   const { cluster, observedAddress, observedCounts } = found
-  // An identity of an earlier release says nothing: then the gateway judges alone.
+  // An identity of an earlier release says nothing: then the gateway decides alone.
   return observedCounts === false ? { cluster } : { cluster, observedAddress }
 }
 

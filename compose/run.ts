@@ -11,7 +11,7 @@ export type ComponentName = (typeof COMPONENTS)[number]
 /** What this cluster is in its clusterset. */
 export interface MembershipInfo {
   readonly cluster: ClusterId
-  /** Its address as the broker saw it when joining; absent where the broker could not tell whose that was. */
+  /** Its address as the broker saw it when joining; absent where the broker could not know whose that was. */
   readonly observedAddress?: string
 }
 

@@ -82,7 +82,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
   })
 }
 
-/** Whoever waits for the join is not ready, and the status page says so. */
+/** A part that waits for the join is not ready, and the status page says so. */
 function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun['membership'] {
   return async (signal) => {
     let joined = false

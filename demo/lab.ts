@@ -82,7 +82,9 @@ export class Lab {
     for (const [key, value] of Object.entries(sysctls)) await this.must(name, 'sysctl', ['-qw', `${key}=${value}`])
   }
 
-  /** `ip` commands inside a namespace, each written as one would type it; all in one process, the first failure ends it. */
+  /**
+   * `ip` commands inside a namespace, each written as one would type it; all in one process, the first failure ends it.
+   */
   async ip(namespace: string, ...commands: readonly string[]): Promise<string> {
     const input = `${commands.join('\n')}\n`
     return (await must('ip', ['-n', this.full(namespace), '-batch', '-'], { input })).stdout
@@ -152,7 +154,9 @@ export class Lab {
     return text.trimEnd().split('\n').slice(-lines).join('\n')
   }
 
-  /** Takes everything away, also what a story that was interrupted is just making; nothing more can be made after it. */
+  /**
+   * Takes everything away, also what a story that was interrupted is just making; nothing more can be made after it.
+   */
   async close(): Promise<void> {
     this.#isClosed = true
     await removeNamespaces([...this.#namespaces])

@@ -1,4 +1,4 @@
-/** The programs in the pods: a static web server with one script that tells who calls, and iperf3. */
+/** The programs in the pods: a static web server with one script that answers with the caller's address, and iperf3. */
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Lab } from './lab.ts'

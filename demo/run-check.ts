@@ -1,4 +1,4 @@
-/** One check with its time, told to the report whatever comes of it. */
+/** One check with its time, reported whatever comes of it. */
 import type { Report } from './report.ts'
 
 export interface CheckOf<W> {

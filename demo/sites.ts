@@ -78,8 +78,8 @@ export class Sites {
   }
 
   /**
-   * Waits until a process says that it is ready; throws with the end of its log when it has died. Asked at leisure: many
-   * start at once, and each question is a process itself.
+   * Waits until a process says that it is ready; throws with the end of its log when it has died. Asked at leisure:
+   * many start at once, and each question is a process itself.
    */
   async ready(row: ProcessRow): Promise<void> {
     const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/readyz`
@@ -106,7 +106,9 @@ export class Sites {
     await Promise.all(sites.map(up))
   }
 
-  /** Value of a metric summed over its labels, or over those lines with `label` (`type="put"`); 0 where it is absent. */
+  /**
+   * Value of a metric summed over its labels, or over those lines with `label` (`type="put"`); 0 where it is absent.
+   */
   async metric(row: ProcessRow, name: string, label = ''): Promise<number> {
     const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/metrics`
     const text = await this.#lab.must(row.namespace, 'curl', ['-sf', '-m', '2', url])

@@ -24,13 +24,13 @@ export interface DnsConfig {
   /** Pause before a listen address that the node does not have yet is tried again. */
   readonly listenRetryMs: number
   /**
-   * How long a process that has not read its objects waits for them before it listens, where nobody else is on the port;
-   * where somebody is, it waits until they are read.
+   * How long a process that has not read its objects waits for them before it listens, where nobody else is on the
+   * port; where somebody is, it waits until they are read.
    */
   readonly syncWaitMs: number
   /** How long before it listens answers are made ready at most; 0: none. */
   readonly warmUpMs: number
-  /** How long a process that is told to end goes on serving; 0: it closes at once. */
+  /** How long a process goes on serving after its SIGTERM; 0: it closes at once. */
   readonly lingerMs: number
   /** SO_REUSEPORT: a new process may take over before the old one has gone. */
   readonly reusePort: boolean

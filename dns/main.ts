@@ -28,8 +28,8 @@ export interface DnsDeps extends ComponentDeps {
 const FLUSH_MS = 1000
 
 /**
- * Runs until the signal, and a moment longer: what is on its way to the ports is answered, or handed to who shares them.
- * Rejects with ListenError where a port cannot be opened.
+ * Runs until the signal, and a moment longer: what is on its way to the ports is answered, or handed to who shares
+ * them. Rejects with ListenError where a port cannot be opened.
  */
 export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSignal): Promise<void> {
   const logger = deps.logger.child({ component: 'dns' })

@@ -94,7 +94,7 @@ export class Pipeline {
       // Forward: what is not ours is asked elsewhere, and answered when the upstream has answered.
       return reply ?? (finding === 'forward' ? this.#forward(Buffer.from(query), transport) : undefined)
     } catch (error) {
-      // A fault of ours. The client is told, and everyone else is still answered.
+      // A fault of ours. The client gets SERVFAIL, and everyone else is still answered.
       this.#deps.logger.error('cannot answer a query', { error: String(error), query: query.toString('hex', 0, 300) })
       return this.#servFail(query)
     }
@@ -115,7 +115,7 @@ export class Pipeline {
     if (name.kind === 'malformed') return 'formErr'
     if (name.kind === 'notOurs') {
       if (text.includes(INSIDE_ANOTHER_NAME)) return 'nxDomain'
-      // Only who asks for recursion is forwarded. RFC 1035 section 4.1.1.
+      // Only a client that asks for recursion is forwarded. RFC 1035 section 4.1.1.
       return this.#recursion && ((query[2] ?? 0) & FLAG_RD) !== 0 ? 'forward' : 'refused'
     }
     if (isTransfer(type)) return 'refused'

@@ -1,6 +1,6 @@
 /**
- * Before the ports are opened: the answers that clients will ask for are made, and the way to them is walked so often that
- * Node has compiled it. Else the clients of the first seconds wait for both.
+ * Before the ports are opened: the answers that clients will ask for are made, and the way to them is walked so often
+ * that Node has compiled it. Else the clients of the first seconds wait for both.
  */
 import type { Clock } from '../reconcile/clock.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
@@ -27,8 +27,8 @@ const ENOUGH = 10_000
 const ABSENT: ServiceName = { namespace: '-', name: '-' }
 
 /**
- * Asks for every service once, and more often where they are few. Gives the number of questions. Rejects with the signal's
- * reason.
+ * Asks for every service once, and more often where they are few. Gives the number of questions. Rejects with the
+ * signal's reason.
  */
 export async function warmUp({ clock, pipeline, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
   const end = clock.monotonic() + mostMs

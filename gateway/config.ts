@@ -1,4 +1,6 @@
-/** What the gateway of one node is told, with defaults. compose/parts/gateway.ts fills it from site.yaml and flags. */
+/**
+ * Configuration of the gateway of one node, with defaults. compose/parts/gateway.ts fills it from site.yaml and flags.
+ */
 import { join } from 'node:path'
 import { type Family, classifyAddress, parseAddress } from '../model/addresses/ip.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
@@ -14,7 +16,7 @@ export interface GatewayLaneConfig {
 
 export interface GatewayConfig {
   readonly node: string
-  /** Sealane's version, told in Gateway.status. */
+  /** Sealane's version, reported in Gateway.status. */
   readonly version: string
   readonly lanes: readonly GatewayLaneConfig[]
   /** This node's private directory; made with mode 0700. Holds lane<k>.key. */
@@ -99,7 +101,7 @@ function checkLane(lane: GatewayLaneConfig, before: GatewayLaneConfig | undefine
   if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
 }
 
-/** What the other clusters would not call is told here, at the place where it can be mended. */
+/** What the other clusters would not call is refused here, where it can be mended. */
 function checkPublicAddress(lane: number, text: string): void {
   const field = `publicAddress of lane ${lane}`
   const address = parseAddress(text, `gateway ${field}`)

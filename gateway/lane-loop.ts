@@ -111,7 +111,7 @@ export class LaneLoop {
     return () => stops.forEach((stop) => stop())
   }
 
-  /** Where the kernel does not tell of changes by others, they are found by the looks in between. */
+  /** Where the kernel sends no notification of changes by others, the looks in between find them. */
   #followTables(): (() => void)[] {
     const { nft, nft6, logger } = this.#deps
     const stops: (() => void)[] = []
@@ -170,9 +170,9 @@ export class LaneLoop {
     const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
     const laneStates = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.laneStates.has(lane) || laneStates.has(lane))
-    // Only what is taken over starts as up. Later, a prober that is new has heard nothing yet.
+    // Only what is taken over starts as up. Later, a prober that is new has received nothing yet.
     probing.setLanes(probed, first ? upKeys(world) : new Set())
-    // Told only now: who reads the plan finds the probers of its peers.
+    // Published only now: a reader of the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })

@@ -1,4 +1,4 @@
-/** What the gateway's loops have in common: how they tell that a round failed. */
+/** What the gateway's loops have in common: how they report that a round failed. */
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopRun, reportedLoop } from '../reconcile/loop-deps.ts'
 import type { LoopDeps } from '../reconcile/loop.ts'
@@ -17,7 +17,7 @@ export interface GatewayLoopDeps extends LoopDeps {
   readonly failure: string | undefined
 }
 
-/** `loop` names it in log lines. A failure is told once, until it is another: these loops try again every second. */
+/** `loop` names it in log lines. A failure is logged once, until it is another: these loops try again every second. */
 export function loopDeps({ clock, logger, count = () => undefined }: LoopParts, loop: string): GatewayLoopDeps {
   const reported = reportedLoop({ clock, logger, loop, count })
   let failure: string | undefined

@@ -20,7 +20,7 @@ export type WorldDeps = Pick<GatewayDeps, 'api' | 'routes' | 'sysctl' | 'cable' 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
-/** What the process that asks has found out, which no kernel and no object tells. */
+/** What this process has found out, and what neither the kernel nor an object says. */
 type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'>
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
@@ -37,7 +37,7 @@ export function whyCachesNotSynced(api: ClusterApi): string | undefined {
 
 /** Resolves when everything that the plan depends on has been read once. */
 export async function whenCachesSynced(api: ClusterApi, signal: AbortSignal): Promise<void> {
-  // This node's own Gateway object tells what an earlier run of the process knew; its changes are our own.
+  // This node's own Gateway object has what an earlier run of the process knew; its changes are our own.
   const kinds = [...GATEWAY_KINDS, 'RouteAgent', 'Gateway'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(signal)))
 }
@@ -84,7 +84,10 @@ export async function readGatewayWorld(
   }
 }
 
-/** Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection be told as up. */
+/**
+ * Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection would be reported as
+ * up.
+ */
 async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
   if (!plannedFamilies(own).includes(6) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }

@@ -30,13 +30,13 @@ export interface GatewayWorld {
   readonly own: Cluster
   /** Of the clusterset; absent: not known. */
   readonly globalRange?: string
-  /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` tells of IPv4 alone. */
+  /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` has IPv4 alone. */
   readonly ipv6LeftOut?: true
   /** Every Cluster and Endpoint object there is; our own among them. */
   readonly clusters: readonly Cluster[]
   readonly endpoints: readonly Endpoint[]
   readonly nodes: readonly Node[]
-  /** What the nodes tell about their pods. */
+  /** What the nodes report about their pods. */
   readonly routeAgents: readonly RouteAgent[]
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string

@@ -18,7 +18,7 @@ export function formatImageName({ repository, tag }: ImageName): string {
   return `${repository}:${tag}`
 }
 
-/** As nodes list it, with the registry and the folder that a short name stands for: `docker.io/library/busybox:1`. */
+/** As nodes list it, with the registry and the folder that a short name implies: `docker.io/library/busybox:1`. */
 export function fullImageName(text: string): string {
   const { repository, tag } = parseImageName(text)
   const [first = ''] = repository.split('/')

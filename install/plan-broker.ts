@@ -48,8 +48,9 @@ function claim({ broker: { storage } }: InstallValues, { namespace }: PartRef): 
 }
 
 /**
- * Where the Service says nothing itself. A load balancer sends to the node that has the pod, and the pod sees who calls. A
- * NodePort is told as the address of several nodes: with Local, all but one of them would answer nobody.
+ * Where the Service says nothing itself. A load balancer sends to the node that has the pod, and the pod sees the
+ * caller's address. Of a NodePort members get the addresses of several nodes: with Local, all but one of them would not
+ * answer.
  */
 const POLICIES = { LoadBalancer: 'Local', NodePort: 'Cluster' }
 
@@ -92,7 +93,8 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
       ...['--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
       ...each(broker.extraArgs, (one) => [one]),
     ],
-    // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not know.
+    // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not
+    // know.
     env: [{ name: EXTERNAL_TRAFFIC_POLICY, value: policy }],
     ports: [
       { name: 'broker', containerPort: BROKER_PORT },

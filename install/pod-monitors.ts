@@ -1,6 +1,6 @@
 /**
- * What tells the Prometheus Operator where to scrape (monitoring.coreos.com/v1): one PodMonitor for each part, by the
- * name of the port of its status page.
+ * Says to the Prometheus Operator where to scrape (monitoring.coreos.com/v1): one PodMonitor for each part, by the name
+ * of the port of its status page.
  */
 import type { ManifestObject } from './manifest-object.ts'
 import { selectorLabels } from './names.ts'

@@ -45,7 +45,7 @@ export const SITE_MOUNT: Mount = {
   readOnly: true,
 }
 
-/** `everywhere`: a status page on all addresses gives metrics to whoever asks; else on loopback alone. */
+/** `everywhere`: a status page on all addresses gives metrics to every caller; else on loopback alone. */
 export const STATUS_METRICS = 'SEALANE_STATUS_METRICS'
 export const METRICS_EVERYWHERE = 'everywhere'
 

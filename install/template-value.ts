@@ -1,11 +1,11 @@
 /**
- * One source for objects and for chart templates. The planners get values; for the chart they get places where values
- * will stand instead. A text becomes `{{ .Values.path }}`, so that it can be joined with other text as usual; everything
+ * One source for objects and for chart templates. The planners get values; for the chart they get placeholders
+ * instead. A text becomes `{{ .Values.path }}`, so that it can be joined with other text as usual; everything
  * else becomes a TemplateValue. A planner never looks into a value: it asks when(), each(), optional() or digest().
  */
 import { createHash } from 'node:crypto'
 
-/** Where a value will stand in the chart. */
+/** A placeholder for a value in the chart. */
 class TemplatePlace {
   readonly path: string
   constructor(path: string) {
@@ -135,8 +135,8 @@ export function optional(value: string): string | undefined {
 }
 
 /**
- * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are plain
- * words.
+ * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are
+ * plain words.
  */
 export function orByTable(said: string, key: string, table: Readonly<Record<string, string>>): string {
   const [path, keyPath] = [placeholderPath(said), placeholderPath(key)]

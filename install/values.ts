@@ -47,7 +47,9 @@ export interface InstallValues {
   readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
   readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
   readonly metrics: {
-    /** Of agent, dns and broker, for whoever reaches their pods; where there are PodMonitors it is so anyway. */
+    /**
+     * Of agent, dns and broker, for every caller that reaches their pods; where there are PodMonitors it is so anyway.
+     */
     readonly open: boolean
     readonly podMonitors: {
       readonly enabled: boolean

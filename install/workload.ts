@@ -61,9 +61,9 @@ export function disruptionBudget(place: PartRef): ManifestObject {
 }
 
 /**
- * Fields of a pod spec: over nodes and zones where there are several; never a reason not to run. Zones by affinity, since
- * the scheduler disregards all soft spread constraints of a pod on nodes that lack one of their labels, and many clusters
- * have no zones.
+ * Fields of a pod spec: over nodes and zones where there are several; never a reason not to run. Zones by affinity,
+ * since the scheduler disregards all soft spread constraints of a pod on nodes that lack one of their labels, and many
+ * clusters have no zones.
  */
 export function spread(part: PartName): Readonly<Record<string, unknown>> {
   const labelSelector = { matchLabels: selectorLabels(part) }

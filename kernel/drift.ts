@@ -1,7 +1,7 @@
 /**
- * Tells repairs from changes of the plan. What a loop has brought into the kernel it remembers here; what it then finds
- * missing or different, while it wants the same as before, somebody else has changed. Each repair is counted with its
- * reason and logged.
+ * Distinguishes repairs from changes of the plan. What a loop has brought into the kernel it remembers here; what it
+ * then finds missing or different, while it wants the same as before, somebody else has changed. Each repair is counted
+ * with its reason and logged.
  */
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -56,7 +56,7 @@ export class Drift {
     for (const what of kinds) this.#known.delete(what)
   }
 
-  /** Tells of a repair; none where there are no items. */
+  /** Logs a repair; nothing where there are no items. */
   repaired(what: string, reason: DriftReason, items: readonly string[]): void {
     if (items.length === 0) return
     this.#deps.repairs.inc({ what, reason })
@@ -82,8 +82,8 @@ export class Drift {
 }
 
 /**
- * What differs between two listings of a table (`nft list table`), in words: the chains, sets and maps that are missing,
- * that read differently, and that are new.
+ * What differs between two listings of a table (`nft list table`), in words: the chains, sets and maps that are
+ * missing, that read differently, and that are new.
  */
 export function tableDrift(before: string, now: string | undefined): { reason: DriftReason; items: string[] } {
   if (now === undefined) return { reason: 'Missing', items: ['the whole table'] }

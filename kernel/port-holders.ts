@@ -1,4 +1,6 @@
-/** Who has a UDP port of this network namespace, in words: whoever finds it taken has to know whom to end. */
+/**
+ * Which process has a UDP port of this network namespace, in words: a user whose port is taken has to know what to end.
+ */
 import { readFile, readdir, readlink } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { KernelError } from './errors.ts'
@@ -7,8 +9,8 @@ const MAX_NAMED = 3
 const MAX_NAME = 40
 
 /**
- * `UDP port 4500 is taken by dnsmasq (process 812)`. Says so where none of the processes that are seen from here has it: it
- * may be in another container, or be a device of the kernel. Never rejects.
+ * `UDP port 4500 is taken by dnsmasq (process 812)`. Says so where none of the processes that are seen from here has
+ * it: it may be in another container, or be a device of the kernel. Never rejects.
  */
 export async function describePortHolders(port: number): Promise<string> {
   const what = `UDP port ${port} is taken by`

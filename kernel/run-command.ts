@@ -5,7 +5,7 @@
 import { execFile } from 'node:child_process'
 import { KernelError } from './errors.ts'
 
-/** The Debian package that brings each tool: what a user is told to install. */
+/** The Debian package that brings each tool: error texts name it. */
 const PACKAGES: Readonly<Record<string, string>> = {
   nft: 'nftables',
   wg: 'wireguard-tools',

@@ -25,7 +25,7 @@ export interface ObjectCache<T> {
   whenSynced(signal: AbortSignal): Promise<void>
 }
 
-/** What happened to an object, for the one who looks at it (`kubectl describe`): events.k8s.io/v1. */
+/** What happened to an object, for people who look at it (`kubectl describe`): events.k8s.io/v1. */
 export interface ObjectEvent {
   readonly regarding: {
     readonly kind: Kind
@@ -50,8 +50,8 @@ export interface ClusterApi {
   /** The cache of a kind, started by the first call and shared by all. */
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
   /**
-   * Server-side apply as manager "sealane": creates or replaces what we own of the object (labels, annotations,
-   * owners, spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
+   * Server-side apply as manager "sealane": creates or replaces what we own of the object (labels, annotations, owners,
+   * spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
    * objects that it does not find among the user's own. Throws ClusterApiError.
    */
   apply(object: KubeObject, signal?: AbortSignal): Promise<void>
@@ -74,7 +74,10 @@ export interface ClusterApi {
   ): Promise<ObjectKinds[K] | undefined>
   /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
   remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
-  /** Tells the user. Best effort: never throws, never waits; the same event again within ten minutes is dropped. */
+  /**
+   * Reports an Event to the user. Best effort: never throws, never waits; the same event again within ten minutes is
+   * dropped.
+   */
   report(event: ObjectEvent): void
   /** Ends watches and waits for writes under way. */
   close(): Promise<void>

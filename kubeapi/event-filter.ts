@@ -1,4 +1,4 @@
-/** What ClusterApi.tell() promises in every driver: bounded texts, and the same thing said once in ten minutes. */
+/** What ClusterApi.report() promises in every driver: bounded texts, and the same thing said once in ten minutes. */
 import type { Clock } from '../reconcile/clock.ts'
 import type { ObjectEvent } from './cluster-api.ts'
 import { objectKey } from './object-key.ts'
@@ -7,7 +7,7 @@ import { objectKey } from './object-key.ts'
 export const EVENT_WINDOW_MS = 600_000
 /** events.k8s.io/v1: the limit of the field. Of a reason it is 128, which no code of ours reaches. */
 const MAX_NOTE = 1024
-/** Beyond this many different events the oldest are forgotten, so they may be told again. */
+/** Beyond this many different events the oldest are forgotten, so they may be reported again. */
 const MAX_REMEMBERED = 2000
 
 export class EventFilter {
@@ -19,7 +19,10 @@ export class EventFilter {
     this.#clock = clock
   }
 
-  /** The event as it may be told, its texts cut to the API's limits; undefined when it was told a short time ago. */
+  /**
+   * The event as it may be reported, its texts cut to the API's limits; undefined when it was reported a short time
+   * ago.
+   */
   pass(event: ObjectEvent): ObjectEvent | undefined {
     const key = eventKey(event)
     const now = this.#clock.monotonic()

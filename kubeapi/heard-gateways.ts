@@ -1,6 +1,6 @@
 /**
  * The gateways of this cluster as they count: a cache of Gateway objects like any other, in which a gateway that has
- * stopped to tell, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
+ * stopped to report, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
  *
  *   heartbeat moves ◄────────────────────────────── any move: fresh at once
  *        │ late by DOUBT_MS: the API is asked for it, time and again
@@ -9,8 +9,8 @@
  *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
  *        └─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
  *
- * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
- * anything while writes fail and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
+ * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
+ * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
 import { type GatewayLiveness, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
 import type { Gateway, Node } from '../model/objects.ts'
@@ -38,7 +38,7 @@ interface Silence {
 /** One heartbeat, and a little: a busy gateway is late now and then. */
 const DOUBT_MS = HEARTBEAT_MS + 1000
 const LOOK_MS = 500
-/** Pause between two questions to the API while a gateway is in doubt. */
+/** Pause between two questions to the API while a heartbeat is late. */
 const ASK_MS = 2000
 /** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
 const GAP_MS = 2 * HEARTBEAT_MS
@@ -109,7 +109,10 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        logger.error('cannot judge gateways; trying again', { reason: 'RoundFailed', why: String(error) })
+        logger.error('cannot check the heartbeats of gateways; trying again', {
+          reason: 'RoundFailed',
+          why: String(error),
+        })
       }
       await clock.sleep(LOOK_MS, signal).catch(() => undefined)
     }
@@ -148,7 +151,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     }
   }
 
-  /** For all that are in doubt, past the watch, which may be what is silent. One answer that is missing proves nothing. */
+  /** Reads all late gateways past the watch, which may be what is silent. One answer that is missing proves nothing. */
   async #ask(signal: AbortSignal): Promise<void> {
     const { api, clock } = this.#deps
     const names = this.#beats.doubtful()
@@ -162,7 +165,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       for (const gateway of found) if (gateway !== undefined) this.#saw(gateway)
       this.#beats.viewIsLive()
     } catch {
-      // No answer, no verdict.
+      // Without an answer, nothing follows.
     } finally {
       cancel()
     }
@@ -190,7 +193,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     const { logger } = this.#deps
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
     else
-      logger.warn('nothing is heard of a gateway', {
+      logger.warn('nothing is heard from a gateway', {
         reason: 'GatewayStatusStale',
         gateway: name,
         machine: now === 'gone' ? 'silent' : 'not known to be dead',

@@ -104,7 +104,7 @@ export interface CreationMetadata {
   readonly creationTimestamp: string
 }
 
-/** `object` without status, with the metadata a server fills in: kept from `previous`, or new from `birth`. */
+/** `object` without status, with the metadata a server fills in: kept from `previous`, or new from `creation`. */
 export function withServerMetadata<T extends KubeObject>(
   object: T,
   previous: KubeObject | undefined,

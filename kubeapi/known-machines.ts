@@ -10,7 +10,7 @@ export type Knock = (address: string) => Promise<boolean>
 
 interface Machine {
   readonly address: string
-  /** It has answered, and has not been found alive and deaf since. */
+  /** It has answered, and its gateway has not been found silent since. */
   answered: boolean
   /** It did not answer the last time. */
   missed: boolean

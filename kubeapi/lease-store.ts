@@ -10,8 +10,8 @@ export interface LeaseStore {
   /** What the server has now, past all caches; undefined when there is none. Throws ClusterApiError. */
   read(name: string, signal: AbortSignal): Promise<StoredLease | undefined>
   /**
-   * Makes it where `metadata.resourceVersion` is absent, else replaces that version. Gives what is stored. The namespace
-   * is the store's own. Throws ClusterApiError Conflict when somebody was faster.
+   * Makes it where `metadata.resourceVersion` is absent, else replaces that version. Gives what is stored. The
+   * namespace is the store's own. Throws ClusterApiError Conflict when somebody was faster.
    */
   write(lease: StoredLease, signal: AbortSignal): Promise<StoredLease>
 }

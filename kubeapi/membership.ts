@@ -33,8 +33,9 @@ export interface LeavingWatch {
 }
 
 /**
- * Notices that this cluster leaves: its Membership says `leaving`, or vanishes after it has been seen. A Membership that
- * was never there is no departure: the cluster may not have joined yet. `seen` is one that was there before the watch.
+ * Notices that this cluster leaves: its Membership says `leaving`, or vanishes after it has been seen. A Membership
+ * that was never there is no departure: the cluster may not have joined yet. `seen` is one that was there before the
+ * watch.
  */
 export function watchLeaving(api: ClusterApi, seen?: Membership): LeavingWatch {
   const memberships = api.cache('Membership')

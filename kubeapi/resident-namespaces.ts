@@ -2,7 +2,7 @@
 import { CLUSTER_SCOPED, type Kind, type Namespace } from '../model/objects.ts'
 import { type ObjectKey, objectKey } from './object-key.ts'
 
-/** Told what is implied for a namespace's key now: an object, or nothing any more. */
+/** Called with what is implied for a namespace's key now: an object, or nothing any more. */
 export type Imply = (key: ObjectKey, object: Namespace | undefined) => void
 
 export class ResidentNamespaces {
@@ -26,7 +26,7 @@ export class ResidentNamespaces {
     if (residents.size > 0 !== before) this.#report(namespace)
   }
 
-  /** Tells everything that is implied now. */
+  /** Calls with everything that is implied now. */
   reportAll(): void {
     for (const namespace of this.#residents.keys()) this.#report(namespace)
   }

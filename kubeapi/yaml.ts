@@ -1,4 +1,6 @@
-/** YAML for people and for files that people edit, and YAML inside other things. Whole files: files/yaml-source.ts. */
+/**
+ * YAML for people and for files that people edit, and YAML inside other things. Whole files: files/user/yaml-source.ts.
+ */
 import { parse, stringify } from 'yaml'
 
 /** Block style, long lines kept whole, `apiVersion` first as everybody writes it. Ends with a newline. */

@@ -5,11 +5,11 @@ import type { ReasonCode } from './reasons/reasons.ts'
 /** What a controller finds; when it became so is remembered by setCondition. */
 export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
-/** On a Cluster: whether the broker hears it. */
+/** On a Cluster: whether it has a connection to the broker. */
 export const CONDITION_IN_CONTACT = 'InContact'
 /** On a Cluster: whether some lane of this cluster's own gateways leads there. */
 export const CONDITION_CONNECTED = 'Connected'
-/** On a Gateway: whether all its connections are up. Unknown while nothing is heard of the gateway. */
+/** On a Gateway: whether all its connections are up. Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
 /** Reason of that. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode

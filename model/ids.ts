@@ -41,12 +41,12 @@ export function isObjectName(value: string): boolean {
   return value.length <= 253 && value.split('.').every((part) => NAME_PART.test(part))
 }
 
-/** Of an installation that was not told otherwise. */
+/** Of an installation without a name of its own. */
 const OWN_NAMESPACES: ReadonlySet<string> = new Set([SYSTEM_NAMESPACE, 'sealane-broker'])
 
 /**
- * What a namespace is that nobody exports from or into unless an operator allows it, to be read after its name. Names in
- * those of the platform and in our own are believed; in `default` lies what names no namespace, of every cluster.
+ * What a namespace is that nobody exports from or into unless an operator allows it, to be read after its name. Names
+ * in those of the platform and in our own are believed; in `default` lies what names no namespace, of every cluster.
  * Undefined for all others.
  */
 export function guardedNamespace(namespace: string): string | undefined {
@@ -66,8 +66,8 @@ const RESERVED_IDS: ReadonlySet<string> = new Set(['any', 'broker', 'constructor
 const RESERVED_PREFIXES = ['kube-', 'sealane-']
 
 /**
- * True for ids that nobody joins under: whoever reads one in a name, a log or a list takes it for something else. Members
- * that have such an id from before keep it.
+ * True for ids that no cluster may join under: a reader of one in a name, a log or a list takes it for something else.
+ * Members that have such an id from before keep it.
  */
 export function isReservedId(id: string): boolean {
   return RESERVED_IDS.has(id) || RESERVED_PREFIXES.some((prefix) => id.startsWith(prefix))

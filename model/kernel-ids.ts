@@ -27,9 +27,10 @@ export const ROUTE_TABLE_FROM_LANES = 7310
 export const ROUTE_TABLE_LANES = 7311
 export const ROUTE_TABLE_NODE = 7312
 /**
- * The same for prefixes of other clusters in public space (gateway, routeagent), looked at for what pods send and for what
- * the node itself sends from its address among them. All else that starts on the node goes as if they were not there:
- * no member draws the node's own connections to a broker, an API server or a registry into a lane by stating its range.
+ * The same for prefixes of other clusters in public space (gateway, routeagent), looked at for what pods send and for
+ * what the node itself sends from its address among them. All else that starts on the node goes as if they were not
+ * there: no member draws the node's own connections to a broker, an API server or a registry into a lane by stating its
+ * range.
  */
 export const ROUTE_TABLE_LANES_PUBLIC = 7313
 export const ROUTE_TABLE_NODE_PUBLIC = 7314
@@ -44,8 +45,9 @@ export const RULE_FROM_LANES = 73
 export const RULE_LANES = 74
 export const RULE_NODE = 75
 /**
- * To the tables of public space, for what the node sends from its address among the pods. Not of the priority of the rule
- * beside it: the kernel takes two rules of one priority, table and device for the same, also where one is an exception.
+ * To the tables of public space, for what the node sends from its address among the pods. Not of the priority of the
+ * rule beside it: the kernel takes two rules of one priority, table and device for the same, also where one is an
+ * exception.
  */
 export const RULE_LANES_OWN_SOURCE = 73
 export const RULE_NODE_OWN_SOURCE = 76
@@ -70,8 +72,8 @@ export const CLUSTERSET_IPV6_PREFIX = 'fd53:ea1a:4e00::/96'
 export const LANE_ADDRESS_RANGE = '246.0.0.0/8'
 
 /**
- * Of the receiving end of a lane's cable, for that cable alone (RFC 3927). Above 169.254.128.0, since OVN-Kubernetes takes
- * what is below, and none of those where clouds and node caches answer.
+ * Of the receiving end of a lane's cable, for that cable alone (RFC 3927). Above 169.254.128.0, since OVN-Kubernetes
+ * takes what is below, and none of those where clouds and node caches answer.
  */
 export const LANE_CABLE_ADDRESS = '169.254.231.1'
 
@@ -83,8 +85,9 @@ export function laneDevice(lane: number): string {
 }
 
 /**
- * The ends of the cable over which TCP of a user-space lane device is led to be joined: kernel/tuning/segment-joining.ts. The
- * rule that leads it is in a table of family netdev that is called like the device.
+ * The ends of the cable over which TCP of a user-space lane device is led to be joined:
+ * kernel/tuning/segment-joining.ts. The rule that leads it is in a table of family netdev that is called like the
+ * device.
  */
 export function laneCable(device: string): { readonly tx: string; readonly rx: string } {
   return { tx: `${device}-tx`, rx: `${device}-rx` }

@@ -1,7 +1,7 @@
 /**
- * What a member says about itself to the others, once per member and not per object. What it does not import, so that
- * exporters hear of it: only findings against are told; whatever is not named here is imported. And how many connections
- * its pods have with others, so that whoever joins knows what breaks.
+ * What a member says about itself to the others, once per member and not per object. It names what it does not import,
+ * so that exporters see it; what is not named here is imported. And it says how many connections its pods have with
+ * others, so that a cluster that joins knows what breaks.
  */
 import { isDnsLabel } from './ids.ts'
 import type { OpenConnections } from './open-connections.ts'
@@ -19,7 +19,7 @@ export const NOT_IMPORTED_REASONS = [
 ] as const satisfies readonly ReasonCode[]
 export type NotImportedReason = (typeof NOT_IMPORTED_REASONS)[number]
 
-/** '' stands for any: a namespace without a name is all services in it, a cluster alone is all that it exports. */
+/** '' is a wildcard: a namespace without a name is all services in it, a cluster alone is all that it exports. */
 export interface NotImported {
   readonly reason: NotImportedReason
   readonly namespace: string
@@ -28,7 +28,7 @@ export interface NotImported {
   readonly cluster: string
 }
 
-/** Most findings that one member tells; it counts the others. */
+/** Most findings that one member reports; it counts the others. */
 export const MAX_NOT_IMPORTED = 1000
 
 export interface MemberStatus {

@@ -2,7 +2,7 @@
 import type { ClusterId } from './ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
-/** On the Membership: leave although the broker cannot be told. */
+/** On the Membership: leave although the broker cannot be reached. */
 export const LEAVE_UNREPORTED_ANNOTATION = 'sealane.io/leave-untold'
 
 type Ranges = Pick<Membership['spec'], 'globalRange' | 'clustersetIpRange'>
@@ -13,7 +13,7 @@ export interface KeptAnswer {
   readonly clusterset: string
   /** From which address the broker saw this cluster join. */
   readonly observedAddress: string
-  /** False: `observedAddress` is not this cluster's own, as far as the broker can tell. */
+  /** False: `observedAddress` is not this cluster's own, as far as the broker can know. */
   readonly observedCounts?: boolean | undefined
   readonly ranges?: Ranges | undefined
 }

@@ -4,7 +4,9 @@
  */
 import type { KubeObject, Node, ObjectMeta, OwnerReference } from './objects.ts'
 
-/** Metadata that says so; nothing while the Node is not there. No `blockOwnerDeletion`: nothing waits for them to go. */
+/**
+ * Metadata that says so; nothing while the Node is not there. No `blockOwnerDeletion`: nothing waits for them to go.
+ */
 export function ownedByNode(node: Node | undefined): Pick<ObjectMeta, 'ownerReferences'> {
   if (node?.metadata.uid === undefined) return {}
   const { name, uid } = node.metadata

@@ -232,11 +232,11 @@ export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
       readonly driver: string
     }[]
     readonly connections: readonly ConnectionStatus[]
-    /** RFC 3339: when this was written, at least every HEARTBEAT_MS. Absent from releases that did not tell. */
+    /** RFC 3339: when this was written, at least every HEARTBEAT_MS. Absent from releases that did not write it. */
     readonly heartbeatTime?: string
     /** Connections that are up, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly up?: string
-    /** CONDITION_READY, which the agent sets to Unknown while the heartbeat stands still. */
+    /** CONDITION_READY, which the agent sets to Unknown while the heartbeat does not change. */
     readonly conditions?: readonly Condition[]
     readonly failure?: string
   }
@@ -253,9 +253,15 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     }[]
     /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly reached?: string
-    /** Where this node's pods are, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from releases that did not tell. */
+    /**
+     * Where this node's pods are, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from releases that did not
+     * report it.
+     */
     readonly podRanges?: readonly string[]
-    /** What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier releases. */
+    /**
+     * What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier
+     * releases.
+     */
     readonly underlay?: readonly string[]
     /** Connections of this node's pods with pods of other clusters. Absent: not known, as from earlier releases. */
     readonly openConnections?: OpenConnections
@@ -273,8 +279,8 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly globalRange: string
     readonly clustersetIpRange: string
     /**
-     * This cluster's address as the broker saw it when joining; absent where the broker could not tell whose that was.
-     * Gateways judge it again (gateway/remotes/observed-address.ts).
+     * This cluster's address as the broker saw it when joining; absent where the broker could not know whose that was.
+     * Gateways decide again whether it counts (gateway/remotes/observed-address.ts).
      */
     readonly observedAddress?: string
   }

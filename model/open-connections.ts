@@ -1,7 +1,7 @@
 /**
  * How many connections the pods of a cluster have with pods of other clusters: those that break when the cluster gets
  * global addresses. Only over IPv4, since IPv6 is never translated. Each node counts those of its own pods, and the sum
- * travels to whoever joins. It is told anew only where it differs much, so a reader says "about". Pure.
+ * goes to a cluster that joins. It is sent anew only where it differs much, so a reader says "about". Pure.
  */
 
 export interface OpenConnections {
@@ -14,7 +14,7 @@ export interface OpenConnections {
 /** Fits int32 of a CRD and of every reader of the wire. */
 export const MAX_OPEN_CONNECTIONS = 2 ** 31 - 1
 
-/** What is wrong with a figure that others told, naming the part; undefined for nothing. */
+/** What is wrong with a figure that others reported, naming the part; undefined for nothing. */
 export function openConnectionsProblem({
   count,
   atLeast,
@@ -25,11 +25,11 @@ export function openConnectionsProblem({
   return typeof atLeast === 'boolean' ? undefined : 'atLeast: expected true or false'
 }
 
-/** A figure that differs by no more than this, or by no more than a tenth, is told after STALE_MS. */
+/** A figure that differs by no more than this, or by no more than a tenth, is sent after STALE_MS. */
 const SMALL_CHANGE = 10
 const STALE_MS = 600_000
 
-/** Whether a figure is to be told anew. `ageMs`: since the one before was told. Undefined: not known. */
+/** Whether a figure is to be sent anew. `ageMs`: since the one before was sent. Undefined: not known. */
 export function isWorthReporting(
   reported: OpenConnections | undefined,
   now: OpenConnections | undefined,

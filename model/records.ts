@@ -1,6 +1,6 @@
 /**
- * What clusters tell each other through the broker. Facts only, as the owner sees them: pod addresses are
- * the owner's own, untranslated; whoever imports them translates by the owner's Cluster record.
+ * What clusters publish to each other through the broker. Facts only, as the owner sees them: pod addresses are the
+ * owner's own, untranslated; importers translate by the owner's Cluster record.
  */
 import type { ClusterId } from './ids.ts'
 import type { MemberStatus } from './member-status.ts'
@@ -60,7 +60,10 @@ export interface ClusterSetIpBody {
   readonly ips: readonly string[]
 }
 
-/** Written by the broker from what the member tells of itself: one per member, cluster and name are the member's id. */
+/**
+ * Written by the broker from what the member reports about itself: one per member, cluster and name are the member's
+ * id.
+ */
 export interface MemberStatusBody extends MemberStatus {
   readonly kind: 'MemberStatus'
 }

@@ -24,7 +24,7 @@ export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4', 'IPv6']
 export const CLUSTERSET_ZONE = 'clusterset.local'
 /** Whom the zone's SOA record names: by this an answer is known to be ours. */
 export const CLUSTERSET_NAME_SERVER = `ns.${CLUSTERSET_ZONE}`
-/** specification.md of KEP-1645: schema version told by the TXT record dns-version.<zone>. */
+/** specification.md of KEP-1645: schema version in the TXT record dns-version.<zone>. */
 export const MCS_DNS_SCHEMA_VERSION = '1.0.0'
 
 /** WireGuard: whitepaper section 6.1 (REJECT_AFTER_TIME), seconds. */

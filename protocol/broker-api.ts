@@ -1,7 +1,7 @@
 /**
  * What a broker offers, without the wire: the seam between the transport (protocol/) and the broker's own logic
  * (broker/). The transport has verified the peer's certificate, so `peer.cluster` can be believed; everything
- * inside the messages cannot, and admission judges it.
+ * inside the messages cannot, and admission validates it.
  */
 import type { ClusterId } from '../model/ids.ts'
 import type { MemberStatus } from '../model/member-status.ts'
@@ -21,7 +21,10 @@ export interface Peer {
   readonly issuedAtMs?: number
   /** When the certificate ends. Absent: not known. */
   readonly expiresAtMs?: number
-  /** Serial of the certificate that was shown for this one, hex; absent where it came of a token, or of an earlier release. */
+  /**
+   * Serial of the certificate that was shown for this one, hex; absent where it came of a token, or of an earlier
+   * release.
+   */
   readonly renews?: string
 }
 
@@ -31,7 +34,7 @@ export interface ClusterFacts {
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly version: string
-  /** What machines of this cluster need outside the lanes: model/addresses/needed-ranges.ts. Absent: it tells none. */
+  /** What machines of this cluster need outside the lanes: model/addresses/needed-ranges.ts. Absent: it states none. */
   readonly neededCIDRs?: readonly string[]
 }
 
@@ -53,7 +56,7 @@ export interface JoinRequest {
 export interface Renumbered {
   readonly cluster: string
   readonly globalCIDRs: readonly string[]
-  /** Of its pods with other clusters, as it told last: those break. Absent: not known. */
+  /** Of its pods with other clusters, as it reported last: those break. Absent: not known. */
   readonly openConnections?: OpenConnections
 }
 
@@ -83,7 +86,10 @@ export interface JoinResponse {
   readonly clustersetIpRange: string
   /** The address that the broker was called from: the member's, or of something on the way. */
   readonly observedAddress: string
-  /** It is the member's own, as far as the broker can tell: it then tells whether a gateway is behind address translation. */
+  /**
+   * It is the member's own, as far as the broker can know: it then shows whether a gateway is behind address
+   * translation.
+   */
   readonly observedCounts: boolean
   /** Sentences for people: why stated addresses are translated or not carried. Absent: none. */
   readonly notes?: readonly string[]
@@ -123,10 +129,15 @@ export type PublishMessage =
       readonly t: 'declare'
       readonly setHash: Uint8Array
       readonly count: number
-      /** The member tells its status where the answer says that it is taken. Otherwise what was told before is withdrawn. */
+      /**
+       * The member sends its status where the answer says that it is taken. Otherwise what was sent before is
+       * withdrawn.
+       */
       readonly tellsStatus?: true
     }
-  /** Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it. */
+  /**
+   * Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it.
+   */
   | {
       readonly t: 'digest'
       readonly entries: readonly { readonly key: MemberKey; readonly hash: Uint8Array }[]
@@ -145,7 +156,10 @@ export type PublishReply =
   /** The declared set is what the broker has. */
   | { readonly t: 'inSync'; readonly takesStatus?: true }
   | { readonly t: 'sendDigest'; readonly takesStatus?: true }
-  /** Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in the digest are already removed. */
+  /**
+   * Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in
+   * the digest are already removed.
+   */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
   /** Everything up to and including `sequence` is stored durably or refused; a `refused` comes before its ack. */
   | { readonly t: 'ack'; readonly sequence: number }
@@ -176,10 +190,10 @@ export type WatchMessage =
   | { readonly t: 'reset'; readonly epoch: string; readonly resumed: boolean }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
-   * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that
-   * have declared their whole set in this epoch, `departed` those that left or were evicted. A record of any other
-   * owner that the snapshot lacks is kept (unseen is not gone). Sent again, at any time after the first, whenever an
-   * owner newly belongs to one of the two lists; both lists are always whole. The broker's own records have the
+   * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that have
+   * declared their whole set in this epoch, `departed` those that left or were evicted. A record of any other owner
+   * that the snapshot lacks is kept: it may not have been sent yet. Sent again, at any time after the first, whenever
+   * an owner newly belongs to one of the two lists; both lists are always whole. The broker's own records have the
    * owner '': it belongs to `complete` as soon as they are all there.
    */
   | {
@@ -189,9 +203,9 @@ export type WatchMessage =
       readonly departed: readonly string[]
     }
   /**
-   * Comes at intervals after the first `synced`: members that the broker hears nothing of, and for how long by its own
-   * clock, not counting its own absence. All others are in contact with it now. What hears no such message knows
-   * nothing: its own connection, or the broker, may be what is missing.
+   * Comes at intervals after the first `synced`: members that have no connection to the broker, and for how long by its
+   * own clock, not counting its own absence. All others are in contact with it now. A member that gets no such message
+   * knows nothing: its own connection, or the broker, may be what is missing.
    */
   | { readonly t: 'contact'; readonly silent: readonly SilentMember[] }
 
@@ -226,7 +240,10 @@ export interface BrokerApi {
    * broker failed. Throws RefusedError when that is so already.
    */
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession
-  /** False: whatever this peer asks for is refused, so its connection takes no place of the member's. Absent: all are welcome. */
+  /**
+   * False: whatever this peer asks for is refused, so its connection takes no place of the member's. Absent: all are
+   * welcome.
+   */
   isWelcome?(peer: Peer): boolean
   /** Yields until the signal; the transport pulls only as fast as the peer takes. */
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>

@@ -1,4 +1,4 @@
-/** Joining, for whoever holds a token: `sealane join` on a plain site, the agent in a real cluster. */
+/** Joining, for the holder of a token: `sealane join` on a plain site, the agent in a real cluster. */
 import type { KeyObject } from 'node:crypto'
 import type { ClusterId } from '../model/ids.ts'
 import { ownCluster, ownClusterProblem, rangeProblem } from '../model/addresses/own-cluster.ts'
@@ -22,9 +22,9 @@ export interface JoinStore {
   key(): Promise<KeyObject>
   /** Takes a token away that nobody needs any more. False where none lies there. */
   dropToken(): Promise<boolean>
-  /** Takes the place of what was told before; undefined: all is well. */
+  /** Takes the place of what was reported before; undefined: all is well. */
   problem(problem: JoinProblem | undefined): Promise<void>
-  /** True while problem() says of this token that it is refused; whoever installs may take that away again. */
+  /** True while problem() says of this token that it is refused; the installer may take that away again. */
   isRefused(token: string): Promise<boolean>
 }
 
@@ -48,8 +48,8 @@ export interface JoinAsk {
 }
 
 /**
- * Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError for
- * an answer that is no member's, or would make of this cluster what it has not stated.
+ * Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError
+ * for an answer that is no member's, or would make of this cluster what it has not stated.
  */
 export async function askToJoin(
   { token, cluster, key, facts, onAsking }: JoinAsk,
@@ -73,8 +73,8 @@ export async function askToJoin(
 const LOOK_MS = 5000
 
 /**
- * What a join with this token would bring; changes nothing and does not spend it. Throws what askToJoin throws, after five
- * seconds at most; a broker of an older release refuses the field `csr`.
+ * What a join with this token would bring; changes nothing and does not spend it. Throws what askToJoin throws, after
+ * five seconds at most; a broker of an older release refuses the field `csr`.
  */
 export async function lookAtJoin(
   { token, cluster, facts }: Omit<JoinAsk, 'key' | 'onAsking'>,

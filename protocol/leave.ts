@@ -1,4 +1,7 @@
-/** Leaving, told to the broker by whoever holds the identity: `sealane leave` on a plain site, the agent in a cluster. */
+/**
+ * Leaving: the holder of the identity tells the broker. That is `sealane leave` on a plain site, the agent in a
+ * cluster.
+ */
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import { RefusedError } from './broker-api.ts'

@@ -1,4 +1,6 @@
-/** Bounds of the wire. What is larger is refused with the name of the field; nobody can make the other side hold more. */
+/**
+ * Bounds of the wire. What is larger is refused with the name of the field; nobody can make the other side hold more.
+ */
 
 /** One gRPC message, either way. */
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -19,7 +21,7 @@ export const MAX_LABEL_KEY = 317
 export const MAX_LABEL_VALUE = 63
 export const MAX_ANNOTATION_VALUE = 4096
 export const MAX_CIDRS = 16
-/** What a joining cluster is told about its addresses. */
+/** What a joining cluster learns about its addresses. */
 export const MAX_NOTES = 8
 /** Members that the answer to a join names. */
 export const MAX_RENUMBERED = 1000
@@ -35,7 +37,7 @@ export const MAX_CA_BUNDLE = 8
 export const MAX_SECRET = 256
 /** One record, encoded. A full EndpointSlice of 1,000 endpoints has about a third of this. */
 export const MAX_RECORD_BYTES = 512 * 1024
-/** What a member tells of itself, encoded. */
+/** What a member reports about itself, encoded. */
 export const MAX_STATUS_BYTES = 64 * 1024
 /** Entries of one digest part, keys of one `need`. A larger set comes in several parts. */
 export const MAX_DIGEST_ENTRIES = 10_000

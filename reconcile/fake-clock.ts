@@ -1,4 +1,4 @@
-/** A Clock that stands still until told: for tests. Same contract as SystemClock (test/compliance/clock.ts). */
+/** A Clock that moves only by advance(): for tests. Same contract as SystemClock (test/compliance/clock.ts). */
 import { type Clock, abortReason } from './clock.ts'
 
 interface Pending {

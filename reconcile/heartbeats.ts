@@ -1,11 +1,11 @@
 /**
- * Which of several heartbeats have stopped, told by one that only watches. Clocks of two machines are never compared:
+ * Which of several heartbeats have stopped, for a process that only watches. Clocks of two machines are never compared:
  * a heartbeat is a text that changes, and what counts is when this process saw it change.
  *
- * Who sees nothing knows nothing. So time counts against a heartbeat only while the view is known to be live: a
- * heartbeat moved, or the store was asked and answered. When proof of that is missing for longer than `gapMs`, counting
- * begins anew with the next one, and those who write get the whole time again. What has stopped stays so until it
- * moves.
+ * A process that sees nothing knows nothing. So time counts against a heartbeat only while the view is known to be
+ * live: a heartbeat moved, or the store was asked and answered. When proof of that is missing for longer than `gapMs`,
+ * counting begins anew with the next one, and those who write get the whole time again. What has stopped stays so until
+ * it moves.
  */
 import type { Clock } from './clock.ts'
 
@@ -60,7 +60,7 @@ export class Heartbeats {
     this.#beats.delete(name)
   }
 
-  /** The store was asked just now, and what it said has been told by saw(). */
+  /** The store was asked just now, and saw() has been called with what it said. */
   viewIsLive(): void {
     const now = this.#clock.monotonic()
     if (now - this.#liveAtMs > this.#init.gapMs) this.#liveSinceMs = now

@@ -1,4 +1,6 @@
-/** What the loops of all components have in common: a failed run is logged under the loop's name, every run is counted. */
+/**
+ * What the loops of all components have in common: a failed run is logged under the loop's name, every run is counted.
+ */
 import type { Logger } from '../runtime/logging/logger.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import type { Clock } from './clock.ts'

@@ -84,7 +84,7 @@ export class ReconcileLoop {
     try {
       await this.#deps.clock.sleep(ms, AbortSignal.any([signal, waiting.signal]))
     } catch {
-      // Woken or stopped: the loop condition tells which.
+      // Woken or stopped: the loop condition shows which.
     } finally {
       this.#wake = undefined
     }

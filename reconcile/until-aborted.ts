@@ -10,7 +10,7 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * For an action that hears the signal itself: true when it ended by itself, false when the signal ended it. Throws what
+ * For an action that obeys the signal itself: true when it ended by itself, false when the signal ended it. Throws what
  * else it throws.
  */
 export async function unlessAborted(action: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
@@ -24,7 +24,7 @@ export async function unlessAborted(action: Promise<unknown>, signal: AbortSigna
 }
 
 /**
- * For work that hears no signal, such as a credential plugin that hangs: as the promise, unless the signal comes first;
+ * For work that obeys no signal, such as a credential plugin that hangs: as the promise, unless the signal comes first;
  * then rejects with its reason, and the work itself goes on.
  */
 export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -18,7 +18,7 @@ export interface AddressFamily {
   canonical(text: string): string | undefined
   /** The same, and undefined for addresses that no pod may have: loopback, link-local, multicast and the like. */
   podAddress(text: string): string | undefined
-  /** Tells of an address whether one of these prefixes, all of this family, holds it. */
+  /** Whether one of these prefixes, all of this family, holds an address. */
   within(prefixes: readonly Prefix[]): (text: string) => boolean
 }
 

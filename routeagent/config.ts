@@ -1,4 +1,4 @@
-/** What the routeagent of one node is told; everything else it reads from the cluster's objects. */
+/** Configuration of the routeagent of one node; everything else it reads from the cluster's objects. */
 import { join } from 'node:path'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 
@@ -21,7 +21,7 @@ export function forwardingMarker({ stateDir }: Pick<RouteAgentConfig, 'stateDir'
 export const DEFAULT_VERSION = 'dev'
 /** Drift in the routes and in the nft table is looked for this often. */
 export const RESYNC_MS = 30_000
-/** What the node tells is written again after so long, so that it is there also where somebody took it away. */
+/** What the node reports is written again after so long, so that it is there also where somebody took it away. */
 export const REPORT_AGAIN_MS = 25_000
 /** Connections to other clusters are counted this often. */
 export const COUNT_CONNECTIONS_MS = 60_000

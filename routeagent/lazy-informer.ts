@@ -1,4 +1,4 @@
-/** A cache that is opened when it is needed, and not before: who asks for nothing costs the API server nothing. */
+/** A cache that is opened when it is needed, and not before: a node that needs none costs the API server nothing. */
 import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
 
 export type CacheListener<T> = (change: ObjectChange<T> | undefined) => void

@@ -24,7 +24,7 @@ export interface PortCounts {
   readonly dropped: number
 }
 
-/** The tables of both families have ports; told is how many there are in all. */
+/** The tables of both families have ports; the metric is how many there are in all. */
 export class ServicePorts {
   readonly #gauge: Gauge
   readonly #counts = new Map<Family, PortCounts>()
@@ -105,7 +105,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',
-      help: 'Ranges of pods that are not told because they are too many: gateways hand their packets to the CNI',
+      help: 'Ranges of pods that are not reported because they are too many: gateways hand their packets to the CNI',
     }),
   }
 }

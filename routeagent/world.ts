@@ -31,7 +31,7 @@ export interface RouteAgentCaches {
   readonly routeAgents: LazyInformer<RouteAgent>
 }
 
-/** `gateways`: as they count, where that is judged. */
+/** `gateways`: with connections of dead gateways taken as down, where there is such a cache. */
 export function routeAgentCaches(
   api: ClusterApi,
   gateways: ObjectCache<Gateway> = api.cache('Gateway'),
@@ -53,8 +53,8 @@ export type WorldReading =
   { readonly ok: true; readonly world: ClusterWorld } | { readonly ok: false; readonly waitingFor: string }
 
 /**
- * Unseen is not gone: while anything that the plans rest on has not been read, there is no world, and whatever the
- * kernel has stays as it is.
+ * While anything that the plans rest on has not been read, there is no world, and what the kernel has stays as it is:
+ * what could not be read must not count as removed.
  */
 export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
   const { routeAgents, ...others } = caches

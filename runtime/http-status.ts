@@ -1,7 +1,7 @@
 /**
- * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only. Whoever asks from elsewhere than
+ * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only. A caller from elsewhere than
  * this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback where
- * somebody named the address that they are to be on.
+ * the configuration names the address that they are to be on.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -21,8 +21,8 @@ export interface StatusServerInit {
   readonly clock: Clock
   readonly limits?: Partial<StatusLimits>
   /**
-   * Who may have metrics beside loopback: by default whoever asks a server with an address of its own, and nobody one that
-   * listens on all addresses, as in pods for the kubelet's probes.
+   * Who may have metrics besides loopback: by default every caller of a server with an address of its own, and none of
+   * one that listens on all addresses, as in pods for the kubelet's probes.
    */
   readonly metricsFor?: 'namedAddresses' | 'everywhere'
 }

@@ -1,4 +1,4 @@
-/** A mistake of the person at the keyboard, or something they must mend: told without a stack trace. */
+/** A mistake of the person at the keyboard, or something they must mend: printed without a stack trace. */
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 export interface UserErrorInit {

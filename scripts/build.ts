@@ -1,7 +1,7 @@
 /**
  * `npm run build`: compiles the product into dist/. `SEALANE_IMAGE=REGISTRY/NAME[:TAG]` says which image it installs
- * where no flag says one; without it, that of package.json. It is made beside dist/ and takes its place as a whole, so that
- * nothing of an earlier build stays, and what runs meanwhile never sees half of one.
+ * where no flag says one; without it, that of package.json. It is made beside dist/ and takes its place as a whole, so
+ * that nothing of an earlier build stays, and what runs meanwhile never sees half of one.
  */
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -24,7 +24,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'agent.replicas': 'Pods.',
   dns: 'Answers clusterset.local.',
   'dns.replicas': 'Pods.',
-  'dns.clusterIP': 'A fixed address for the Service, for a cluster DNS that must be told one. Empty: any.',
+  'dns.clusterIP': 'A fixed address for the Service, for a cluster DNS that needs one. Empty: any.',
   gateway: 'On every node with label sealane.io/gateway.',
   'gateway.userSpaceWireguard': 'Mount /dev/net/tun, for nodes whose kernel has no WireGuard. The device must exist.',
   'gateway.statusListen':

@@ -38,7 +38,7 @@ function mapLines(map: Readonly<Record<string, unknown>>): string[] {
   })
 }
 
-/** A key of ours that the user gives too would stand there twice: it is left out. */
+/** A key of ours that the user gives too would be there twice: it is left out. */
 function extendedLines({ path, ours }: ExtendedMap): string[] {
   const keys = Object.keys(ours).map((key) => JSON.stringify(key))
   return [
@@ -49,7 +49,7 @@ function extendedLines({ path, ours }: ExtendedMap): string[] {
   ]
 }
 
-/** `head` is a key with its colon; a scalar stands behind it, anything else below it. */
+/** `head` is a key with its colon; a scalar follows it, anything else is below it. */
 function entryLines(head: string, value: unknown): string[] {
   if (Array.isArray(value) && value.length > 0) return [head, ...indented(listLines(value))]
   if (isMap(value) && Object.keys(value).length > 0) return [head, ...indented(mapLines(value))]

@@ -28,7 +28,7 @@ async function run(part: string): Promise<Outcome> {
   return { ok, seconds: (performance.now() - started) / 1000 }
 }
 
-/** Each as it ends: whoever waits sees what there is. */
+/** Each as it ends, so that a person who waits sees what there is. */
 async function report(part: string): Promise<boolean> {
   const { ok, seconds } = await run(part)
   console.log(`${part.padEnd(14)} ${(ok ? 'passed' : 'failed').padEnd(8)} ${seconds.toFixed(1).padStart(5)} s`)

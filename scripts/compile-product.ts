@@ -7,7 +7,9 @@ const root = join(import.meta.dirname, '..')
 const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
 const IMAGE = /^[a-z0-9][a-z0-9._/-]*(:[0-9]+\/[a-z0-9._/-]+)?(:[\w][\w.-]{0,127})?$/
 
-/** What SEALANE_IMAGE says: the image that the built product installs where no flag says one. Throws where it is none. */
+/**
+ * What SEALANE_IMAGE says: the image that the built product installs where no flag says one. Throws where it is none.
+ */
 export function imageOfBuild(): string | undefined {
   const image = process.env['SEALANE_IMAGE'] ?? ''
   if (image === '') return undefined
@@ -15,7 +17,9 @@ export function imageOfBuild(): string | undefined {
   throw new Error(`SEALANE_IMAGE ${JSON.stringify(image)}: expected REGISTRY/NAME or REGISTRY/NAME:TAG`)
 }
 
-/** False when the compiler found mistakes, which it has printed. `folder` is made. Throws what imageOfBuild() throws. */
+/**
+ * False when the compiler found mistakes, which it has printed. `folder` is made. Throws what imageOfBuild() throws.
+ */
 export function compileProduct(folder: string): boolean {
   const image = imageOfBuild()
   const { status } = spawnSync(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--outDir', folder], {

@@ -1,4 +1,6 @@
-/** `npm run proto`: writes protocol/gen from protocol/broker.proto with Debian's protoc and the npm package ts-proto. */
+/**
+ * `npm run proto`: writes protocol/gen from protocol/broker.proto with Debian's protoc and the npm package ts-proto.
+ */
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { requirePackages } from './install-system-packages.ts'

@@ -1,4 +1,4 @@
-/** System packages by what they are needed for, in Debian's names. The command tells whether one is there. */
+/** System packages by what they are needed for, in Debian's names. The command shows whether one is there. */
 
 export interface SystemPackage {
   readonly name: string

@@ -1,13 +1,15 @@
 /**
- * Runs test files, each in a process of its own that prints TAP, a few at a time, and puts what they say together. tap's own
- * runner does the same for twice the processor time (decision 10); the tests are tap's all the same.
+ * Runs test files, each in a process of its own that prints TAP, a few at a time, and puts what they say together.
+ * tap's own runner does the same for twice the processor time (decision 10); the tests are tap's all the same.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
 
-/** What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete. */
+/**
+ * What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete.
+ */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
 const GRACE_MS = 10_000
@@ -17,9 +19,9 @@ export interface FilesInit {
   readonly jobs: number
   /** How long one file may take. */
   readonly seconds: number
-  /** How long a file has to end when its time is up, and then again when it was told to. Default 10 s. */
+  /** How long a file has to end when its time is up, and then again after SIGTERM. Default 10 s. */
   readonly graceMs?: number
-  /** Told of each file as it ends. */
+  /** Called with each file as it ends. */
   readonly onEnd: (said: FileSaid) => void
 }
 

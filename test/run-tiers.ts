@@ -67,7 +67,7 @@ function table(outcomes: readonly Outcome[]): string {
 
 const flakyLine = (file: string): string => `FLAKY ${file}`
 
-/** Each with what failed the first time; the whole log stands where it ran. */
+/** Each with what failed the first time; the whole log is where it ran. */
 function flakyLines(outcomes: readonly Outcome[]): string {
   const parts = outcomes
     .flatMap(({ flaky }) => flaky)

@@ -9,7 +9,7 @@ import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export type PublishState =
-  /** Not told to the broker yet, or no answer yet. */
+  /** Not sent to the broker yet, or no answer yet. */
   | { readonly t: 'pending' }
   /** The broker has it durably, exactly as desired now. */
   | { readonly t: 'stored' }
@@ -17,7 +17,9 @@ export type PublishState =
   | { readonly t: 'refused'; readonly field: string; readonly reason: ReasonCode; readonly message: string }
 
 export interface Publisher {
-  /** False until the broker has answered a declaration once in the life of this process: until then nothing is known. */
+  /**
+   * False until the broker has answered a declaration once in the life of this process: until then nothing is known.
+   */
   readonly answered: boolean
   /**
    * The whole set to publish, by memberKey text. Records whose object is the very same as last time are taken as
@@ -26,16 +28,20 @@ export interface Publisher {
   setDesired(records: ReadonlyMap<string, MemberRecord>): void
   /** What this cluster states about itself, whenever it differs; until the first time, it is as it joined. */
   setFacts(facts: ClusterFacts): void
-  /** What this cluster tells of itself. A broker of an earlier release is not told. */
+  /** What this cluster reports about itself. A broker of an earlier release does not get it. */
   setStatus(status: MemberStatus): void
   /** What became of a record of the set last given. */
   state(key: string): PublishState
-  /** Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it. */
+  /**
+   * Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it.
+   */
   onChange(listener: (keys: readonly string[] | undefined) => void): () => void
 }
 
 export interface ReplicaView {
-  /** False until one snapshot was received whole. Stays true when the broker goes away: the copy then stands still. */
+  /**
+   * False until one snapshot was received whole. Stays true while the broker is away: the copy then does not change.
+   */
   readonly synced: boolean
   /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
   readonly complete: ReadonlySet<string>
@@ -48,8 +54,8 @@ export interface ReplicaView {
 
 export interface ContactView {
   /**
-   * Members that the broker does not hear, and for how many milliseconds, as it said a moment ago; all others it hears.
-   * Undefined while the broker itself is not heard: then nothing is known.
+   * Members that have no connection to the broker, and for how many milliseconds, as the broker said a moment ago; all
+   * other members have one. Undefined while this cluster itself has no connection to the broker: then nothing is known.
    */
   silent(): ReadonlyMap<string, number> | undefined
   onChange(listener: () => void): () => void
@@ -63,7 +69,10 @@ export interface BrokerLink {
   problem(): string | undefined
   /** Connects, and again whenever the connection breaks, until the signal. */
   run(signal: AbortSignal): Promise<void>
-  /** Keeps what the broker knows this cluster by from ending, until the signal; also while run() is not called. Never rejects. */
+  /**
+   * Keeps what the broker knows this cluster by from ending, until the signal; also while run() is not called. Never
+   * rejects.
+   */
   keepIdentity(signal: AbortSignal): Promise<void>
   /** After run(): removes what is kept for the next start. This cluster has left. */
   forget(): Promise<void>

@@ -1,6 +1,6 @@
 /**
- * Joining from inside a real cluster: the key is made here and never leaves; whoever installs Sealane brings a token
- * and nothing else. Until it has worked, the one who waits is told what stands in the way.
+ * Joining from inside a real cluster: the agent makes the key here, and it never leaves. The installer brings a token
+ * and nothing else. Until the join has worked, the agent reports to the waiting `sealane join` what prevents it.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ClusterId } from '../../model/ids.ts'
@@ -33,8 +33,8 @@ const LOOK_AT_IDENTITY_MS = 5000
 const AWAY_MS = 5000
 
 /**
- * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's reason, or when
- * the desk cannot be read or written.
+ * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's
+ * reason, or when the JoinStore cannot be read or written.
  */
 export async function joinWithToken(
   deps: ComponentDeps & { readonly api: ClusterApi },
@@ -72,7 +72,7 @@ export async function joinWithToken(
   if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, store, signal)
 }
 
-/** Whoever runs with the identity of before has to start anew. */
+/** A process that runs with the earlier identity has to start again. */
 export class JoinedAnewError extends Error {
   constructor(cluster: ClusterId) {
     super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)

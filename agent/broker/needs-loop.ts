@@ -1,4 +1,6 @@
-/** Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts. */
+/**
+ * Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts.
+ */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
@@ -32,7 +34,7 @@ export interface NeedsLoopDeps {
 export interface NeedsLoopInit {
   /** Id of this cluster. */
   readonly own: string
-  /** What this cluster states about itself; undefined: as it joined, and the broker is told nothing. */
+  /** What this cluster states about itself; undefined: as it joined, and nothing is sent to the broker. */
   readonly facts: ClusterFacts | undefined
   readonly loop: LoopInit
 }
@@ -80,7 +82,7 @@ export class NeedsLoop {
     const { publisher, api, clock } = this.#deps
     const { facts } = this.#init
     if (facts === undefined) return
-    // Half of them would take the other half back, and tell it again as if it were new.
+    // A part of them would withdraw the others at the broker, and the next round would state those again.
     const isWhole = KINDS.every((kind) => api.cache(kind).synced)
     if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
     const now = reported.length === 0 ? facts : { ...facts, neededCIDRs: reported }

@@ -1,4 +1,4 @@
-/** How many connections the pods of this cluster have with those of others: what its nodes tell, added up. */
+/** How many connections the pods of this cluster have with those of others: the sum of what its nodes report. */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { Node, RouteAgent } from '../../model/objects.ts'
 import {
@@ -10,8 +10,8 @@ import {
 import type { Clock } from '../../reconcile/clock.ts'
 
 /**
- * Of all nodes together. What some do not tell, or tell as it cannot be, makes the sum a lower bound. Undefined where none
- * tells, or where nothing but zero is known of a part.
+ * Of all nodes together. A node that reports nothing, or an impossible figure, makes the sum a lower bound. Undefined
+ * where no node reports, or where nothing but zero is known of a part.
  */
 export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
   const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
@@ -34,7 +34,7 @@ export function openConnectionsReader(api: Api): () => OpenConnections | undefin
   return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
 }
 
-/** The sum as the other members are told it: every change of it goes to all of them. */
+/** The sum as the other members get it: every change of it goes to all of them. */
 export class ReportedConnections {
   readonly #api: Api
   readonly #read: () => OpenConnections | undefined
@@ -56,7 +56,7 @@ export class ReportedConnections {
     return sum
   }
 
-  /** Calls back when a node tells another figure. Gives the function that ends it. */
+  /** Calls back when a node reports another figure. Gives the function that ends it. */
   onChange(listener: () => void): () => void {
     return this.#api.cache('RouteAgent').onChange((change) => {
       const isSame =

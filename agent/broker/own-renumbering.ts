@@ -1,6 +1,7 @@
 /**
- * That this cluster has global addresses from now on, since another member's pods or services have addresses of its own. Told
- * once, when it happens: whoever wonders why connections broke finds when and by whom.
+ * This cluster has global addresses from now on, because another member's pods or services have addresses of its own.
+ * Reported once, when it happens, so that people who find broken connections see when it was and which member caused
+ * it.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'

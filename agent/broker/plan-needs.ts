@@ -1,6 +1,6 @@
 /**
- * What this cluster needs outside the lanes: no member's pods may have such an address here, and the broker is told, so
- * that nobody's have one anywhere. Pure.
+ * What this cluster needs outside the lanes: no member's pods may have such an address here. The broker gets it too, so
+ * that no member's pods have one anywhere. Pure.
  */
 import { type Prefix, containsAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
@@ -29,7 +29,7 @@ export interface NeedsWorld {
 export interface Needs {
   /** What no other member's pods may have here. */
   readonly needed: readonly NeededRange[]
-  /** What the broker is told: without what lies in this cluster's own ranges. CIDRs. */
+  /** What the broker gets: without what lies in this cluster's own ranges. CIDRs. */
   readonly reported: readonly string[]
 }
 
@@ -48,7 +48,10 @@ export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker
   return { needed: needed.slice(0, MAX_HERE), reported: fewRanges(outside) }
 }
 
-/** Of thousands of nodes the last are left to the parts on the nodes, which look as well: each costs time with each member. */
+/**
+ * Of thousands of nodes the last are left to the parts on the nodes, which look as well: each costs time with each
+ * member.
+ */
 const MAX_HERE = 256
 /** Of ranges that Sealane brings along nobody has machines. */
 const BROUGHT_ALONG = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE]
@@ -59,8 +62,8 @@ function nodeAddresses({ status }: Node): string[] {
 }
 
 /**
- * For the broker alone: a node that was broken into writes its own RouteAgent, and must not keep other clusters away from
- * this one. Of networks, those count that its Node is in; of the rest, single addresses.
+ * For the broker alone: a node that was broken into writes its own RouteAgent, and must not keep other clusters away
+ * from this one. Of networks, those count that its Node is in; of the rest, single addresses.
  */
 function reportedByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): Prefix[] {
   const byName = new Map(nodes.map((node) => [node.metadata.name, neededRanges(nodeAddresses(node), '')]))

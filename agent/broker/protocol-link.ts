@@ -35,7 +35,7 @@ const RETRY_REFUSED_MS = 5 * 60_000
 
 /**
  * Throws IdentityFileError when this site has not joined or its identity cannot be read. A damaged replica file is
- * told and replaced: the broker has everything, and the local API keeps what it holds.
+ * logged and replaced: the broker has everything, and the local API keeps what it holds.
  */
 export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
   const identity = await config.identity.read()

@@ -52,7 +52,9 @@ export class AboutLoop {
     this.#accept()
   }
 
-  /** Resolves once nothing contradicts this membership, or when run() ends. A later contradiction changes nothing here. */
+  /**
+   * Resolves once nothing contradicts this membership, or when run() ends. A later contradiction changes nothing here.
+   */
   whenAccepted(): Promise<void> {
     return this.#accepted
   }

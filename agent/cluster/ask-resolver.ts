@@ -20,7 +20,7 @@ const SAID: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing: the connection was refused',
 }
 
-/** `servers`, such as `127.0.0.1:5353`, stand in for those of /etc/resolv.conf. */
+/** `servers`, such as `127.0.0.1:5353`, are asked instead of those of /etc/resolv.conf. */
 export function askResolver(servers?: readonly string[]): AskClusterDns {
   return async (signal) => {
     const stopped = new AbortController()

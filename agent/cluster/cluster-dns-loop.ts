@@ -62,7 +62,7 @@ export class ClusterDnsLoop {
     const init = { ...loop, minMs: ASK_AGAIN_MS / 2, resyncMs: Math.min(loop.resyncMs, ASK_NOW_AND_THEN_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'cluster-dns'), init, (signal) => this.#round(signal))
     const stop = deps.api.cache('Cluster').onChange((change) => {
-      // Somebody over our word; also the first time that there is a place for it.
+      // Somebody has overwritten our condition; also the first time that there is a place for it.
       if (change?.object.metadata.name === own && this.#known() === undefined) this.#loop.poke()
     })
     this.#subscriptions.add(stop)

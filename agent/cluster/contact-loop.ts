@@ -162,7 +162,7 @@ export class ContactLoop {
     const minutes = Math.round(this.#init.leaseMs / 6000) / 10
     for (const id of expired) {
       if (before.has(id)) continue
-      const note = `nothing was heard of cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
+      const note = `nothing was heard from cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
       logger.warn('cluster is taken as dead', { cluster: id, reason: 'ContactLost', minutes })
       api.report({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
     }

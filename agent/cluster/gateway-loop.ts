@@ -1,7 +1,6 @@
 /**
- * Says of each gateway that has stopped to tell that it is not known how it does: a gateway that is dead cannot say so
- * itself. The condition Ready becomes Unknown, and the gateway takes it back with its next word, as nodes do with the
- * node controller's.
+ * Sets the condition Ready of each gateway that has stopped to report to Unknown: a dead gateway cannot do so itself.
+ * The gateway's next report takes it back. Nodes and the node controller do the same.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
@@ -72,7 +71,7 @@ function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
   if (isTakenAsSilent(gateway)) return undefined
   const { metadata, status } = gateway
   const since = status?.heartbeatTime === undefined ? '' : ` since ${status.heartbeatTime}`
-  const message = `nothing was heard of the gateway on node ${metadata.name}${since}: its connections are not known`
+  const message = `nothing was heard from the gateway on node ${metadata.name}${since}: its connections are not known`
   const finding = { type: CONDITION_READY, status: 'Unknown', reason: REASON_STATUS_STALE, message } as const
   return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
 }

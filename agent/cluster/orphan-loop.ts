@@ -1,7 +1,7 @@
 /**
- * Removes what is left of nodes that are gone: on a site without Kubernetes, where there is no garbage collector. The
- * owner's word for it is the Node's YAML that was taken away, for longer than an editor does to write it anew; a folder
- * that has not been read, or has no Nodes, says nothing.
+ * Removes what is left of nodes that are gone: on a site without Kubernetes, where there is no garbage collector. A
+ * node is gone when its Node's YAML has been away for longer than an editor needs to write it anew. A folder that has
+ * not been read, or has no Nodes, says nothing.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { owningNode } from '../../model/node-owner.ts'

@@ -15,18 +15,21 @@ export interface ClusterStatusWorld {
   readonly nowMs: number
   /** All members but this one. */
   readonly clusters: readonly Cluster[]
-  /** Members that the broker does not hear, and for how many milliseconds; undefined while the broker says nothing. */
+  /**
+   * Members that have no connection to the broker, and for how many milliseconds; undefined while the broker says
+   * nothing.
+   */
   readonly silent: ReadonlyMap<string, number> | undefined
   /** Those of this cluster; undefined while they have not been read. */
   readonly gateways: readonly Gateway[] | undefined
-  /** Names of gateways that have stopped to tell. */
+  /** Names of gateways that have stopped to report. */
   readonly stale: readonly string[]
 }
 
 /** An agent that starts anew is back sooner. */
 const SILENT_MS = 30_000
 
-/** Clusters whose status is to be written. While the broker is away, what it said last stands. */
+/** Clusters whose status is to be written. While the broker is away, what it said last counts. */
 export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[] {
   const { nowMs, clusters, silent } = world
   return clusters.flatMap((cluster) => {
@@ -46,16 +49,16 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
 
 function validate(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
   if (silentForMs === undefined) {
-    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'the broker hears it' }
+    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'it is connected to the broker' }
   }
   if (silentForMs < SILENT_MS) return undefined
   // A silence since before all time is more than a date can say.
   const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
-  const message = `the broker has not heard it since ${since}`
+  const message = `the broker has not heard from it since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }
 
-/** One lane that is up is enough, as long as its gateway is heard. */
+/** One lane that is up is enough, as long as its gateway reports. */
 function connected({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
   if (gateways === undefined) return undefined
   const all = gateways.flatMap(({ metadata, status }) =>
@@ -70,7 +73,7 @@ function connected({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
   if (fresh.some(({ state }) => state === 'up')) return finding('True', 'LaneUp', 'a lane to it is up')
   const silent = all.find(({ isStale, state }) => isStale && state === 'up')
   if (silent !== undefined) {
-    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard of the gateway on node ${silent.node}`)
+    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard from the gateway on node ${silent.node}`)
   }
   if (fresh.some(({ state }) => state === 'down')) {
     return finding('False', 'LaneProbeTimeout', 'no lane to it answers probes')

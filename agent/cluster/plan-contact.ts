@@ -1,8 +1,8 @@
 /**
- * Which clusters are alive (KEP-1645 "EndpointSlice", on stale endpoints: leases per source cluster). A Lease is renewed
- * while contact is confirmed. It expires only when the broker, heard just now, says that it has not heard the cluster
- * for as long: whoever is cut off itself knows nothing, and unseen is not gone. An expired Lease has no holder until
- * the cluster is heard again, so a restart does not forget. Pure.
+ * Which clusters are alive (KEP-1645 "EndpointSlice", on stale endpoints: leases per source cluster). The agent renews
+ * a Lease while contact with the cluster is confirmed. It lets the Lease expire only when the broker says now that it
+ * has had no connection to the cluster for as long. A cluster that is cut off itself cannot know, and then removes
+ * nothing. An expired Lease has no holder until the cluster is in contact again, so a restart does not forget. Pure.
  */
 import type { Lease } from '../../model/objects.ts'
 import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
@@ -17,7 +17,10 @@ export interface ContactWorld {
   readonly clusters: readonly string[]
   /** Leases in the local API, also those of others. */
   readonly leases: readonly Lease[]
-  /** Members that the broker does not hear, and for how many milliseconds; undefined while the broker says nothing. */
+  /**
+   * Members that have no connection to the broker, and for how many milliseconds; undefined while the broker says
+   * nothing.
+   */
   readonly silent: ReadonlyMap<string, number> | undefined
   /** Clusters that a lane of this cluster is connected to now. */
   readonly connected: ReadonlySet<string>

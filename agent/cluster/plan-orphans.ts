@@ -4,8 +4,8 @@ import type { KubeObject, Node } from '../../model/objects.ts'
 
 /**
  * Only what says itself to which Node it belongs, and nothing while there are no Nodes at all: a site may do without,
- * and a folder that is empty for a moment takes nobody's word back. By name, since the file of a Node that was taken
- * away and put back stands for the same machine.
+ * and a folder that is empty for a moment must remove nothing. By name, since the file of a Node that was taken away
+ * and put back is for the same machine.
  */
 export function planOrphans<T extends KubeObject>(objects: readonly T[], nodes: readonly Node[]): T[] {
   return objects.filter((object) => {

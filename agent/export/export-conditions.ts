@@ -1,4 +1,4 @@
-/** Tells each export what became of it: its conditions, and events when they change. */
+/** Reports on each export what became of it: its conditions, and events when they change. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, type ConditionFinding, findCondition, setConditions } from '../../model/conditions.ts'
@@ -37,7 +37,7 @@ interface Written {
   readonly at: number
 }
 
-/** Judged and written together: of a thousand new exports the broker confirms most before they are judged at all. */
+/** Planned and written together: of a thousand new exports the broker confirms most before the first plan. */
 const AT_ONCE = 64
 /** The cache shows a write sooner than this. */
 const LAG_MS = 30_000

@@ -1,10 +1,10 @@
-/** What a user is told about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure. */
+/** Events about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure. */
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition, ServiceExport } from '../../model/objects.ts'
 import { firstReason } from '../../model/reasons/reasons.ts'
 
-/** Takes the conditions before and after. A restart changes none, so it tells nothing again. */
+/** Takes the conditions before and after. A restart changes none, so it reports nothing again. */
 export function exportEvents(
   object: ServiceExport,
   before: readonly Condition[],

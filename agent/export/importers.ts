@@ -1,4 +1,4 @@
-/** Who imports what this cluster exports, from what the other members tell. Pure. */
+/** Which members import what this cluster exports, from what they report. Pure. */
 import type { ConditionFinding } from '../../model/conditions.ts'
 import { CONDITION_IMPORTED } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
@@ -7,13 +7,13 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */
 export interface Importers {
-  /** Sorted: those that tell, this cluster and those taken as dead left out. */
+  /** Sorted: those that report; this cluster and those taken as dead are left out. */
   readonly reporting: readonly string[]
-  /** Sorted: of an earlier release, or not heard of yet. */
+  /** Sorted: members of an earlier release, or that have not reported yet. */
   readonly silent: readonly string[]
-  /** Members that have more findings than they can tell. */
+  /** Members that have more findings than they can report. */
   readonly partial: ReadonlySet<string>
-  /** Members that the broker does not hear, monotonic time since when: of what came later they know nothing. */
+  /** Members that have no connection to the broker, monotonic time since when: they know nothing of what came later. */
   readonly unheardSince: ReadonlyMap<string, number>
   /** By `namespace/name`, `namespace/` or '/' (all exports of this cluster): by member, why it does not import. */
   readonly findings: ReadonlyMap<string, ReadonlyMap<string, NotImportedReason>>
@@ -80,7 +80,7 @@ export function importedCondition(key: ServiceKey, importers: Importers, storedA
     if (!against.has(id) && !isUnsure(id)) names.push(id)
   }
   const not = notImporting(against, namespace)
-  const unreported = unsure.length === 0 ? [] : [`nothing is told by ${counted(unsure)}`]
+  const unreported = unsure.length === 0 ? [] : [`no report from ${counted(unsure)}`]
   if (names.length > 0) {
     const by = names.length > MAX_NAMES ? `${names.slice(0, MAX_NAMES).join(', ')} and others` : names.join(', ')
     return finding('True', 'Imported', [`imported by ${by}`, ...not, ...unreported])

@@ -20,7 +20,7 @@ export function ipv6LeftOut({ facts, own, others }: Ipv6World): string | undefin
   const { podCIDRs, serviceCIDRs } = facts
   const all = [{ ...own, podCIDRs, serviceCIDRs }, ...others.filter(({ id }) => id !== own.id)]
   const clash = ipv6Clashes(all).get(own.id)
-  // The other one may stand back itself, or the broker has refused what is stated.
+  // The other one's IPv6 may be left out itself, or the broker has refused what is stated.
   if (clash === undefined) return `the broker does not carry ${stated.join(', ')} of this cluster`
   return `${clash.own} of this cluster overlaps ${clash.other} of cluster ${clash.cluster}`
 }

@@ -48,7 +48,7 @@ export interface SlicePlace {
 }
 
 /**
- * A slice without what is of no use elsewhere; each omission is told in `notes`. Undefined for address type FQDN, and
+ * A slice without what is of no use elsewhere; `notes` gets each omission. Undefined for address type FQDN, and
  * for a family of which the cluster has no pod CIDR.
  * Endpoints come sorted by address, so that a mere change of order publishes nothing.
  */
@@ -151,7 +151,7 @@ function servicePort({
   }
 }
 
-/** An API server fills ipFamilies in; a plain file need not: then the addresses at hand tell. */
+/** An API server fills ipFamilies in; a plain file need not: then the addresses of the endpoints decide. */
 function families(service: Service, slices: readonly EndpointSlice[]): Families {
   const named = service.spec?.ipFamilies ?? []
   if (named.length > 0) return [...new Set(named)]

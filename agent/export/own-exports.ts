@@ -1,6 +1,6 @@
 /**
- * What this cluster itself exports, its own API says: the broker's records of it only tell since when. Pure but for the
- * memory of which of them were found to be as they should.
+ * What this cluster exports, according to its own API. The broker's records of it only say since when. Pure but for the
+ * memory of which records were found to be right.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../../model/ids.ts'
@@ -36,7 +36,7 @@ export function withOwnExport(
     exports: facts.exports.filter((one) => !isOwn(one)),
     slices: facts.slices.filter((one) => !isOwn(one)),
   }
-  // It may have been withdrawn a moment ago, and the broker not have heard of it.
+  // It may have been withdrawn a moment ago, and the broker may not know it yet.
   const why = { reason: 'NotExported', message: 'this cluster does not export it', settles: true } as const
   return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, ...why }] }
 }

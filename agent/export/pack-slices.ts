@@ -13,7 +13,10 @@ export interface NamedSlice {
 
 export const MAX_ENDPOINTS_PUBLISHED = 100
 
-/** Takes all slices of one service, sorted by name, endpoints sorted within each. A body that stays as it is stays the same object. */
+/**
+ * Takes all slices of one service, sorted by name, endpoints sorted within each. A body that stays as it is stays the
+ * same object.
+ */
 export function packSlices(slices: readonly NamedSlice[]): NamedSlice[] {
   const groups = new Map<string, NamedSlice[]>()
   for (const slice of slices) {
@@ -49,7 +52,7 @@ function chunks({ name, body }: NamedSlice): NamedSlice[] {
   return parts
 }
 
-/** While slices are rearranged an endpoint may stand in two of them: the one that says it is ready counts. */
+/** While slices are rearranged an endpoint may be in two of them: the one that says it is ready counts. */
 function unique(endpoints: readonly PublishedEndpoint[]): PublishedEndpoint[] {
   const found = new Map<string, PublishedEndpoint>()
   for (const endpoint of endpoints) {

@@ -6,18 +6,18 @@ import type { PlannedExport } from './plan-exports.ts'
 import { type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
 
 export interface PublishedView {
-  /** The broker has answered in the life of this process; until then what was found out before still stands. */
+  /** The broker has answered in the life of this process; until then the earlier findings count. */
   readonly answered: boolean
   state(key: string): PublishState
 }
 
-/** Endpoints left out that are told one by one; the rest is counted. */
+/** Endpoints left out that are named one by one; the rest is counted. */
 const MAX_NOTES = 3
 
 export interface FoundElsewhere {
   /** Of the merge; undefined while the broker does not show this export yet. */
   readonly finding?: ConflictFinding | undefined
-  /** Undefined while the others may not have had the time to tell. */
+  /** Undefined while the others may not have had the time to report. */
   readonly imported?: ConditionFinding | undefined
 }
 

@@ -137,7 +137,10 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
   return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: [...new Set(notes)] }
 }
 
-/** The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, if there is one. */
+/**
+ * The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, if
+ * there is one.
+ */
 function validateExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
   const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`

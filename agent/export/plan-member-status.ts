@@ -1,4 +1,4 @@
-/** What this cluster tells the others of itself: which of their exports it does not import, and why. Pure. */
+/** What this cluster reports about itself to the others: which of their exports it does not import, and why. Pure. */
 import { guardedNamespace, isDnsLabel, type ServiceKey } from '../../model/ids.ts'
 import {
   MAX_NOT_IMPORTED,
@@ -35,7 +35,7 @@ export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
   const findings = new Map<string, NotImported>()
   const add = (reason: NotImportedReason, where: Partial<Omit<NotImported, 'reason'>>): void => {
     const one = { reason, namespace: '', name: '', cluster: '', ...where }
-    // What came from others may have names that cannot be told.
+    // What came from others may have names that cannot be sent.
     if (findingProblem(one) === undefined) findings.set(sortKey(one), one)
   }
   for (const [key, { exports }] of world.view.services) {

@@ -1,4 +1,4 @@
-/** Keeps what the broker is told equal to this cluster's exports. */
+/** Keeps what the broker has of this cluster equal to this cluster's exports. */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
 import { parsePrefix, type Prefix } from '../../model/addresses/ip.ts'
@@ -169,7 +169,7 @@ export class PublishLoop {
     }
   }
 
-  /** Looked for anew only when a Cluster has changed; the log hears of it once, even where nothing is exported. */
+  /** Computed anew only when a Cluster has changed; logged once, even where nothing is exported. */
   #ipv6LeftOut(own: ClusterSpec): string | undefined {
     const others = this.#deps.api
       .cache('Cluster')

@@ -1,6 +1,7 @@
 /**
- * Tells the other members what this one makes of their exports and how many connections it has with them, and finds out
- * what they make of this one's exports. All at most once in `reportMs`: they follow from what changes much more often.
+ * Reports to the other members which of their exports this one imports and how many connections it has with them, and
+ * finds out which of them import this one's exports. All at most once in `reportMs`: they follow from what changes much
+ * more often.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { isConditionTrue } from '../../model/conditions.ts'
@@ -42,8 +43,8 @@ export interface ReportLoopInit {
 }
 
 /**
- * Whoever does not import a new export has said so after this many times reportMs: it looks at most one such time
- * later, and so does this loop; one more for the way.
+ * A member that does not import a new export has reported it after this many times reportMs: it looks at most one such
+ * time later, and so does this loop; one more for the way.
  */
 const SETTLE_ROUNDS = 3
 
@@ -96,7 +97,7 @@ export class ReportLoop {
     if (isOfUse) this.#loop.poke()
   }
 
-  /** What is malformed counts as not told. */
+  /** A malformed report counts as none. */
   #take(statuses: Map<string, MemberStatus>, record: StoredRecord): void {
     const { key, body } = record
     if (body.kind !== 'MemberStatus') return
@@ -114,7 +115,7 @@ export class ReportLoop {
   #round(): void {
     const { findings, replica } = this.#deps
     const { imports, expired } = findings
-    // Half of the truth would be told as the whole.
+    // A part of the findings would be taken for all of them.
     if (imports === undefined || expired === undefined || !replica.synced) return
     this.#reportOthers(imports)
     this.#onOthers(imports, expired)
@@ -146,7 +147,10 @@ export class ReportLoop {
     findings.setImporters({ importers, settled })
   }
 
-  /** Since when the broker does not hear members. While it says nothing itself, what it said last holds. */
+  /**
+   * Since when members have no connection to the broker. While the broker says nothing itself, what it said last
+   * counts.
+   */
   #unheard(): ReadonlyMap<string, number> {
     const silent = this.#deps.contact.silent()
     if (silent === undefined) return this.#unheardSince
@@ -186,7 +190,7 @@ export class ReportLoop {
     const [first] = recordKeys
     if (first === undefined) return false
     const { publisher } = this.#deps
-    // Before the broker has answered this process, the export's own condition tells.
+    // Before the broker has answered this process, the export's own condition decides.
     return publisher.answered
       ? publisher.state(first).t === 'stored'
       : isConditionTrue(object.status?.conditions, 'Ready')

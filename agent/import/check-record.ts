@@ -1,6 +1,6 @@
 /**
- * What other members say is checked again before it becomes an object here: the broker judges first, but one broken
- * broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
+ * What other members state is validated again before it becomes an object here. The broker validates it first, but one
+ * broken broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../../model/addresses/addressing.ts'
 import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../../model/ids.ts'
@@ -21,12 +21,12 @@ import type { RecordKey, ServiceExportBody, StoredRecord } from '../../model/rec
 import { familyNumber } from '../../model/family-names.ts'
 import { type Problem, problem } from '../../model/reasons/problem.ts'
 
-/** What becomes a file name on a site of files: 255 octets with what stands behind it there. */
+/** What becomes a file name on a site of files: 255 octets with the ending that it gets there. */
 const MAX_ENDPOINT_NAME = 240
 
 /**
- * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a cluster
- * whether it is in the local API from before: ids that are reserved now are left to those that have them.
+ * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a
+ * cluster whether it is in the local API from before: ids that are reserved now are left to those that have them.
  */
 export function recordProblem(
   record: StoredRecord,
@@ -60,8 +60,8 @@ export function recordProblem(
 }
 
 /**
- * Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim; and what
- * this cluster needs outside the lanes, which nobody's pods may have.
+ * Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim; and
+ * what this cluster needs outside the lanes, which nobody's pods may have.
  */
 export function clusterProblem(
   spec: ClusterSpec,
@@ -107,7 +107,7 @@ export function takesNeeded(
   }
 }
 
-/** Where no pod has IPv6, that of others leads nowhere and stands in nobody's way. */
+/** Where no pod has IPv6, that of others leads nowhere and collides with nothing. */
 function routedHere(prefixes: readonly Prefix[], own: Pick<ClusterSpec, 'podCIDRs'>): Prefix[] {
   const families = podFamilies(own).map(familyNumber)
   return prefixes.filter(({ family }) => families.includes(family))

@@ -62,7 +62,7 @@ export interface RecordValidatorInit {
   readonly isKnown?: (cluster: string) => boolean
 }
 
-/** Records never change once received: each is judged once. */
+/** Records never change once received: each is validated once. */
 export class RecordValidator {
   readonly #validation = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
   readonly #init: RecordValidatorInit
@@ -126,8 +126,8 @@ export interface ChangedView {
 }
 
 /**
- * The view with its services brought up to date; the one that was given stays as it is. Undefined when the change concerns
- * more than single services, or something that is not used: then the view has to be made anew.
+ * The view with its services brought up to date; the one that was given stays as it is. Undefined when the change
+ * concerns more than single services, or something that is not used: then the view has to be made anew.
  */
 export function changeServices(
   view: ClustersetView,

@@ -15,7 +15,10 @@ export interface Touched {
 
 /** More changes than this are better looked at as a whole. */
 const MAX_CHANGES = 2000
-/** The same of objects of the local API: while nothing is looked at, as before the broker's first snapshot, they pile up. */
+/**
+ * The same of objects of the local API: while nothing is looked at, as before the broker's first snapshot, they pile
+ * up.
+ */
 const MAX_NOTED = 20_000
 
 export class DirtyServices {
@@ -43,7 +46,9 @@ export class DirtyServices {
     for (const key of keys) this.#note(key)
   }
 
-  /** Takes a change of a cache; undefined when it has become synced. False when it does not matter to what is mirrored. */
+  /**
+   * Takes a change of a cache; undefined when it has become synced. False when it does not matter to what is mirrored.
+   */
   noteObject(change: ObjectChange<KubeObject> | undefined): boolean {
     const object = change?.object
     if (object === undefined) this.noteAll()
@@ -53,7 +58,10 @@ export class DirtyServices {
     return true
   }
 
-  /** What is to be looked at now; undefined for everything. Also when nothing is known to have changed: then drift may have. */
+  /**
+   * What is to be looked at now; undefined for everything. Also when nothing is known to have changed: then drift may
+   * have.
+   */
   take({ complete, departed }: Pick<ReplicaView, 'complete' | 'departed'>): Touched | undefined {
     const sameOwners = sameSet(this.#owners?.complete, complete) && sameSet(this.#owners?.departed, departed)
     const nothing = this.#keys.size === 0 && this.#changes.length === 0

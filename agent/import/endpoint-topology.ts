@@ -4,9 +4,9 @@ import type { SliceEndpoint } from '../../model/objects.ts'
 import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
 
 /**
- * Zone and zone hints (discovery.k8s.io/v1) as far as they can be used: a zone is the value of a label. What cannot is
- * told to `note` and left out; the endpoint itself is as good as before. Hints that are too many are left out as a
- * whole: a part of them would keep some zones from the endpoint.
+ * Zone and zone hints (discovery.k8s.io/v1) as far as they can be used: a zone is the value of a label. What cannot be
+ * used goes to `note` and is left out; the endpoint itself is as good as before. Hints that are too many are left out
+ * as a whole: a part of them would keep some zones from the endpoint.
  */
 export function usableTopology(
   { zone, hints }: SliceEndpoint,

@@ -106,7 +106,7 @@ function importedEndpoint(
   })
   if (good.length === 0) return []
   const { conditions, nodeName } = endpoint
-  // From the original address: the name must be the same whoever asks, and before and after renumbering.
+  // From the original address: the name must be the same for every importer, and before and after renumbering.
   const hostname = endpointHostname({ ...endpoint, addresses: good })
   return [
     {

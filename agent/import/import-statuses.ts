@@ -1,4 +1,4 @@
-/** Keeps the status of every ServiceImport right, and tells the user what changed. */
+/** Keeps the status of every ServiceImport right, and reports to the user what changed. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { findCondition, setConditions } from '../../model/conditions.ts'
@@ -38,7 +38,7 @@ export class ImportStatuses {
     this.#deps = deps
   }
 
-  /** To be told when an object has vanished from the cache. */
+  /** To be called when an object has vanished from the cache. */
   forget(object: KubeObject): void {
     this.#written.delete(objectKeyText(object))
   }
@@ -100,7 +100,7 @@ function importStatus(
   }
 }
 
-/** What a user is told. Takes the object with its new status, and the one before. */
+/** Events for the user. Takes the object with its new status, and the one before. */
 function importEvents(object: ServiceImport, before: ServiceImport | undefined): ObjectEvent[] {
   const { name, namespace } = object.metadata
   const regarding = { kind: 'ServiceImport' as const, name, namespace, uid: before?.metadata.uid }

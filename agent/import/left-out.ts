@@ -1,4 +1,4 @@
-/** Tells the log what of the broker's records is not used: each once, and a bounded number in one round. */
+/** Logs which of the broker's records are not used: each once, and a bounded number in one round. */
 import { problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -6,12 +6,12 @@ import type { Dropped } from './clusterset-view.ts'
 
 /** Log lines about bad records in one round; a member could send any number of them. */
 export const MAX_LINES = 20
-/** The broker and this cluster hear of each other's changes sooner than this. */
+/** The broker and this cluster receive each other's changes sooner than this. */
 const SETTLE_MS = 10_000
 
 export class LeftOut {
   readonly #deps: { readonly logger: Logger; readonly clock: Clock }
-  /** By text: since when it is left out, monotonic, and whether that is told. */
+  /** By text: since when it is left out, monotonic, and whether that is logged. */
   #known = new Map<string, { readonly since: number; readonly isReported: boolean }>()
 
   constructor(deps: { readonly logger: Logger; readonly clock: Clock }) {

@@ -92,7 +92,7 @@ export class MirrorLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
     const stop = deps.replica.onChange((changes) => {
-      // What members tell of themselves is not mirrored.
+      // What members report about themselves is not mirrored.
       const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
       if (mirrored.length === 0 && changes.length > 0) return
       this.#dirty.noteRecords(mirrored)
@@ -170,8 +170,8 @@ export class MirrorLoop {
   }
 
   /**
-   * Before anything was heard from the broker: a way into a lane may be what keeps it from being heard. Whatever leads
-   * there goes first.
+   * Before anything was received from the broker: a route into a lane may be what keeps the broker out of reach. Such
+   * routes are removed first.
    */
   async #endHarm(signal: AbortSignal): Promise<void> {
     const { api, findings, logger, writer } = this.#deps

@@ -40,11 +40,11 @@ type Verb = 'apply' | 'applyStatus' | 'remove'
 
 /** Writes under way at once. */
 const PARALLEL_WRITES = 16
-/** The cache shows a write sooner than this, unless something undid it unseen. */
+/** The cache shows a write sooner than this, unless something undid it in between. */
 const LAG_MS = 30_000
 /** What the API has refused is offered again after this time, or when something about it has changed. */
 const REFUSED_MS = 30_000
-/** Beyond this many refusals the oldest are forgotten, so they may be told and tried again. */
+/** Beyond this many refusals the oldest are forgotten, so they may be logged and tried again. */
 const MAX_REFUSED = 2000
 /** How an API server says that a namespace ends, or is no more. */
 const NAMESPACE_GONE_CODES: ReadonlySet<ClusterApiErrorCode> = new Set(['Conflict', 'Forbidden', 'NotFound'])
@@ -53,7 +53,7 @@ const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
 export class MirrorWriter {
   readonly #deps: MirrorWriterDeps
   readonly #remembered = new Map<string, Remembered>()
-  /** Refusals already told, by object: the same one is not logged in every round. */
+  /** Refusals already logged, by object: the same one is not logged in every round. */
   readonly #reported = new Map<string, string>()
   /** By verb and object. */
   readonly #refused = new Map<string, Refused>()
@@ -62,7 +62,7 @@ export class MirrorWriter {
     this.#deps = deps
   }
 
-  /** To be told when an object has vanished from the cache: our write may be what has vanished. */
+  /** To be called when an object has vanished from the cache: our write may be what has vanished. */
   forget(object: { readonly kind: Kind; readonly metadata: ObjectMeta }): void {
     this.#remembered.delete(objectKeyText(object))
   }
@@ -154,7 +154,8 @@ export class MirrorWriter {
     const present = this.#present(desired)
     const last = this.#remembered.get(key)
     if (last !== undefined && last.present === present && isSame(last.desired, desired)) {
-      // Written, and the cache does not show it yet; or it shows what others added, which writing again will not change.
+      // Written, and the cache does not show it yet; or it shows what others added, which writing again will not
+      // change.
       if (last.writtenAt === undefined || this.#deps.clock.monotonic() - last.writtenAt < LAG_MS) return true
     }
     if (present === undefined) return false
@@ -202,7 +203,7 @@ export class MirrorWriter {
     return failures
   }
 
-  /** Gives the error when trying again later may help. What the API will never take is only told. */
+  /** Gives the error when trying again later may help. What the API will never take is only logged. */
   async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
     const { metrics, logger } = this.#deps
     const key = objectKeyText(object)

@@ -4,7 +4,7 @@ import type { KubeObject } from '../../model/objects.ts'
 
 type Loose = KubeObject & { readonly status?: unknown }
 
-/** True when everything that we write is exactly so, and nothing stands beside it. Status is not looked at. */
+/** True when everything that we write is exactly so, and there is nothing else. Status is not compared. */
 export function holdsExactly(present: KubeObject, desired: KubeObject): boolean {
   return isDeepStrictEqual(ownedParts(present), ownedParts(desired))
 }

@@ -27,7 +27,7 @@ import { ValueMap } from '../value-map.ts'
 export interface ImportWorld extends OwnExports {
   /** This cluster's facts, from its own API. */
   readonly ownSpec: ClusterSpec
-  /** By which the broker's word about this cluster is judged. */
+  /** What the broker's statements about this cluster are compared with. */
   readonly ownFacts: Pick<OwnFacts, 'stated' | 'local' | 'globalRange'>
   readonly records: Iterable<StoredRecord>
   /** Owners whose missing records are gone for certain, '' for the broker itself. */
@@ -245,7 +245,7 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
     if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, ...problem })
   }
   const { spec, problem } = believedCluster(view.clusters.get(own), { id: own, ...ownFacts })
-  // The broker may not have heard yet of what is stated now.
+  // The broker may not have received yet what is stated now.
   if (problem !== undefined)
     dropped.push({ what: `${own}/Cluster`, reason: 'OwnFactsDiffer', message: problem, settles: true })
   if (spec !== undefined) usable.set(own, spec)

@@ -1,4 +1,7 @@
-/** Which of the mirrored objects may go. "Unseen is not gone": only what is known to be withdrawn. Pure. */
+/**
+ * Which of the mirrored objects may be removed: only those that are known to be withdrawn. An object that a record is
+ * only missing for, because the broker has not shown it, stays. Pure.
+ */
 import type { Cluster, Endpoint, EndpointSlice, KubeObject, ServiceImport } from '../../model/objects.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -26,7 +29,7 @@ export interface PruneWorld extends MirroredObjects {
   readonly certain: ReadonlySet<string>
   /** Clusters taken as dead: their slices go, what they export is remembered. */
   readonly expired: ReadonlySet<string>
-  /** Clusters whose pods would take what this one needs: their ways must end, whoever still tells of them. */
+  /** Clusters whose pods would take what this one needs: routes to them must go, whoever still announces them. */
   readonly harmful: ReadonlySet<string>
   /** That exist here and are not terminating; what was mirrored into any other goes. */
   readonly namespaces: ReadonlySet<string>

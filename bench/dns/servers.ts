@@ -1,7 +1,7 @@
 /**
  * The servers of the DNS benchmark: ours, and Knot DNS with one worker, which serves the same zone. As a program
- * (`node bench/dns/servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose objects
- * cannot be read for HELD_MS. Tells its parent when it listens.
+ * (`node bench/dns/servers.ts PORT HELD_MS`) it is ours: the component as it is, fed by the in-memory cluster, whose
+ * objects cannot be read for HELD_MS. Sends its parent a message when it listens.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -92,7 +92,7 @@ export function pinned(pin: boolean, cpu: number, command: string, args: string[
   return pin ? ['taskset', ['-c', String(cpu), command, ...args]] : [command, args]
 }
 
-/** Free for UDP and TCP, as far as anyone can tell. */
+/** Free for UDP and TCP, as far as can be known. */
 async function freePort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, '127.0.0.1')

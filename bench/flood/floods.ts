@@ -1,4 +1,7 @@
-/** Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded pace. */
+/**
+ * Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded
+ * pace.
+ */
 import type { Client } from '@grpc/grpc-js'
 import { randomBytes } from 'node:crypto'
 import { type ClientHttp2Session, connect as connectHttp2, constants } from 'node:http2'
@@ -111,7 +114,7 @@ const records: Flood = async (init) => {
   }))
 }
 
-/** What a member tells of itself, 64 KiB and another one each time. */
+/** What a member reports about itself, 64 KiB and another one each time. */
 const statuses: Flood = async (init) => {
   await publishing(init, (sequence) => {
     const name = (i: number): string => `s${sequence}-${i}-${'x'.repeat(30)}`

@@ -37,7 +37,8 @@ export class Watch {
   }
 
   /**
-   * Follows a collection from now on. Resolves when the server has begun to answer: of a kind that it has just learnt it says 429 for a moment, or ends the watch.
+   * Follows a collection from now on. Resolves when the server has begun to answer: of a kind that it has just learnt
+   * it says 429 for a moment, or ends the watch.
    */
   static open({ kubeconfig, api }: Server, path: string): Promise<Watch> {
     const attempt = async (): Promise<Watch> => {

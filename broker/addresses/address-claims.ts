@@ -1,4 +1,7 @@
-/** What members claim of the address space, from the rows of the log: the basis of who is translated or stands back. */
+/**
+ * What members claim of the address space, from the rows of the log. It decides which members are translated, and whose
+ * IPv6 is left out.
+ */
 import type { ClusterId } from '../../model/ids.ts'
 import { formatPrefix, ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
 import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
@@ -39,7 +42,7 @@ export function ipv6NotCarried(view: LogView): ReadonlyMap<string, Ipv6Clash> {
   return ipv6Clashes(claims, neededByAll(view))
 }
 
-/** What it tells, and where its gateways are called: members of earlier releases tell nothing else. */
+/** What it states, and where its gateways are called: members of earlier releases state nothing else. */
 function neededOf({ neededCIDRs = [] }: ClusterFacts, candidates: readonly string[]): NeededRange[] {
   return [...neededRanges(neededCIDRs, 'in use by machines'), ...neededRanges(candidates, 'a gateway')]
 }

@@ -52,10 +52,10 @@ const NONE: ReadonlySet<string> = new Set()
 
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
- * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
- * before them, or what its machines need, or what all need (`needed`). Of pods that overlap each other all are translated,
- * not only those that came last. Those that are `spared` stay as they are where there is no room for them. Throws NoRoomError
- * for any other.
+ * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were
+ * stated before them, or what its machines need, or what all need (`needed`). Of clusters whose pods overlap each other
+ * all are translated, not only the newest. Those that are `spared` stay as they are where there is no room for them.
+ * Throws NoRoomError for any other.
  */
 export function planAddresses(
   clusters: readonly AddressClaims[],
@@ -92,9 +92,9 @@ function attempt<T>(work: () => T): T | NoRoomError {
 }
 
 /**
- * Members that had to be translated before this change already, and for which there was no room: their addresses came to
- * mean something else without anybody asking them (a gateway, the broker's name). Whoever changes now is not the one to
- * pay for it, unless its own claims overlap theirs and did not before.
+ * Members that had to be translated before this change already, and for which there was no room: their addresses came
+ * to mean something else without their doing (a gateway, the broker's name). A member that changes now is not refused
+ * because of them, unless its own claims overlap theirs and did not before.
  */
 export function withoutRoom(
   before: readonly AddressClaims[],
@@ -234,7 +234,10 @@ export function addressOverlaps(
   return ambiguous
 }
 
-/** Service addresses that are stated later over pods take nothing from them: whoever states them does not reach these pods. */
+/**
+ * Service addresses that are stated later over pods take nothing from them: the member that states them does not reach
+ * these pods.
+ */
 function givesWay(one: ClaimedRange, other: ClaimedRange): boolean {
   return one.is === 'pods' && (other.is !== 'services' || !isEarlier(one, other))
 }
@@ -257,7 +260,7 @@ function claimedRanges({ id, index, claimed, podCIDRs, serviceCIDRs, needed = []
   return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
 }
 
-/** Of machines, which cannot be translated: whoever was first does not matter. */
+/** Of machines, which cannot be translated: which was first does not matter. */
 function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 4)

@@ -1,6 +1,7 @@
 /**
- * Who stated an address range first. Who did keeps its addresses: a Service range that somebody states later over them is
- * that one's own trouble. The order is kept in the members' rows (`claimed`, see orderClaims() in address-claims.ts). Pure.
+ * Who stated an address range first. Who did keeps its addresses: a Service range that somebody states later over them
+ * is that one's own trouble. The order is kept in the members' rows (`claimed`, see orderClaims() in
+ * address-claims.ts). Pure.
  */
 import { formatPrefix, type Prefix } from '../../model/addresses/ip.ts'
 

@@ -1,4 +1,6 @@
-/** No block of the global range is left for somebody's pods: what was asked, what is free, and what can be done. Pure. */
+/**
+ * No block of the global range is left for somebody's pods: what was asked, what is free, and what can be done. Pure.
+ */
 import { allocateBlock } from '../../model/addresses/address-pool.ts'
 import {
   type Prefix,
@@ -18,7 +20,7 @@ export interface MissingBlock {
   readonly taken: readonly Prefix[]
 }
 
-/** One sentence for whoever joins, or states other addresses. */
+/** One sentence for a member that joins, or states other addresses. */
 export function describeMissingBlock({ cluster, cidr, range, taken }: MissingBlock): string {
   const given = taken.filter((block) => containsPrefix(range, block))
   const all = prefixSize(range)

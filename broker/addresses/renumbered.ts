@@ -24,7 +24,7 @@ export function renumberedSince(
     .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
 }
 
-/** As the member told last; nothing of one that does not tell. */
+/** As the member reported last; nothing of one that does not report. */
 function reportedConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
   const openConnections = statusOf(view, cluster)?.openConnections
   return openConnections === undefined ? {} : { openConnections }

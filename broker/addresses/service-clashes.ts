@@ -1,4 +1,6 @@
-/** Members that do not reach each other, because one states Service addresses over pods that were there before. Pure. */
+/**
+ * Members that do not reach each other, because one states Service addresses over pods that were there before. Pure.
+ */
 import { type Prefix, ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
 import { type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'

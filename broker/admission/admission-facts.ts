@@ -1,6 +1,6 @@
 /**
- * Judges what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and its
- * status. Pure.
+ * Validates what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and
+ * its status. Pure.
  */
 import {
   type AddressClass,
@@ -71,8 +71,8 @@ function admitPodCidr(field: string, text: string): Refusal | undefined {
 }
 
 /**
- * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4): what pods and Services can have. Of others, such as
- * IPv4-mapped ones, API servers do not take every Cluster object.
+ * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4): what pods and Services can have. Of others, such
+ * as IPv4-mapped ones, API servers do not take every Cluster object.
  */
 const CLUSTER_IPV6: readonly Prefix[] = ['fc00::/7', '2000::/3'].map((text) => parsePrefix(text))
 
@@ -91,8 +91,8 @@ function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
 }
 
 /**
- * Service addresses never leave their cluster; the ranges only tell which addresses a cluster keeps for itself. But
- * whoever's pods they overlap is translated for good, or not reached by IPv6: they must not cover half the world.
+ * Service addresses never leave their cluster; the ranges only say which addresses a cluster keeps for itself. But a
+ * member whose pods they overlap is translated for good, or not reached by IPv6: they must not cover half the world.
  */
 function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)

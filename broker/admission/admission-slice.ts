@@ -1,4 +1,4 @@
-/** Judges an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
+/** Validates an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
 import { excessNameLength } from '../../model/dns/dns-name-length.ts'
 import { isPodKey } from '../../model/services/endpoint-pods.ts'
 import { isDnsSubdomain } from '../../model/ids.ts'
@@ -30,7 +30,9 @@ export interface SliceContext {
 const MAX_ENDPOINTS = 1000
 const MAX_ADDRESSES = 100
 const MAX_PORTS = 100
-/** All addresses of one slice. Kubernetes itself gives each endpoint one; each is looked at here, and by every member. */
+/**
+ * All addresses of one slice. Kubernetes itself gives each endpoint one; each is looked at here, and by every member.
+ */
 export const MAX_SLICE_ADDRESSES = 2000
 
 export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {

@@ -1,5 +1,5 @@
 /**
- * Judges what a member wants to publish. Pure. A record that passes can be handed to every other member as it is:
+ * Validates what a member wants to publish. Pure. A record that passes can be handed to every other member as it is:
  * what is refused here never reaches another cluster's kernel or DNS.
  */
 import { endpointName } from '../../model/objects.ts'

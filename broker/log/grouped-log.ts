@@ -50,7 +50,7 @@ export class GroupedLog implements RecordLog {
   readonly #state = new LogState()
   readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
   #waiting: Waiting[] = []
-  /** By other processes, not told yet: they are durable even when the group that met them fails. */
+  /** By other processes, not yet passed on: they are durable even when the group that met them fails. */
   #foreign: readonly Change[] = []
   #scheduled: NodeJS.Immediate | undefined
   #closed = false

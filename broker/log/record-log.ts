@@ -56,7 +56,7 @@ export interface RecordLog extends LogView {
 
   /**
    * Records written or removed after `revision`, oldest first, at most `limit`: of each record only the latest
-   * state. Whoever is slow therefore skips what has been overwritten meanwhile.
+   * state. A slow reader therefore skips what has been overwritten meanwhile.
    */
   recordsAfter(revision: number, limit: number): Change<'record'>[]
 
@@ -96,7 +96,7 @@ export class StateError extends UserError {
   }
 }
 
-/** Whoever reads the state beside the broker makes none. */
+/** A process that reads the state beside the broker makes none. */
 export function absentState(file: string): StateError {
   return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
 }

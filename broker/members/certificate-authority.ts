@@ -82,7 +82,10 @@ export class CertificateAuthority {
     return this.#server
   }
 
-  /** A certificate for one cluster; `renews` is the serial of the one that was shown for it. Throws RefusedError, field `csr`, when the request is not in order. */
+  /**
+   * A certificate for one cluster; `renews` is the serial of the one that was shown for it. Throws RefusedError, field
+   * `csr`, when the request is not in order.
+   */
   async issue(cluster: ClusterId, csr: Uint8Array, renews?: string): Promise<IssuedMember> {
     const { clusterset, memberMs } = this.#init
     try {

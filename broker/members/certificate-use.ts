@@ -1,6 +1,6 @@
 /**
- * What showing a certificate entails: at its first use it takes its place, and one that has been replaced is told of, in the
- * log, by a metric, and for `sealane cluster list`.
+ * What happens when a certificate is shown: at its first use it takes the place of the one before. One that has been
+ * replaced is reported in the log, by a metric, and in `sealane cluster list`.
  */
 import type { Peer } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -11,7 +11,7 @@ import type { BrokerMetrics } from '../metrics.ts'
 import { isLive } from '../state/state.ts'
 import { certificateValidity, normalSerial } from './succession.ts'
 
-/** Of one cluster, told this often at most: whoever has a copy may try without end. All are counted. */
+/** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
 const REPORT_EVERY_MS = 60_000
 
 export interface CertificateUseDeps {
@@ -23,7 +23,7 @@ export interface CertificateUseDeps {
 
 export class CertificateUse {
   readonly #deps: CertificateUseDeps
-  /** By member: when it was told last, monotonic. */
+  /** By member: when it was logged last, monotonic. */
   readonly #reported = new Map<string, number>()
 
   constructor(deps: CertificateUseDeps) {

@@ -1,4 +1,4 @@
-/** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
+/** When each member was last connected, by the monotonic clock: the time that this broker was away does not count. */
 import type { ClusterId } from '../../model/ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 
@@ -22,7 +22,10 @@ export class HeardMembers {
     this.#heard.set(cluster, this.#clock.monotonic())
   }
 
-  /** Which of `live` are not connected, and for how long. Who is connected is heard now; all others are forgotten. */
+  /**
+   * Which of `live` are not connected, and for how long. Those that are connected count as of now; all others are
+   * forgotten.
+   */
   silent(live: readonly ClusterId[], isConnected: (cluster: ClusterId) => boolean): readonly SilentMember[] {
     const now = this.#clock.monotonic()
     const members = new Set<string>(live)

@@ -1,6 +1,6 @@
 /**
- * How many joins of one address may fail. Many clusters may come from one address, so whoever shows a token that is
- * known passes all the same: only strangers lose by what strangers do.
+ * How many joins of one address may fail. Many clusters may come from one address, so a caller that shows a known token
+ * passes all the same: only strangers lose by what strangers do.
  */
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -22,7 +22,7 @@ export class JoinGate {
 
   readonly #says: (address: string) => string
 
-  /** `says` tells what there was too much of. */
+  /** `says` names what there was too much of. */
   constructor(
     clock: Clock,
     says = (address: string) => `not known to this broker, and too many joins from ${address} have failed`,

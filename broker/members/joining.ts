@@ -20,7 +20,7 @@ import { normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText } from '../tokens/tokens.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
 
-/** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
+/** More than this and certificates, tokens and conflicts would go by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
 /** Of a look: it ends before it is written. */
 const NO_KEY = ''
@@ -181,7 +181,7 @@ export class Joining {
     this.#lookGate.check(token)
     this.#lookGate.count(token)
     const { spec, renumbered } = await lookAtJoin(log, (tx) => {
-      // Of no key: a token that is spent does not look, and whoever was evicted does not.
+      // Of no key: a token that is spent cannot look, nor can a member that was evicted.
       const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
       const entitled = row.cluster === cluster
       const { allowedCIDRs = [] } = row
@@ -203,7 +203,7 @@ export class Joining {
     return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
   }
 
-  /** Whether the address is the member's own, as far as can be told. */
+  /** Whether the address is the member's own, as far as can be known. */
   async #counts(cluster: ClusterId, address: string): Promise<boolean> {
     const { log, logger, near } = this.#deps
     const { globalRange, clustersetIpRange, sourcesKept } = this.#init
@@ -212,7 +212,7 @@ export class Joining {
     const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined)
-      logger.info('the address of a member is not told to others', { cluster, address, why: reason })
+      logger.info('the address of a member is not sent to others', { cluster, address, why: reason })
     return reason === undefined
   }
 

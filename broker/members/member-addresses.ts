@@ -11,8 +11,9 @@ import { type WriteContext, admissionContext, memberRecords, removeRecord } from
 import type { MemberRow } from '../state/state.ts'
 
 /**
- * Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. Where there
- * is no room for one, that one stays as it was: whoever needs what its pods hold refuses these pods itself.
+ * Computes everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. A
+ * member for which there is no room stays as it was: the member that needs what its pods hold refuses these pods
+ * itself.
  */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
   const members = new Map(tx.list('member').map(({ key, value }) => [key, value]))
@@ -52,7 +53,7 @@ function planMembers(tx: Transaction, members: ReadonlyMap<string, MemberRow>, {
   for (const cluster of shrunk) withdrawForeignAddresses(tx, { ...context, cluster })
 }
 
-/** What each member is told of its addresses. */
+/** What each member learns about its addresses. */
 export function writeNotes(tx: Transaction): void {
   for (const [id, notes] of describeAddresses(tx)) {
     const row = tx.get('member', id)
@@ -61,7 +62,7 @@ export function writeNotes(tx: Transaction): void {
   }
 }
 
-/** The pod CIDRs may have shrunk: what was admitted under the old ones must not stand for another's addresses. */
+/** The pod CIDRs may have shrunk: what was admitted under the old ones must not stay for another's addresses. */
 function withdrawForeignAddresses(tx: Transaction, context: WriteContext): void {
   const admission = admissionContext(tx, context)
   for (const { key, row: record } of memberRecords(tx, context.cluster)) {

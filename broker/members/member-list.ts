@@ -38,7 +38,7 @@ export interface MemberSummary {
   readonly records: number
   /** As it states them. */
   readonly podCIDRs: readonly string[]
-  /** Those of them that stand back for another member's: nobody else is told of them. */
+  /** Those of them that are left out because of another member's: no other member gets them. */
   readonly notCarried: readonly string[]
   /** One for each of podCIDRs that is carried, or none. */
   readonly globalCIDRs: readonly string[]
@@ -128,13 +128,13 @@ export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): vo
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }
 
-/** It was heard this moment. */
+/** It has a connection at this moment. */
 export function noteSeen(tx: Transaction, cluster: string, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
 }
 
-/** Writes down whether a member has a stream open now, for whoever reads the database beside the broker. */
+/** Writes down whether a member has a stream open now, for processes that read the database beside the broker. */
 export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return

@@ -1,4 +1,7 @@
-/** Told of members in the broker's log: what stands from before, what two of them do to each other, and to themselves. */
+/**
+ * Warnings about members in the broker's log: what they have from earlier releases, how two of them collide, and how
+ * one contradicts itself.
+ */
 import { isReservedId } from '../../model/ids.ts'
 import type { Peer } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -11,9 +14,12 @@ import { isLive } from '../state/state.ts'
 
 /** At one look; `sealane cluster list` has all. */
 const MAX_LOGGED_CLASHES = 20
-/** Sentences about addresses, between two calls of tellNotesAgain(): a member may change what it needs again and again. */
+/**
+ * Sentences about addresses, between two calls of reportNotesAgain(): a member may change what it needs again and
+ * again.
+ */
 const MAX_LOGGED_NOTES = 100
-/** Members of which it is told, once each, that the database does not know their certificates. */
+/** Members that were warned about, once each, because the database does not know their certificates. */
 const MAX_REPORTED_UNKNOWN = 100
 
 export interface MemberWarningsDeps {
@@ -47,7 +53,7 @@ export class MemberWarnings {
     })
   }
 
-  /** To be called now and then: each is told once, as long as it lasts. */
+  /** To be called now and then: each is logged once, as long as it lasts. */
   reportClashes(): void {
     const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#reportedClashes.has(text))
@@ -56,7 +62,7 @@ export class MemberWarnings {
     this.#reportedClashes = new Set(texts)
   }
 
-  /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
+  /** Each sentence about a member's addresses once; what is too much now is logged later, if it still holds. */
   reportNotes(): void {
     const reported = new Set<string>()
     for (const { key, value } of this.#deps.log.list('member')) {
@@ -74,7 +80,7 @@ export class MemberWarnings {
     this.#reportedNotes = reported
   }
 
-  /** To be called now and then: as tellNotes(), and what was too much before is told. */
+  /** To be called now and then: as reportNotes(), and what was too much before is logged. */
   reportNotesAgain(): void {
     this.#loggedNotes = 0
     this.reportNotes()

@@ -33,7 +33,10 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
   return row
 }
 
-/** As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its place. */
+/**
+ * As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its
+ * place.
+ */
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
   const validity = certificateValidity(row, peer, nowMs)
@@ -55,8 +58,8 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
 }
 
 /**
- * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an evicted
- * or succeeded member has left open is not its successor's.
+ * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an
+ * evicted or succeeded member has left open is not its successor's.
  */
 export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)

@@ -1,6 +1,6 @@
 /**
- * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside one
- * transaction. Who may speak for a member is in membership-check.ts.
+ * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside
+ * one transaction. Who may speak for a member is in membership-check.ts.
  */
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/ids.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
@@ -75,7 +75,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
   return { spec, renumbered: renumberedSince(before, tx, cluster) }
 }
 
-/** The same without an effect, for whoever wants to know before: what is written is thrown away. */
+/** The same without an effect, for a caller that wants to know before: what is written is thrown away. */
 export async function lookAtJoin(log: RecordLog, look: (tx: Transaction) => JoinOutcome): Promise<JoinOutcome> {
   try {
     await log.transact((tx) => {
@@ -97,7 +97,7 @@ class OnlyLooked extends Error {
   }
 }
 
-/** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
+/** Takes new facts of a member: addresses may be added, and its records are validated anew. Throws RefusedError. */
 export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): void {
   const row = tx.get('member', context.cluster)
   if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return
@@ -154,14 +154,14 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
     departedAtMs: context.nowMs,
     departure: how,
   })
-  // Whoever is put out may come back with its gateways.
+  // A member that is put out may come back with its gateways.
   if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
-  // Somebody's IPv6 may have stood back for its own.
+  // Another member's IPv6 may have been left out because of its own.
   if (statesIpv6(row.facts)) writeClusterRecords(tx)
   writeNotes(tx)
 }
 
-/** Who has left is remembered for its return, and told to watchers, but not without end. */
+/** A member that has left is remembered for its return, and watchers learn of it, but not without end. */
 const KEEP_DEPARTED_MS = 90 * 24 * 3_600_000
 
 const MAX_DEPARTED = 5000
@@ -193,7 +193,8 @@ export function completeness(view: LogView): { readonly complete: string[]; read
 }
 
 function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
-  // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in succession.ts.
+  // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in
+  // succession.ts.
   const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
   const untilMs = Math.max(lostUntilMs, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs))
   const ended = untilMs <= nowMs

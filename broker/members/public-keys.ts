@@ -1,6 +1,7 @@
 /**
- * Whose a WireGuard key is: of the member that stated it first, until that leaves. Others read it as soon as it is stored,
- * and could state it themselves while its gateway is away; the owner would then be refused. Runs inside a transaction.
+ * Whose a WireGuard key is: of the member that stated it first, until that leaves. Others read it as soon as it is
+ * stored, and could state it themselves while its gateway is away; the owner would then be refused. Runs inside a
+ * transaction.
  */
 import type { LogView, Transaction } from '../log/record-log.ts'
 import type { RecordRow } from '../state/state.ts'
@@ -41,7 +42,10 @@ export function forgetPublicKeys(tx: Transaction, clusters: ReadonlySet<string>)
   for (const cluster of clusters) writeFormer(tx, cluster, [])
 }
 
-/** In a row of their own: a member may give up very many keys at once, and who looked for them among all would hold up all. */
+/**
+ * In a row of their own: a member may give up very many keys at once, and who looked for them among all would hold up
+ * all.
+ */
 function formerKeys(view: LogView, cluster: string): readonly string[] {
   return view.get('formerKeys', cluster)?.keys ?? []
 }

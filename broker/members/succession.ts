@@ -1,12 +1,12 @@
 /**
- * Which certificate of a member may be used. One is in use; one that was renewed from it takes its place when it is used
- * for the first time, and not before: where the answer to a renewal was lost, the one in use goes on. What was replaced
- * goes on for a short overlap, then it is refused, and whoever shows it has a copy of what is not his. Pure.
+ * Which certificate of a member may be used. One is in use; one that was renewed from it takes its place when it is
+ * used for the first time, and not before: where the answer to a renewal was lost, the one in use goes on. What was
+ * replaced goes on for a short overlap, then it is refused, and a caller that shows it has a copy of it. Pure.
  *
  *   in use ──renewal──► issued, not used ──first use──► in use
  *                                                         │ the one before
  *                                                         ▼
- *                                                 overlap (5 min) ──► superseded: refused, told as stolen
+ *                                                 overlap (5 min) ──► superseded: refused, reported as a copy
  *
  * What was issued and never used is written down nowhere: a certificate names the one it renews (Peer.renews). So no
  * number of renewals takes anything from anybody.
@@ -70,8 +70,8 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
 }
 
 /**
- * Whether the certificate was issued after all that the row knows of: who issues one notes that the member was seen. Then the
- * row is older than the certificate. Certificates are dated in whole seconds.
+ * Whether the certificate was issued after all that the row knows of: who issues one notes that the member was seen.
+ * Then the row is older than the certificate. Certificates are dated in whole seconds.
  */
 export function isLaterThanKnown(
   { lastSeenMs, departedAtMs = 0 }: MemberRow,
@@ -114,7 +114,7 @@ function issued(
 ): IssuedCertificate {
   return {
     serial,
-    // Where it is not known, the transport judges it alone.
+    // Where it is not known, the transport decides alone.
     expiresAtMs: expiresAtMs ?? nowMs + MEMBER_VALIDITY_MS,
     ...(issuedAtMs === undefined ? {} : { issuedAtMs }),
     ...(renews === undefined ? {} : { renews }),

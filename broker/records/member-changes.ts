@@ -24,7 +24,7 @@ export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'fact
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
 export interface ChangeContext extends WriteContext {
-  /** False: a status is judged only, and written later (status-pace.ts). */
+  /** False: a status is only validated here, and written later (status-pace.ts). */
   readonly writesStatus: boolean
 }
 
@@ -72,7 +72,7 @@ function tooLarge(body: MemberRecord['body']): Refusal | undefined {
   return body.kind === 'EndpointSlice' ? checkSize(body) : undefined
 }
 
-/** The record that the change is about; for facts and status a key that stands for none. */
+/** The record that the change is about; for facts and status a key that no record has. */
 export function keyOf(change: MemberChange): MemberKey {
   if (change.t === 'put') return memberKey(change.record)
   if (change.t === 'remove') return change.key

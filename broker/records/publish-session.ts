@@ -102,7 +102,9 @@ export class MemberPublishSession implements PublishSession {
     this.#init.onEnd()
   }
 
-  /** To be called when a newer stream of the same member has begun: also who says nothing more is to hear of it. */
+  /**
+   * To be called when a newer stream of the same member has begun: a caller that sends nothing more is to learn it too.
+   */
   endReplaced(): void {
     this.#init.end(this.#replaced())
   }
@@ -155,7 +157,7 @@ export class MemberPublishSession implements PublishSession {
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
       const equal = rows.length === count && Buffer.compare(stored, hash) === 0
       if (equal) markComplete(tx, this.#init.peer)
-      // An agent of an earlier version: what a later one told before it would stay for ever.
+      // An agent of an earlier version: what a later one reported before would stay for ever.
       if (tellsStatus !== true) removeStatusRecord(tx, cluster)
       return equal
     })
@@ -198,7 +200,7 @@ export class MemberPublishSession implements PublishSession {
     if (this.#waiting.isFull) await this.#settled()
   }
 
-  /** Writes groups until nothing waits. What fails here is told at once: the member may have nothing more to say. */
+  /** Writes groups until nothing waits. A failure is reported at once: the member may have nothing more to send. */
   async #write(): Promise<void> {
     try {
       while (!this.#waiting.isEmpty) {

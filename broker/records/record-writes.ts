@@ -85,11 +85,11 @@ export function memberRecords(
     .filter(({ key }) => key.kind !== 'Cluster' && key.kind !== 'MemberStatus')
 }
 
-/** What the cluster's records are judged by now. */
+/** What the cluster's records are validated against now. */
 export function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): AdmissionContext {
   return {
     cluster,
-    // Not those of its facts: of IPv6, some may stand back for another's.
+    // Not those of its facts: some IPv6 may be left out because of another member's.
     podCIDRs: (clusterSpec(tx, cluster)?.podCIDRs ?? []).map((text) => parsePrefix(text)),
     allowedNamespaces: rules.allowedNamespaces,
     ranges: rules,
@@ -104,7 +104,7 @@ function checkQuota(
 ): Refusal | undefined {
   if (old !== undefined) return undefined
   const limit = rules.recordsPerCluster
-  // Beside them: the Cluster record, and what the member tells of itself.
+  // Besides them: the Cluster record, and what the member reports about itself.
   if (tx.count('record', cluster) - (hasStatusRecord(tx, cluster) ? 1 : 0) > limit) {
     return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`, 'RecordLimit')
   }

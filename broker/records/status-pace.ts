@@ -1,6 +1,6 @@
 /**
- * What members tell of themselves goes to every other member, so each is written at most once in five seconds: the
- * last word of that time. What is held is no durable promise; a member tells it anew on each stream.
+ * What a member reports about itself goes to every other member, so each status is written at most once in five
+ * seconds: the last one of that time. A status that waits is no durable promise; a member sends it anew on each stream.
  */
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
@@ -50,7 +50,7 @@ export class StatusPace {
     else pace.held = { peer, status }
   }
 
-  /** Forgets what is held of the member: it tells nothing any more. */
+  /** Forgets what waits of the member: it reports nothing any more. */
   withdraw(cluster: ClusterId): void {
     const pace = this.#members.get(cluster)
     if (pace !== undefined) pace.held = undefined

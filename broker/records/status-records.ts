@@ -1,6 +1,6 @@
 /**
- * The MemberStatus record of each member: what it tells of itself, under its own id. The broker writes it, so that it
- * is no part of the set that the member declares, and nobody can name another member.
+ * The MemberStatus record of each member: what it reports about itself, under its own id. The broker writes it, so that
+ * it is no part of the set that the member declares, and nobody can name another member.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../../model/ids.ts'
@@ -25,7 +25,7 @@ export function hasStatusRecord(view: LogView, cluster: ClusterId): boolean {
   return view.get('record', statusRecordKey(cluster)) !== undefined
 }
 
-/** What the member told last; undefined where it tells nothing. */
+/** What the member reported last; undefined where it reports nothing. */
 export function statusOf(view: LogView, cluster: string): MemberStatus | undefined {
   const body = view.get('record', statusRecordKey(cluster))?.body
   return body?.kind === 'MemberStatus' ? body : undefined

@@ -57,7 +57,7 @@ export class WatchHub {
     for (const sleeper of [...this.#sleepers]) sleeper()
   }
 
-  /** Tells every watcher which members are not heard of. */
+  /** Sends every watcher which members have no connection to the broker. */
   reportContact(silent: readonly SilentMember[]): void {
     this.#contact = { t: 'contact', silent }
     for (const sleeper of [...this.#sleepers]) sleeper()
@@ -167,7 +167,7 @@ export class WatchHub {
     return bytes
   }
 
-  /** `watch` stands for one stream. Gives what forgets it. */
+  /** `watch` is one stream. Gives the function that forgets it. */
   #opened(watch: Peer): () => void {
     const open = this.#open.get(watch.cluster) ?? new Set()
     this.#open.set(watch.cluster, open.add(watch))

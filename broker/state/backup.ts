@@ -12,7 +12,8 @@ export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
 
 /**
  * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
- * not. `knownAs` is where the user finds it, for the message that says to restore it. Throws StateError when there is no broker state, or a file cannot be read or written.
+ * not. `knownAs` is where the user finds it, for the message that says to restore it. Throws StateError when there is
+ * no broker state, or a file cannot be read or written.
  */
 export async function backupBroker(clock: Clock, stateDir: string, target: string, knownAs = target): Promise<void> {
   // Before the copy: what is written while it is made may be in it, and is taken for later.

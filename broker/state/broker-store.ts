@@ -41,7 +41,7 @@ export interface TokenInit {
   readonly uses?: number
   /** Only this cluster may join with it; also when it is a member already. */
   readonly cluster?: string
-  /** Public space that whoever joins with it may state, as CIDRs. */
+  /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
 }
 

@@ -76,7 +76,9 @@ export async function finishRestore(clock: Clock, stateDir: string): Promise<Res
   return { takenAtMs, members, before }
 }
 
-/** What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state. */
+/**
+ * What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state.
+ */
 async function adapt(
   database: string,
   takenAtMs: number,

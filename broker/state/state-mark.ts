@@ -209,7 +209,7 @@ function parsed(text: string): Readonly<Record<string, unknown>> {
 async function isThere(stateDir: string, name: string): Promise<boolean> {
   return stat(join(stateDir, name)).then(
     () => true,
-    // What cannot be looked at is told by who opens it.
+    // What cannot be read is reported by the code that opens it.
     () => false,
   )
 }

@@ -50,7 +50,9 @@ export interface MemberRow {
   readonly allowedCIDRs?: readonly string[]
   /** Of those, what no token named: an earlier release took it. */
   readonly keptCIDRs?: readonly string[]
-  /** In which order its ranges were stated, by CIDR, of all members together. Those of earlier releases are not there. */
+  /**
+   * In which order its ranges were stated, by CIDR, of all members together. Those of earlier releases are not there.
+   */
   readonly claimed?: Readonly<Record<string, number>>
   /** Why stated addresses are translated or not carried, for people. */
   readonly notes?: readonly string[]
@@ -62,13 +64,18 @@ export interface MemberRow {
   /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
   readonly joinKeyHash?: string
   readonly lastSeenMs: number
-  /** Since when its streams are open; absent while none is. What a broker that was killed left here ages with lastSeenMs. */
+  /**
+   * Since when its streams are open; absent while none is. What a broker that was killed left here ages with
+   * lastSeenMs.
+   */
   readonly connectedSinceMs?: number
   /** The one in use; behind it those that a broker of an earlier version issued after it: see succession.ts. */
   readonly certificates: readonly IssuedCertificate[]
   /** Replaced in the present membership, latest last. */
   readonly superseded?: readonly SupersededCertificate[]
-  /** When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed. */
+  /**
+   * When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed.
+   */
   readonly issuedUntilMs?: number
   /** An operator asked for a new identity then: no certificate of before may be used. */
   readonly rekeyedAtMs?: number
@@ -98,7 +105,7 @@ export interface TokenRow {
   readonly usesLeft: number
   readonly uses: readonly TokenUse[]
   readonly cluster?: string
-  /** Public space that whoever joins with it may state, as CIDRs. */
+  /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
   readonly revokedAtMs?: number
 }
@@ -127,7 +134,10 @@ export interface AddressRow {
 /** Key: WireGuard public key, base64. */
 export interface PublicKeyRow {
   readonly cluster: string
-  /** Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the same. */
+  /**
+   * Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the
+   * same.
+   */
   readonly endpoints: readonly string[]
 }
 
@@ -141,7 +151,7 @@ export interface SettingsRow {
   readonly clusterset: string
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** host:port, best first: what join tokens tell members. */
+  /** host:port, best first: what join tokens say to members. */
   readonly advertise: readonly string[]
   /** Addresses that names among them led to when they were looked up last. */
   readonly resolved?: readonly string[]

@@ -58,7 +58,7 @@ export function checkToken(
   return { id, row, repeated }
 }
 
-/** A token of many uses lets in whoever holds it, but not one that was put out since it came in by it. */
+/** A token of many uses lets in everybody who holds it, but not a member that was put out since it came in by it. */
 function checkNotEvicted(
   view: LogView,
   { id, row }: { readonly id: string; readonly row: TokenRow },

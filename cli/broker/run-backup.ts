@@ -41,7 +41,7 @@ function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+/, '').replaceAll(':', '')
 }
 
-/** For whoever reads the other end of this process's standard output. */
+/** For the reader at the other end of this process's standard output. */
 export async function backupToStdout(state: string, { signal }: CommandContext): Promise<void> {
   await withTemporary(state, async (file) => {
     await backupState(state, file, 'a file that was sent away')

@@ -1,6 +1,6 @@
 /**
- * Words for how a cluster's own DNS is told where clusterset.local is answered: what a cluster has, what would be
- * changed, and what stands in the way. The plans are pure; ClusterDnsClient is how they are carried out.
+ * Types for how a cluster's own DNS learns where clusterset.local is answered: what a cluster has, what would be
+ * changed, and what prevents it. The plans are pure; ClusterDnsClient carries them out.
  */
 import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ObjectMeta } from '../../model/objects.ts'
@@ -15,9 +15,9 @@ export interface DnsObject {
   readonly [field: string]: unknown
 }
 
-/** Who runs the cluster's DNS and how it can be told about a zone. */
+/** Who runs the cluster's DNS, and how it gets a zone. */
 export type ClusterDnsFlavour =
-  /** A CoreDNS whose Corefile belongs to whoever runs the cluster: kubeadm, kind, kubespray, kOps, Talos, EKS. */
+  /** A CoreDNS whose Corefile belongs to the people who run the cluster: kubeadm, kind, kubespray, kOps, Talos, EKS. */
   | 'coredns'
   /** CoreDNS with a ConfigMap of additions that its Corefile imports. */
   | 'k3s'
@@ -85,7 +85,7 @@ export interface ClusterDnsClient {
    * Gives false, and does nothing, where the object is no longer the one that was read.
    */
   replace(change: Pick<ClusterDnsChange, 'object' | 'before' | 'after'>, signal: AbortSignal): Promise<boolean>
-  /** A rollout restart. Left out, or where the workload is not there (NotFound): the user is told to do it. */
+  /** A rollout restart. Left out, or where the workload is not there (NotFound): the user is asked to do it. */
   restart?(workload: ObjectRef, signal: AbortSignal): Promise<void>
 }
 

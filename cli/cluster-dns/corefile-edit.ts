@@ -1,6 +1,6 @@
 /**
- * Our server block in somebody else's Corefile. It stands between two marker comments at the top level; every other
- * byte stays as it was, and removing it gives back the text from before, to the byte.
+ * Our server block in somebody else's Corefile. It is between two marker comments at the top level; every other byte
+ * stays as it was, and removing it gives back the text from before, to the byte.
  */
 import { type Corefile, type CorefileItem, type ServerBlock, parseCorefile } from './corefile.ts'
 import { CorefileError, type Token } from './corefile-tokens.ts'
@@ -22,7 +22,7 @@ export interface ForwardBlock {
 export interface ListenOptions {
   /** As written after the names; undefined where none is written. */
   readonly ports: readonly (string | undefined)[]
-  /** `bind …` as it stands in the Corefile. */
+  /** `bind …` as it is in the Corefile. */
   readonly binds: readonly string[]
 }
 
@@ -45,11 +45,11 @@ export function addForwardBlock(text: string, block: ForwardBlock): string {
     const newline = text.slice(own.start, own.end).endsWith('\n') ? '\n' : ''
     return text.slice(0, own.start) + lines + newline + text.slice(own.end)
   }
-  // Without a line end at the end of the file there is none after us either: so removal can tell the two apart.
+  // Without a line end at the end of the file there is none after us either: so removal can distinguish the two.
   return text.endsWith('\n') ? `${text}${lines}\n` : `${text}\n${lines}`
 }
 
-/** Takes our block out. The same text where there is none. Throws CorefileError where it cannot be told apart. */
+/** Takes our block out. The same text where there is none. Throws CorefileError where its bounds cannot be found. */
 export function removeForwardBlock(text: string): string {
   if (!text.includes(BEGIN) && !text.includes(END)) return text
   const own = findOwn(text, parseCorefile(text))
@@ -62,8 +62,8 @@ export function removeForwardBlock(text: string): string {
 /** The block with its markers, without a line end at the end. */
 export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: ListenOptions): string {
   const keys = place.ports.map((port) => (port === undefined ? domain : `${domain}:${port}`))
-  // Only settings that every CoreDNS since 1.5 knows: one that it does not know would stop all of DNS at its next start.
-  // No `loop`: it ends the whole server where it finds one. max_fails 1: without an endpoint behind the address,
+  // Only settings that every CoreDNS since 1.5 knows: one that it does not know would stop all of DNS at its next
+  // start. No `loop`: it ends the whole server where it finds one. max_fails 1: without an endpoint behind the address,
   // older versions try again and again until the first health check has failed, at once.
   const plugins = [
     ...place.binds,

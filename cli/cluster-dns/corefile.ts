@@ -1,7 +1,7 @@
 /**
- * A Corefile as a list of what stands at its top: server blocks, snippets and imports, each with its place in the text.
- * The grammar is that of github.com/coredns/caddy, caddyfile/parse.go, less what an edit cannot be safe in: blocks
- * without braces, names without a block, and a last brace that CoreDNS would forgive.
+ * A Corefile as a list of what is at its top level: server blocks, snippets and imports, each with its place in the
+ * text. The grammar is that of github.com/coredns/caddy, caddyfile/parse.go, less what an edit cannot be safe in:
+ * blocks without braces, names without a block, and a last brace that CoreDNS would forgive.
  */
 import { type Comment, CorefileError, type Token, tokenize } from './corefile-tokens.ts'
 
@@ -100,7 +100,7 @@ class Parser {
   }
 
   /**
-   * The names before a block, up to and including its opening brace, which may stand in the next line. A comma lets
+   * The names before a block, up to and including its opening brace, which may be in the next line. A comma lets
    * the names go on there.
    */
   #keys(): string[] {

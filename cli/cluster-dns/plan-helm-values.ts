@@ -1,6 +1,6 @@
 /**
  * RKE2: CoreDNS comes from a Helm chart that the server installs again and again, so the Corefile is no place for us.
- * HelmChartConfig kube-system/rke2-coredns holds the user's values; ours stand between two marker comments there.
+ * HelmChartConfig kube-system/rke2-coredns holds the user's values; ours are between two marker comments there.
  * The chart prints each entry of `extraConfig` at the top of the Corefile as `<name> <parameters>`, which makes a
  * server block of one; unlike the list `servers`, this map is merged, so the chart's own block need not be repeated.
  */
@@ -146,7 +146,7 @@ function addsOnlyOurs(before: string, after: string): boolean {
   )
 }
 
-/** Pods ask NodeLocal DNSCache, and nobody has told it of the zone. */
+/** Pods ask NodeLocal DNSCache, which has not been given the zone. */
 function asksNodeLocal(present: readonly DnsObject[], values: string, domain: string): boolean {
   const { nodelocal } = (parsed(values) ?? {}) as { nodelocal?: { extraClusterDomains?: unknown } | null }
   const reported = nodelocal?.extraClusterDomains

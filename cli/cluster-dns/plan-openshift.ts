@@ -1,4 +1,6 @@
-/** OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use. */
+/**
+ * OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use.
+ */
 import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import {
   type ClusterDnsOptions,

@@ -1,4 +1,7 @@
-/** `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
+/**
+ * `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a
+ * cluster.
+ */
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
@@ -11,7 +14,7 @@ import { writeTokenFile } from '../broker/token-file.ts'
 import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
-/** Of one member, told below the list; all are in -o json. */
+/** Of one member, printed below the list; all are in -o json. */
 const MAX_CLASHES = 5
 
 /** As of `sealane token create`. */

@@ -23,7 +23,7 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
   addTargetOptions(command)
     .addOption(durationOption('--timeout', 'how long to wait for the nodes', 30_000))
     .option('--yes', 'do not ask', false)
-    .option('--force', 'leave although the broker cannot be told, or a node does not clean up', false)
+    .option('--force', 'leave although the broker cannot be reached, or a node does not clean up', false)
     .option(
       '--node <name>',
       'only take Sealane out of the kernel of this node, after the site has left without it',

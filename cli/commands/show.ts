@@ -193,7 +193,7 @@ function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
     )
 }
 
-/** What could not be read is told once the rest is shown. */
+/** What could not be read is reported once the rest is shown. */
 function withView<T>(
   target: Target,
   context: CommandContext,

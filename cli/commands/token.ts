@@ -1,4 +1,7 @@
-/** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
+/**
+ * `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a
+ * cluster.
+ */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'

@@ -29,7 +29,7 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
       false,
     )
     .option('--yes', 'do not ask', false)
-    .option('--force', 'although the broker cannot be told, or a node does not clean up', false)
+    .option('--force', 'although the broker cannot be reached, or a node does not clean up', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 60_000))
     .action(async (options: UninstallOptions) => {
       const target = targetToChange(command, context)

@@ -36,7 +36,9 @@ export function addVersionCommand(program: Command, context: CommandContext): vo
 
 type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly unknown: string }
 
-/** Each question has the time for itself. A cluster that cannot be asked is no failure: the client's version stands. */
+/**
+ * Each question has the time for itself. A cluster that cannot be asked is no failure: the client's version is printed.
+ */
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
   const { SystemClock } = await import('../../reconcile/clock.ts')

@@ -14,7 +14,7 @@ const SET_BY_SERVER = [
   'deprecated.daemonset.template.generation',
   'deployment.kubernetes.io/revision',
 ]
-/** By which the API server tells items of a list apart. */
+/** The fields by which the API server distinguishes items of a list. */
 const ITEM_KEYS = ['name', 'mountPath', 'key', 'containerPort', 'port', 'type']
 
 /** Without what the server writes by itself. */
@@ -52,7 +52,7 @@ function* differences(before: unknown, after: unknown, path: string, isSecret: b
   }
 }
 
-/** That it differs is told, and nothing of what it is. */
+/** The diff says that it differs, and nothing of what it is. */
 function* hiddenDifferences(before: unknown, after: unknown, path: string): Generator<string> {
   const [old, now] = [before, after].map((value) => (isMap(value) ? value : {})) as [AnyMap, AnyMap]
   const word = (value: unknown): string => (value === undefined ? NONE : '(hidden)')

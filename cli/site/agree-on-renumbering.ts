@@ -1,4 +1,4 @@
-/** A join may change the addresses of members that are there: they are named before, and whoever joins is asked. */
+/** A join may change the addresses of members that are there: they are named before, and the user is asked. */
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError, type JoinLook, type Renumbered } from '../../protocol/broker-api.ts'
 import type { JoinToken } from '../../protocol/identity/token.ts'
@@ -27,8 +27,8 @@ const AFTERWARDS =
   'afterwards, "sealane cluster list" on the broker and "sealane show clusters" here say who has global ones'
 
 /**
- * Names the members that would get global addresses by this join, and asks. A broker that cannot be asked from here, or of
- * an older release, stops nobody. Throws UserError where the answer is no.
+ * Names the members that would get global addresses by this join, and asks. A broker that cannot be asked from here, or
+ * of an older release, stops nobody. Throws UserError where the answer is no.
  */
 export async function agreeOnRenumbering({ look, confirm, say, signal, ...ask }: RenumberingInit): Promise<void> {
   let found: JoinLook

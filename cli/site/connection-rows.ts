@@ -5,9 +5,9 @@ import type { ConnectionState, ConnectionStatus, Gateway } from '../../model/obj
 export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
   /** The local gateway that keeps the connection. */
   readonly node: string
-  /** unknown: its gateway has stopped to tell. */
+  /** unknown: its gateway has stopped to report. */
   readonly state: ConnectionState | 'unknown'
-  /** Since the gateway told, by the clock of this machine; absent where its release does not tell when. */
+  /** Since the gateway reported, by the clock of this machine; absent where its release does not say when. */
   readonly heardSecondsAgo?: number
 }
 

@@ -2,7 +2,7 @@
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition } from '../../model/objects.ts'
 
-/** What is wrong comes first; who imports it is told also when all is well. '-' for nothing. */
+/** What is wrong comes first; which members import it is said also when all is well. '-' for nothing. */
 export function exportMessage(conditions: readonly Condition[] = []): string {
   const valid = findCondition(conditions, 'Valid')
   // Everything else follows from it.

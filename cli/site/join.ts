@@ -19,7 +19,7 @@ export interface JoinInit {
   readonly clusterId: ClusterId
   readonly clock: Clock
   readonly signal: AbortSignal
-  /** Hears what the user should know besides the result. */
+  /** Called with what the user should know besides the result. */
   readonly say: (text: string) => void
   /** Asks whether other members are to be renumbered; undefined where nobody can be asked. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined

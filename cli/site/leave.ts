@@ -99,7 +99,7 @@ async function readIdentity(directory: string, { force, say }: LeaveInit): Promi
   } catch (error) {
     if (!(error instanceof IdentityFileError)) throw error
     if (!force) throw notReported(error.message, error)
-    say(`the broker cannot be told (${error.message}); going on because of --force`)
+    say(`the broker cannot be told that this site leaves (${error.message}); going on because of --force`)
     return undefined
   }
 }
@@ -113,7 +113,7 @@ async function reportToBroker(identity: MemberIdentity, { force, signal, say }: 
     signal.throwIfAborted()
     const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
     if (!force) throw notReported(message, error)
-    say(`the broker could not be told (${message}); going on because of --force`)
+    say(`the broker could not be told that this site leaves (${message}); going on because of --force`)
     const id = identity.cluster
     say(`on the broker ${id} stays a member until it is evicted: run there: sealane cluster evict ${id}`)
   }
@@ -124,7 +124,7 @@ function isTimeout(error: unknown): boolean {
 }
 
 function notReported(message: string, cause: unknown): UserError {
-  return new UserError(`the broker could not be told: ${message}`, {
+  return new UserError(`the broker could not be told that this site leaves: ${message}`, {
     hint: 'try again, or use --force and evict this cluster on the broker (sealane cluster evict)',
     cause,
   })

@@ -7,7 +7,9 @@ import { UserError } from '../../runtime/user-error.ts'
 export type { BrokerStore, RekeyInit, TokenInit, TokenSummary } from '../../broker/state/broker-store.ts'
 export type { EvictInit, Eviction, MemberSummary } from '../../broker/members/member-list.ts'
 
-/** Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state. */
+/**
+ * Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state.
+ */
 export async function withBrokerStore<T>(state: string, work: (store: BrokerStore) => Promise<T> | T): Promise<T> {
   const store = await openBrokerStore(state, new SystemClock()).catch(withHint)
   try {

@@ -6,7 +6,7 @@ import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import type { SiteRun } from '../run.ts'
 
-/** A pod is told to end before all nodes have stopped sending to it: their kube-proxies hear of it later. */
+/** A pod gets its SIGTERM before all nodes have stopped sending to it: their kube-proxies get the change later. */
 const POD_LINGER_MS = 5000
 
 export async function run(

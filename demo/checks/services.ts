@@ -78,9 +78,9 @@ const callerIsSeen: Check = {
   },
 }
 
-/** DNS tells the truth (KEP-1645 specification.md; RFC 2308 section 2.1). */
+/** DNS answers are true (KEP-1645 specification.md; RFC 2308 section 2.1). */
 const unknownNames: Check = {
-  name: 'dns: unknown is NXDOMAIN, the version is told',
+  name: 'dns: unknown is NXDOMAIN, the version is published',
   async run(world) {
     const text = await digShort(world, 'tokyo-client-1', 'TXT', 'dns-version.clusterset.local')
     expectEqual('TXT dns-version', text, ['"1.0.0"'])

@@ -23,8 +23,8 @@ export function nothingIsKept(): void {
 }
 
 /**
- * Resolves with the exit code once they stand, or with 1 when that has failed and nothing is left of it. An abort takes away
- * what is there so far.
+ * Resolves with the exit code once the clusters run, or with 1 when that has failed and nothing is left of them. An
+ * abort takes away what is there so far.
  */
 export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSignal): Promise<number> {
   await sweepKept()

@@ -1,7 +1,7 @@
 /**
- * `node keeper.ts FOLDER json|person flat|overlapping`: tells the story and then holds the clusters until it is ended.
- * Every program in them lives as long as this process. What there is to say goes to the parent, who may leave once it
- * has heard all; when the parent is gone before that, this ends too.
+ * `node keeper.ts FOLDER json|person flat|overlapping`: runs the story and then keeps the clusters until it is ended.
+ * Every program in them lives as long as this process. Output goes to the parent, which may leave once it has all of
+ * it; when the parent is gone before that, this ends too.
  */
 import { rmSync, writeFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
@@ -11,7 +11,7 @@ import { keepText } from './keep-text.ts'
 import { pidFile } from './kept-clusters.ts'
 import { reportStory } from './story.ts'
 
-/** What the parent is told. That the clusters stand is the last word; without it this process ends. */
+/** What the parent gets. That the clusters run is the last message; without it this process ends. */
 export type Word = { readonly out: string } | { readonly account: string } | { readonly kept: number }
 
 const FOR_EVER_MS = 2 ** 31 - 1

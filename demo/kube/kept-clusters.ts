@@ -1,6 +1,6 @@
 /**
- * What `--keep` leaves: a process that holds three clusters, known by its folder. The folder has the keeper's process id;
- * it counts only while that process is this program on this folder.
+ * What `--keep` leaves: a process that holds three clusters, known by its folder. The folder has the keeper's process
+ * id; it counts only while that process is this program on this folder.
  */
 import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -30,7 +30,10 @@ export function findKept(): readonly KeptClusters[] {
   })
 }
 
-/** Ends what is kept and waits until it is gone; removes what a keeper that was killed has left. Gives how many were ended. */
+/**
+ * Ends what is kept and waits until it is gone; removes what a keeper that was killed has left. Gives how many were
+ * ended.
+ */
 export async function sweepKept(): Promise<number> {
   const kept = findKept()
   for (const { pid } of kept) process.kill(pid, 'SIGTERM')

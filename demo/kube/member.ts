@@ -43,11 +43,13 @@ export interface WorldInit {
   /** Exists; its path is short. */
   readonly directory: string
   readonly flat: boolean
-  /** Told each command of Sealane, as it was typed, and what it answered. */
+  /** Called with each command of Sealane, as it was typed, and what it answered. */
   readonly say: (line: string) => void
 }
 
-/** Three clusters with a shop in each and nothing of Sealane. Throws with the log of what failed, and leaves nothing. */
+/**
+ * Three clusters with a shop in each and nothing of Sealane. Throws with the log of what failed, and leaves nothing.
+ */
 export async function startWorld({ directory, flat, say }: WorldInit): Promise<World> {
   const { clusters, ...network } = await startClusters({ directory, rows: clusterRows(flat) })
   const stop = (): Promise<void> => network.stop()

@@ -1,6 +1,6 @@
 /**
- * The README's commands for Kubernetes clusters. Beside them stand the image and a NodePort, since there is no registry here
- * and no load balancer, and a yes, since nobody is here to be asked.
+ * The README's commands for Kubernetes clusters, with three additions: the image and a NodePort, since there is no
+ * registry here and no load balancer, and a yes, since nobody is here to be asked.
  */
 import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
 

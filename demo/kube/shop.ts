@@ -15,7 +15,9 @@ const REPLICAS = 2
 const PODS = REPLICAS + 2
 export const CALLERS = ['request', 'db-0'] as const
 
-/** Answers HTTP with where it runs and who calls. A client's header ends with a line of nothing but a carriage return. */
+/**
+ * Answers HTTP with where it runs and who calls. A client's header ends with a line of nothing but a carriage return.
+ */
 const ANSWER = `while read -r line && [ "\${#line}" -gt 1 ]; do :; done
 printf 'HTTP/1.0 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\n%s/%s sees %s\\n' "$CLUSTER" "$(hostname)" "$SOCAT_PEERADDR"
 `

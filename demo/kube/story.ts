@@ -21,7 +21,7 @@ export interface StoryOptions {
   readonly keep: boolean
 }
 
-/** Throws when it cannot go on; a check that fails is told to the report. Gives the world, which stands. */
+/** Throws when it cannot go on; a check that fails goes into the report. Gives the world, which goes on running. */
 export async function reportStory(options: StoryOptions, report: Report): Promise<World> {
   const { directory, flat, keep } = options
   const say = (line: string): void => report.step(line)

@@ -12,7 +12,7 @@ export interface TypedCommandsInit {
   /** Where they run: relative file names are in it. */
   readonly directory: string
   readonly kubeconfig: string
-  /** Told each command as it was typed, and the last line of its answer. */
+  /** Called with each command as it was typed, and the last line of its answer. */
   readonly say: (line: string) => void
 }
 

@@ -142,7 +142,7 @@ export class Forwarder {
         if (!signal.aborted) this.#deps.onFailure(formatSocketAddress(upstream), error as Error)
       }
     }
-    // Nobody knows better: the client hears what the first of them said.
+    // No upstream knows better: the client gets what the first of them said.
     return refusal
   }
 
@@ -163,7 +163,7 @@ export class Forwarder {
     }
     const answer = await exchangeUdp(exchange)
     const isCut = ((answer[2] ?? 0) & FLAG_TC) !== 0
-    // A client on UDP is told that the answer was cut, and comes back over TCP itself.
+    // A client on UDP sees that the answer was cut, and comes back over TCP itself.
     return isCut && transport === 'tcp' ? exchangeTcp(exchange) : answer
   }
 }
@@ -182,7 +182,9 @@ interface ForwardRequest {
   readonly transport: Transport
 }
 
-/** Name in small letters, type and class: octets of the two numbers can be letters as well, and are left as they are. */
+/**
+ * Name in small letters, type and class: octets of the two numbers can be letters as well, and are left as they are.
+ */
 function questionKey(query: Buffer, questionEnd: number): string {
   const nameEnd = questionEnd - CLASS_AND_TYPE_LENGTH
   return query.toString('latin1', HEADER_LENGTH, nameEnd).toLowerCase() + query.toString('latin1', nameEnd, questionEnd)

@@ -21,7 +21,9 @@ export const MAX_QUERY_SIZE = 4096
 /** Room for more than that, so that what is longer shows, and words stay where words are. */
 const QUERY_ROOM = MAX_QUERY_SIZE + 4
 
-/** struct mmsghdr on 64 bit: name 0, its length 8, iovec 16, their number 24, control 32 and 40, flags 48, length 56. */
+/**
+ * struct mmsghdr on 64 bit: name 0, its length 8, iovec 16, their number 24, control 32 and 40, flags 48, length 56.
+ */
 const HEADER = 64
 const NAME_LENGTH_AT = 8
 const VECTOR_AT = 16

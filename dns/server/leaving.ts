@@ -16,8 +16,8 @@ export interface LeavingInit {
 const LOOK_MS = 10
 
 /**
- * Goes on serving for `lingerMs`, and then for as long as questions to the upstreams are under way, the time of one upstream at
- * most. The listeners are left open. A linger of 0 waits for nothing.
+ * Goes on serving for `lingerMs`, and then for as long as questions to the upstreams are under way, the time of one
+ * upstream at most. The listeners are left open. A linger of 0 waits for nothing.
  */
 export async function giveWay(
   { clock, listeners, pipeline }: LeavingInit,

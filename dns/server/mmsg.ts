@@ -1,6 +1,6 @@
 /**
  * recvmmsg(2) and sendmmsg(2): many datagrams by one system call, which Node's sockets do not offer. Called through
- * `node:ffi` (Node 26.1, experimental; decision 24). Whoever uses this works without it as well, one by one.
+ * `node:ffi` (Node 26.1, experimental; decision 24). Callers also work without it, one by one.
  */
 import { endianness } from 'node:os'
 

@@ -1,7 +1,7 @@
 /**
- * When a listen address is opened. A process that has not read its objects knows no name, and where another one serves
- * the port its SERVFAILs would stand beside right answers: so it opens when it has read them. Where nobody serves the
- * port, it waits for a moment only: clients then hear SERVFAIL, which is the truth, and not silence.
+ * When a listen address is opened. A process that has not read its objects knows no name. Where another process serves
+ * the port, its SERVFAILs would mix with right answers, so it opens when it has read them. Where no process serves the
+ * port, it waits for a moment only: clients then get SERVFAIL, which is true, and not silence.
  */
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../reconcile/clock.ts'

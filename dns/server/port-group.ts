@@ -9,8 +9,8 @@ import { ownSockets } from './socket-descriptor.ts'
 
 export interface PortGroup {
   /**
-   * What comes to `at` from now on goes to another process that shares the port, over UDP and TCP; what waits at our own
-   * sockets stays there. Gives how many of our sockets pass on.
+   * What comes to `at` from now on goes to another process that shares the port, over UDP and TCP; what waits at our
+   * own sockets stays there. Gives how many of our sockets pass on.
    */
   passOn(at: SocketAddress): number
 }

@@ -1,9 +1,10 @@
-/** Finds the descriptors of sockets, which Node's own objects do not tell. */
+/** Finds the descriptors of sockets, which Node's own objects do not show. */
 import { readdirSync, readlinkSync } from 'node:fs'
 
 /**
  * Calls `open` and gives the descriptor of the one socket that this process has more afterwards. Undefined where there
- * is not exactly one (something else opened a socket at the same moment, /proc is not there). Throws what `open` throws.
+ * is not exactly one (something else opened a socket at the same moment, /proc is not there). Throws what `open`
+ * throws.
  */
 export function descriptorOpenedBy(open: () => void): number | undefined {
   const before = sockets()

@@ -16,7 +16,7 @@ export interface TcpServerInit {
   readonly maxConnections: number
   readonly idleTimeoutMs: number
   readonly pipeline: Pick<Pipeline, 'answer'>
-  /** Told of each connection that is ended to make room, and of errors of the listening socket. */
+  /** Called for each connection that is ended to make room, and for errors of the listening socket. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 

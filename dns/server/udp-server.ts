@@ -20,7 +20,7 @@ export interface UdpServerInit {
   readonly mmsg: Mmsg | undefined
   /** Its answers are at most MAX_UDP_SIZE octets. */
   readonly pipeline: Pick<Pipeline, 'answer'>
-  /** Told of each datagram that gets no answer for a reason of the socket's own. */
+  /** Called for each datagram that gets no answer for a reason of the socket's own. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 
@@ -141,7 +141,7 @@ function roundsOfATurn(most: number): () => boolean {
   }
 }
 
-/** Gives room to read many at once, where the socket's descriptor can be told. */
+/** Gives room to read many at once, where the socket's descriptor is known. */
 async function bind(socket: Socket, listen: SocketAddress, mmsg?: Mmsg): Promise<DatagramSlots | undefined> {
   const bound = once(socket, 'listening')
   let isBoundAtOnce = false as boolean

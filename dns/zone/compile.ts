@@ -2,7 +2,7 @@
  * Turns an answer into the bytes that follow the question. They are made once for each name and type and sent many
  * times. Address records are written here; everything else by dns2, the only file that knows it.
  *
- * The question stands at octet 12 of every answer, so its name is the pointer 0xc00c, whatever its letter case.
+ * The question is at octet 12 of every answer, so its name is the pointer 0xc00c, whatever its letter case.
  * Names inside SRV records are not compressed (RFC 2782), which is why records go through dns2 one at a time.
  */
 import { Packet } from 'dns2'
@@ -23,9 +23,9 @@ export interface CompiledAnswer {
   readonly additionalCount: number
   /** Length of every answer record where they may be turned round; else 0. */
   readonly stride: number
-  /** Records were left out that no answer has room for: told by TC, over TCP too. */
+  /** Records were left out that no answer has room for: TC says so, over TCP too. */
   readonly isCut: boolean
-  /** Where in `body` the SOA's serial stands, patched when sent; else -1. */
+  /** Where in `body` the SOA's serial is, patched when sent; else -1. */
   readonly serialAt: number
 }
 
@@ -145,7 +145,7 @@ class SectionWriter {
     return Buffer.concat([fixedPart(Packet.TYPE.SOA, record.ttl, data.length), data])
   }
 
-  /** Of a name in the zone only what stands before the zone; the zone is in the question. */
+  /** Of a name in the zone only what is before the zone; the zone is in the question. */
   #compressed(name: string): Uint8Array {
     const at = this.#names.get(ZONE)
     if (at === undefined || !name.endsWith(`.${ZONE}`)) return Packet.Name.encode(name)

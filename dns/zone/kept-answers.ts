@@ -1,6 +1,6 @@
 /**
- * Answers kept ready as bytes. Each is kept until its service changes; names that are not there have an answer ready for
- * each length of question, so that made-up names take no room.
+ * Answers kept ready as bytes. Each is kept until its service changes; names that are not there have an answer ready
+ * for each length of question, so that made-up names take no room.
  */
 import type { ZoneName } from '../../model/dns/dns-name.ts'
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
@@ -11,7 +11,7 @@ import { NO_SERVICE, labelsHash } from './known-labels.ts'
 import { QuickAnswers } from './quick-answers.ts'
 import type { ServiceIndex } from './service-index.ts'
 
-/** Where a question that has been read stands in its query. */
+/** Where a question that has been read is in its query. */
 export interface QuestionPlace {
   readonly type: number
   /** Octet after the question. */

@@ -1,7 +1,8 @@
 /**
- * Hashes of the names of services as they stand in questions: one pass over a question's octets tells nearly always
- * whether there is such a service, and finds its answer (quick-answers.ts), without a string being made. "No such name" in
- * particular must be cheap: clients try their search domains first, and it cannot be kept, since such names have no end.
+ * Hashes of the names of services as they are in questions: one pass over a question's octets finds out nearly always
+ * whether there is such a service, and finds its answer (quick-answers.ts), without a string being made. "No such name"
+ * in particular must be cheap: clients try their search domains first, and it cannot be kept, since such names have no
+ * end.
  */
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import { HEADER_LENGTH, byte } from '../wire.ts'
@@ -22,8 +23,8 @@ const ENDING = Buffer.from(
 ).map((octet) => octet | FOLD)
 
 /**
- * Takes a query whose question has been read and the octet after its name. Gives the hash of the two labels, service and
- * namespace, of the service that the name is, or is below; NO_SERVICE for every other name.
+ * Takes a query whose question has been read and the octet after its name. Gives the hash of the two labels, service
+ * and namespace, of the service that the name is, or is below; NO_SERVICE for every other name.
  */
 export function labelsHash(query: Uint8Array, nameEnd: number): number {
   const end = nameEnd - ENDING.length

@@ -9,8 +9,8 @@ import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { DnsHost, DnsService, NamedPort } from './answer.ts'
 
 /**
- * Pods of a headless service that are told at most, each with all of its addresses. All record forms of the service come
- * from this same subset, so that A, AAAA, SRV and hostname records agree.
+ * Pods of a headless service that answers name at most, each with all of its addresses. All record forms of the service
+ * come from this same subset, so that A, AAAA, SRV and hostname records agree.
  */
 export const MAX_HOSTS = 1000
 
@@ -93,7 +93,7 @@ function hostnameOf(endpoint: SliceEndpoint, address: string): string {
   return hostname !== undefined && isDnsLabel(hostname) ? hostname : dashedAddress(address)
 }
 
-/** Ports of a slice that the import names too: a port that lost a conflict is not told. Target port numbers. */
+/** Ports of a slice that the import names too: a port that lost a conflict is not published. Target port numbers. */
 function exposedPorts(importPorts: readonly ImportPort[], slice: EndpointSlice): NamedPort[] {
   return importPorts.flatMap((wanted) => {
     const name = wanted.name ?? ''
@@ -144,7 +144,9 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** Takes hosts sorted by cluster. Above the bound each cluster gives in turn, so that a large one crowds out no other. */
+/**
+ * Takes hosts sorted by cluster. Above the bound each cluster gives in turn, so that a large one crowds out no other.
+ */
 function subset(hosts: readonly HostParts[]): readonly HostParts[] {
   if (hosts.length <= MAX_HOSTS) return hosts
   const rank = new Map<string, number>()
@@ -181,7 +183,7 @@ function sharesFamily(a: HostParts, b: HostParts): boolean {
   return (a.a.length > 0 && b.a.length > 0) || (a.aaaa.length > 0 && b.aaaa.length > 0)
 }
 
-/** A name that is too long for DNS cannot be told; the address still can. */
+/** A name that is too long for DNS cannot be published; the address still can. */
 function isNameable(service: { readonly namespace: string; readonly name: string }, host: DnsHost): boolean {
   const name = { kind: 'endpoint', namespace: service.namespace, service: service.name, ...host } as const
   return formatZoneName(name).length - 1 <= MAX_DNS_NAME_LENGTH

@@ -68,8 +68,8 @@ export class ServiceIndex implements ZoneView {
   }
 
   /**
-   * Follows the caches of an API until the function given back is called. `gateways`: as they count, where that is
-   * judged.
+   * Follows the caches of an API until the function given back is called. `gateways`: with connections of dead gateways
+   * taken as down, where there is such a cache.
    */
   follow(api: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = api.cache('Gateway')): () => void {
     const imports = api.cache('ServiceImport')

@@ -1,8 +1,8 @@
 /**
- * The seam between links and what makes them. A link joins a lane of this node with a gateway of another cluster; a cable
- * makes it: it has the device, the keys, and what is sent on the wire. The rest of the gateway knows far ends by their
- * Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance: test/compliance/cable.ts, on
- * WireGuard and on a cable without keys.
+ * The seam between links and what makes them. A link joins a lane of this node with a gateway of another cluster; a
+ * cable makes it: it has the device, the keys, and what is sent on the wire. The rest of the gateway knows far ends by
+ * their Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance:
+ * test/compliance/cable.ts, on WireGuard and on a cable without keys.
  */
 import type { AddressPort } from '../../model/addresses/address-port.ts'
 import type { Address } from '../../model/addresses/ip.ts'
@@ -91,23 +91,27 @@ export interface CablePlan {
   readonly text: string
 }
 
-/** What a cable says of itself and of what others tell. Pure. */
+/** What a cable says of itself, and what it reads from others' Endpoints. Pure. */
 export interface CableRules {
   /** Octets that it adds to a packet on the underlay. */
   readonly overhead: number
   /** How long after a handshake a link carries without another, in milliseconds. */
   readonly sessionMs: number
-  /** Why the lanes of a driver of this name (CableDriver.name) end with its process; undefined: they go on without it. */
+  /**
+   * Why the lanes of a driver of this name (CableDriver.name) end with its process; undefined: they go on without it.
+   */
   endsWithProcess(driver: string): string | undefined
   /** Where a gateway answers probes inside the tunnel. */
   probeAddress(clusterIndex: number, lane: number): Address
-  /** By what the far end of this Endpoint is told from others: two with the same identity would be one to the device. */
+  /**
+   * What distinguishes the far end of this Endpoint from others: two with the same identity would be one to the device.
+   */
   identityOf(endpoint: Endpoint): string
   /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
   endpointProblem(endpoint: Endpoint): string | undefined
   /** Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`). */
   identityTaken(owner: string): Problem
-  /** What the other clusters are told of this end, beside where it is. */
+  /** What the other clusters learn of this end, besides where it is. */
   endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
   plan(lane: CableLane): CablePlan
 }
@@ -148,8 +152,8 @@ export interface Cable {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, LaneState>>
   /**
-   * Brings one lane to the plan: its device, address and links. Adds before it removes, and leaves links alone that are as
-   * they should be. What fails is in the round. Gives the lane as it was before its links were brought to the plan;
+   * Brings one lane to the plan: its device, address and links. Adds before it removes, and leaves links alone that are
+   * as they should be. What fails is in the round. Gives the lane as it was before its links were brought to the plan;
    * undefined when there is no device.
    */
   apply(lane: CableLane, init: ApplyLaneInit): Promise<LaneState | undefined>

@@ -89,7 +89,7 @@ function planLane({ world, rules, lane, behindNat, remotes, newcomers }: PlanLan
     const { monotonicMs, rotateMs, callJitter: jitter } = world
     const link = states?.get(linkKey(remote))
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
-    // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
+    // An end that cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
     const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable: !hidden }
     const called = world.roamed?.get(linkKey(remote))

@@ -1,6 +1,6 @@
 /**
- * Knocks at one far kernel that wait for an answer. Each has its own time, whatever is knocked meanwhile: the way there and
- * back may take longer than the pause between two of them.
+ * Knocks at one far kernel that wait for an answer. Each has its own time, whatever is knocked meanwhile: the way there
+ * and back may take longer than the pause between two of them.
  */
 import type { ProbeFigures } from './probe-stats.ts'
 
@@ -36,7 +36,7 @@ export class Knocks {
     this.#waiting = this.#waiting.filter((one) => !late.includes(one))
   }
 
-  /** The far end was heard: the next knock is the first of another silence. */
+  /** The far end has sent something: the next knock is the first of another silence. */
   silenceEnds(): void {
     this.#firstMs = undefined
   }
@@ -53,7 +53,9 @@ export class Knocks {
   }
 }
 
-/** Half as much again as the way there and back takes, for it varies. Where that is not known: all of a knock's life. */
+/**
+ * Half as much again as the way there and back takes, for it varies. Where that is not known: all of a knock's life.
+ */
 function patienceMs({ rttMs, jitterMs = 0 }: ProbeFigures): number {
   return rttMs === undefined ? KNOCK_LIFE_MS : Math.min(KNOCK_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
 }

@@ -1,19 +1,20 @@
 /**
- * Whether one peer on one lane answers, judged by probes.
+ * Whether one peer on one lane answers, by its probes.
  *
  *   connecting ──answer──► up ◄──answers in a row── down
  *                          │ ▲                       ▲
  *                     miss └─┘ answer                │
  *                          └────misses in a row──────┘
  *
- * connecting: nothing has ever been heard; traffic is not sent this way.
+ * connecting: nothing has ever been received; traffic is not sent this way.
  * up:         the last answers came in time; counts the misses since.
  * down:       it answered once and does not now; counts the answers since, so that one lucky packet does not bring
  *             traffic back to a path that loses most.
  *
  * A miss is one probe interval of this process without an answer. Intervals are counted, not time: when this process
- * itself was held up, the answers that have piled up are read before the next interval ends. The last miss waits while the
- * far kernel's answer may still be on its way: up to then, nobody knows whether it is the lane that is silent, or a process.
+ * itself was held up, the answers that have piled up are read before the next interval ends. The last miss waits while
+ * the far kernel's answer may still be on its way: up to then, nobody knows whether it is the lane that is silent, or a
+ * process.
  */
 import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'

@@ -226,7 +226,7 @@ export class LaneProber {
       },
       onError: (error) => {
         const problem = `cannot probe lane ${lane} from ${address}:${LANE_PROBE_PORT}: ${error.message}`
-        // It is tried once a second, and told once.
+        // It is tried once a second, and logged once.
         if (problem !== this.#problem) logger.warn('probe socket failed; it will be opened again', { lane, problem })
         this.#problem = problem
         this.#socket = undefined

@@ -4,7 +4,7 @@ export interface ProbeFigures {
   /** Smoothed; absent before the first answer. */
   readonly rttMs?: number
   readonly jitterMs?: number
-  /** Share of the last probes without an answer, 0 to 1; absent before the first probe was judged. */
+  /** Share of the last probes without an answer, 0 to 1; absent before the first probe is due. */
   readonly loss?: number
 }
 

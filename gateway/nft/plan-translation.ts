@@ -1,7 +1,7 @@
 /**
- * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out
- * where packets only pass through, and the policy of what may go into and come out of a lane. One table for each family;
- * IPv6 is never translated. Pure. docs/decisions/0006.
+ * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out where
+ * packets only pass through, and the policy of what may go into and come out of a lane. One table for each family; IPv6
+ * is never translated. Pure. docs/decisions/0006.
  *
  *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
  *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
@@ -173,7 +173,7 @@ function dropped(match: string, reason: DropReason): Rule {
   return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
-/** The same, but whoever asked by mistake shall not wait. */
+/** The same, but a caller that is wrong here gets its refusal at once. */
 function refused(match: string, reason: DropReason): Rule[] {
   const comment = `refused: ${DROP_REASONS[reason]}`
   return refusingRules(dropCounter(reason)).map((rule) => ({ text: `${match}${rule}`, comment }))
@@ -265,7 +265,9 @@ function laneAddresses({ lanes }: TranslationInit): string[] {
   return lanes.flatMap(({ address }) => address ?? [])
 }
 
-/** Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/tuning/segment-joining.ts. */
+/**
+ * Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/tuning/segment-joining.ts.
+ */
 function incomingDevices({ lanes, family }: TranslationInit): string[] {
   return lanes.flatMap(({ device }) => (family === 4 ? [device, laneCable(device).rx] : [device]))
 }

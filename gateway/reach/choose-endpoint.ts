@@ -30,7 +30,7 @@ export interface EndpointChoiceInit {
   readonly callable: boolean
   /** Best first. */
   readonly candidates: readonly EndpointCandidate[]
-  /** It tells candidates, but none that can be called from here. */
+  /** It announces candidates, but none that can be called from here. */
   readonly noneCallable?: boolean
   /** Where it called from, when that is not where we called it. */
   readonly roamed?: RoamedLink | undefined
@@ -49,14 +49,14 @@ const CALL_FIRST_MS = 300
 /** A handshake this young is given time to show in the probes: it takes two answers. */
 const SETTLE_MS = 3000
 
-/** Whoever called from a new address has that long to show in a handshake: until then nobody else is called. */
+/** A far end that called from a new address has that long to show in a handshake: until then no other one is called. */
 const ANSWER_WAIT_MS = 3000
 
 /**
- * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a session
- * keeps the session: most breaks end where they began, and a far gateway that has lost it calls us. All others are
- * called, their candidates in turn, and so is one that has nowhere to call us. Where it called from last is one candidate
- * more: behind NAT it may be the only one that leads there.
+ * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a
+ * session keeps the session: most breaks end where they began, and a far gateway that has lost it calls us. All others
+ * are called, their candidates in turn, and so is one that has nowhere to call us. Where it called from last is one
+ * candidate more: behind NAT it may be the only one that leads there.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   const { candidates, link, health, monotonicMs, roamed } = init

@@ -15,7 +15,7 @@ export function planCandidates(world: GatewayWorld, { port, publicAddress }: Gat
   const external = ipv4Among(addressesOfType(world, 'ExternalIP')).slice(0, 1)
   const outside = [...(publicAddress === undefined ? [] : [publicAddress]), ...external]
   const observed = ownObservedAddress(world)
-  // The broker was called from it, and it is this node's: another name for what the Node did not tell.
+  // The broker was called from it, and it is this node's: another name for what the Node did not state.
   const isOwn = observed !== undefined && hasAddress(world, observed)
   if (isOwn && observed !== internal) outside.push(observed)
   const candidates: EndpointCandidate[] = [

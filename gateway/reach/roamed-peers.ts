@@ -1,6 +1,7 @@
 /**
- * Remembers where far ends called from. A cable follows one to the address that it calls from, before anything else is
- * heard of it. Behind NAT that address is the only way to it, and the next round must not put a candidate in its place.
+ * Remembers where far ends called from. A cable follows a far end to the address that it calls from before anything
+ * else is known of that address. Behind NAT it is the only way to the far end, and the next round must not put a
+ * candidate in its place.
  */
 import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable.ts'

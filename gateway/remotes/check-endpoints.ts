@@ -27,9 +27,11 @@ export interface RemoteLink extends FarEnd {
   /** Of the cluster. */
   readonly prefixes: readonly string[]
   readonly candidates: readonly EndpointCandidate[]
-  /** As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts. */
+  /**
+   * As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts.
+   */
   readonly hidden: boolean
-  /** It tells addresses, but none of them can be called from here. */
+  /** It announces addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
 }
 
@@ -78,7 +80,8 @@ export function checkEndpoints(
     const identity = rules.identityOf(endpoint)
     const owner = owners.get(identity)
     const taken = owner === undefined ? undefined : rules.identityTaken(owner)
-    // Whoever serves is found before these are compared: another cluster must not be able to come later with our key.
+    // The gateway that serves is found before these are compared: another cluster must not be able to come later with
+    // our key.
     const found = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
     if (found !== undefined) {
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, ...found })
@@ -133,8 +136,8 @@ function byLaneAndCluster(a: RemoteLink, b: RemoteLink): number {
 /**
  * Where a gateway of the cluster cannot be: under the global addresses of its own pods. But a cluster that is not
  * translated may have pods with addresses of the network that its nodes are in; then its gateway is among them. What
- * a cable sends does not go into lanes (LANE_MARK), so ranges of other clusters stand in nobody's way: else one that
- * states the range of another's gateway would take that from all of us.
+ * a cable sends does not go into lanes (LANE_MARK), so ranges of other clusters do not
+ * matter: else one that states the range of another's gateway would take that gateway from all of us.
  */
 function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly Prefix[] {
   const spec = world.clusters.find((one) => one.metadata.name === cluster.id)?.spec
@@ -163,7 +166,7 @@ function byName(a: Endpoint, b: Endpoint): number {
   return a.metadata.name < b.metadata.name ? -1 : 1
 }
 
-/** The far end that an Endpoint tells of. */
+/** The far end that an Endpoint describes. */
 export function farEnd(endpoint: Endpoint, rules: CableRules): FarEnd {
   return { lane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
 }

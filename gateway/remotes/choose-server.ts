@@ -1,10 +1,10 @@
 /**
  * Who is sent to on a lane that more than one gateway of a cluster claims, and who is called beside it. Pure.
  *
- * A newcomer is not sent to before it has shaken hands: until then the one that served goes on. Both have links
- * on the device; the newcomer's has no prefixes, so nothing is sent to it or taken from it but handshakes. Then the prefixes
- * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way by
- * one that came before it, if that answers: the order in which they came may be known late, or wrongly.
+ * A newcomer is not sent to before it has shaken hands: until then the one that served goes on. Both have links on the
+ * device; the newcomer's has no prefixes, so nothing is sent to it or taken from it but handshakes. Then the prefixes
+ * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way
+ * by one that came before it, if that answers: the order in which they came may be known late, or wrongly.
  */
 import type { Endpoint } from '../../model/objects.ts'
 import type { LinkState } from '../cable/cable.ts'
@@ -28,8 +28,8 @@ export interface LaneFacts {
 }
 
 /**
- * Takes the claims of one lane and cluster, the last one first. Who came last serves at once where none of the others is
- * being sent to: there is nothing to lose.
+ * Takes the claims of one lane and cluster, the newest first. The newest serves at once where packets go to none of the
+ * others: there is nothing to lose.
  */
 export function chooseServer(
   [last, ...others]: readonly [Endpoint, ...Endpoint[]],
@@ -48,7 +48,7 @@ export function chooseServer(
   return answers === undefined ? { server: last, successor: before } : { server: answers }
 }
 
-/** How often the device is looked at for a successor's handshake, which nothing else tells about. */
+/** How often the device is looked at for a successor's handshake, which nothing else reports. */
 const LOOK_MS = 200
 const LOOK_CALMLY_MS = 2000
 /** One that has not answered for so long may never do. */

@@ -1,7 +1,7 @@
 /**
- * What may be concluded from the address that the broker saw a cluster call from. Something on the way may have written
- * its own there: a kube-proxy, a load balancer, a bridge. So it counts only where nothing speaks against it; what cannot
- * be judged does not count. Pure.
+ * What follows from the address that the broker saw a cluster call from. Something on the way may have written its own
+ * there: a kube-proxy, a load balancer, a bridge. So it counts only where nothing speaks against it, and does not count
+ * where that cannot be known. Pure.
  */
 import {
   type Prefix,
@@ -20,9 +20,9 @@ import type { GatewayWorld } from '../world.ts'
 type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoints' | 'nodes' | 'addresses'>
 
 /**
- * The observed address of this cluster as it is told to the others; undefined where it leads nowhere. What the others
- * tell as addresses of theirs has no say here: else one member could take another's away, and two clusters seen under
- * one address would take theirs back and tell it again in turn.
+ * The observed address of this cluster as the others get it; undefined where it leads nowhere. What the others state as
+ * addresses of theirs has no say here: else one member could take another's away, and two clusters seen under one
+ * address would withdraw theirs and state it again in turn.
  */
 export function ownObservedAddress(world: View): string | undefined {
   const { observedAddress: text } = world
@@ -43,8 +43,8 @@ export function isBehindNat(world: View): boolean {
 }
 
 /**
- * Whether the observed address that a gateway of `cluster` tells counts here too. One that does not is called all the
- * same, after all others: whoever speaks against it may lie. To be made once for all of them.
+ * Whether the observed address that a gateway of `cluster` states counts here too. One that does not is called all the
+ * same, after all others: the cluster that speaks against it may lie. To be made once for all of them.
  */
 export function observedValidator(world: View): (text: string, cluster: string) => boolean {
   const ours = new Set([...ownAddresses(world), ownObservedAddress(world)])
@@ -52,7 +52,7 @@ export function observedValidator(world: View): (text: string, cluster: string) 
   return (text, cluster) => !ours.has(text) && isOnce(text, cluster)
 }
 
-/** Of an address of `cluster`: no other one tells it in any way, and it is inside nobody's range. */
+/** Of an address of `cluster`: no other one states it in any way, and it is inside nobody's range. */
 function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
   const { nodes, observed } = reportedAddresses(world)
   const inLanes = rangesInLanes(world)
@@ -74,7 +74,7 @@ export function hasAddress({ addresses }: Pick<View, 'addresses'>, text: string)
   return addresses.some(({ address }) => address.split('/')[0] === text)
 }
 
-/** Clusters by the addresses that their Endpoints tell. */
+/** Clusters by the addresses that their Endpoints state. */
 type Reporters = ReadonlyMap<string, ReadonlySet<string>>
 
 function reportedAddresses({ endpoints }: Pick<View, 'endpoints'>): {
@@ -103,8 +103,8 @@ function rangesAround(world: View, text: string): readonly Prefix[] {
 }
 
 /**
- * A bridge or kube-proxy on the way puts a private address in place of the caller's; of such, somebody's range may speak.
- * Public ones are gateways' own: a range that somebody states around one has no say.
+ * A bridge or kube-proxy on the way puts a private address in place of the caller's; of such, somebody's range may
+ * speak. Public ones are gateways' own: a range that somebody states around one has no say.
  */
 function isPrivate(text: string): boolean {
   return readable(() => parseAddress(text)).some((address) =>
@@ -112,7 +112,9 @@ function isPrivate(text: string): boolean {
   )
 }
 
-/** Where no gateway can be called: this cluster's own ranges and what is nobody's; those of others that lead into lanes. */
+/**
+ * Where no gateway can be called: this cluster's own ranges and what is nobody's; those of others that lead into lanes.
+ */
 function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): {
   readonly own: readonly Prefix[]
   readonly others: readonly Prefix[]

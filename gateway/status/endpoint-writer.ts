@@ -1,4 +1,4 @@
-/** Writes this node's Endpoints: what the other clusters are told of its lanes. */
+/** Writes this node's Endpoints: what the other clusters learn of its lanes. */
 import { isNodeOfSite, sameOwners } from '../../model/node-owner.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import type { GatewayDeps } from '../deps.ts'
@@ -17,7 +17,7 @@ export class EndpointWriter {
     this.#owners = new StaleOwnerGuard(deps.clock)
   }
 
-  /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. Throws ClusterApiError. */
+  /** Publishes our lanes to the other clusters, and withdraws lanes that we do not serve. Throws ClusterApiError. */
   async write(world: GatewayWorld, signal: AbortSignal): Promise<void> {
     const { api, cable } = this.#deps
     // A node that was removed from the site has lanes no more, whatever still runs there.

@@ -1,4 +1,6 @@
-/** When something last came in over each link, by what its device counts: a probe's answer is not the only sign of life. */
+/**
+ * When something last came in over each link, by what its device counts: a probe's answer is not the only sign of life.
+ */
 import type { Clock } from '../../reconcile/clock.ts'
 import type { LaneState } from '../cable/cable.ts'
 

@@ -1,6 +1,4 @@
-/**
- * What a connection that is not up is told with: who hears what, and which UDP port somebody has to open. Pure.
- */
+/** The text for a connection that is not up: which end receives what, and which UDP port somebody has to open. Pure. */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../model/objects.ts'
 import type { LinkState } from '../cable/cable.ts'

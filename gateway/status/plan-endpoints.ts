@@ -1,4 +1,4 @@
-/** What this node tells the other clusters about its lanes. Pure. */
+/** What this node publishes to the other clusters about its lanes. Pure. */
 import { ownedByNode } from '../../model/node-owner.ts'
 import { type Endpoint, endpointName } from '../../model/objects.ts'
 import { planCandidates } from '../reach/plan-candidates.ts'

@@ -1,4 +1,4 @@
-/** What a gateway says of itself as a whole, and what is told when that changes. Pure. */
+/** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, type ConditionFinding } from '../../model/conditions.ts'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
@@ -38,7 +38,7 @@ export function upText(connections: readonly ConnectionStatus[]): string {
   return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
 }
 
-/** Lanes that came up or went down. A restart of this process changes none, so it tells nothing again. */
+/** Lanes that came up or went down. A restart of this process changes none, so it reports nothing again. */
 export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
   const key = ({ lane, cluster }: ConnectionStatus): string => `${lane}/${cluster}`
   const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one.state]))

@@ -37,7 +37,7 @@ export interface StatusInit {
 
 /** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
-  // It tells of all that failed in a round, which may be hundreds of routes.
+  // It names all that failed in a round, which may be hundreds of routes.
   const message = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
   const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure: message })
@@ -89,7 +89,7 @@ function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined
   return link?.handshakeMs === undefined ? undefined : Math.max(0, monotonicMs - link.handshakeMs)
 }
 
-/** Up is told once traffic can use the connection, not a moment earlier; down is told at once. */
+/** Up is reported once traffic can use the connection, not a moment earlier; down is reported at once. */
 function reportedState(init: StatusInit, key: string): ConnectionStatus['state'] {
   const state = init.health.get(key)?.state ?? 'connecting'
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
@@ -122,7 +122,7 @@ function message(init: StatusInit, { lane, planned, link, state }: ReportedLink)
   return fitText(text, MAX_CONNECTION_MESSAGE_LENGTH)
 }
 
-/** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */
+/** The far end is where it has no address itself: at one that it does not announce, or where the broker saw it. */
 function isBehindNat({ candidates }: PlannedLink, at: AddressPort | undefined): boolean {
   if (at === undefined) return false
   const address = formatAddress(at.address)

@@ -1,7 +1,7 @@
 /**
- * Whether the owner of what this node writes can be the right one. A cache may be late: it still has the Node of before,
- * whose uid is nobody's any more. What is written for that owner is removed by the garbage collector at once, and would
- * be written again, and so on.
+ * Whether the owner of what this node writes can be the right one. A cache may be late: it still has the Node of
+ * before, whose uid is nobody's any more. What is written for that owner is removed by the garbage collector at once,
+ * and would be written again, and so on.
  */
 import { owningNode } from '../../model/node-owner.ts'
 import type { KubeObject } from '../../model/objects.ts'

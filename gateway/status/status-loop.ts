@@ -27,7 +27,7 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  /** What it tells of. */
+  /** What it reports on. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure'>
 }
 
@@ -100,7 +100,7 @@ export class StatusLoop {
     try {
       await this.#drops.look(signal)
     } catch (error) {
-      // Without lanes there is no table. Whatever else it is, the lane loop meets it too and tells.
+      // Without lanes there is no table. Any other failure meets the lane loop too, which reports it.
       if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { why: String(error) })
     }
   }

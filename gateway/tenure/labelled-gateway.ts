@@ -1,8 +1,8 @@
 /**
  * The gateway of a node of a real cluster. The label on the Node says which lane it may serve, and may come, change and
- * go while the process runs. Of several nodes with one label the holder of the lane's Lease serves, and the others stand
- * by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no more:
- * whoever takes the label off gets the node back as it was.
+ * go while the process runs. Of several nodes with one label the holder of the lane's Lease serves, and the others
+ * stand by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no
+ * more: a user who takes the label off gets the node back as it was.
  */
 import type { LeaseStore } from '../../kubeapi/lease-store.ts'
 import { type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'

@@ -2,8 +2,8 @@
  * Holds the Lease of one lane for this node, or waits for it. What to do is plan-tenure.ts's; here it is read and done.
  *
  * The API may be away: a node that serves goes on serving, and one that stands by takes nothing, since a holder that
- * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed, and
- * then the holder is asked after (lapsed-holder.ts).
+ * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
+ * and then the holder is asked after (lapsed-holder.ts).
  */
 import type { LeaseStore, StoredLease } from '../../kubeapi/lease-store.ts'
 import { laneCandidates, leavingReason } from '../../model/lanes/gateway-node.ts'
@@ -25,7 +25,7 @@ import { messageOf } from '../../runtime/thrown.ts'
 export type TenureDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
 
 const LOOK_MS = 2000
-/** An offer that nobody took for so long is told. */
+/** An offer that no node took for so long is reported. */
 const UNTAKEN_MS = 5000
 const RELEASE_TRIES = 3
 
@@ -101,7 +101,7 @@ export class LaneTenure {
   /** Until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { api } = this.#deps
-    // What this node has told, and whether the cluster is a member, decides what it does at first.
+    // What this node has published, and whether the cluster is a member, decides what it does at first.
     if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
     const poke = (): void => this.#loop.poke()
     const name = laneLeaseName(this.lane)
@@ -182,7 +182,7 @@ export class LaneTenure {
     })
   }
 
-  /** Where there was never a Lease, but gateways: who came last is the one that the other clusters call. */
+  /** Where there was never a Lease, but gateways: the other clusters call the newest one. */
   #turn(view: LeaseView | undefined): number {
     const { api } = this.#deps
     const place = laneCandidates(api.cache('Node').list(), this.lane)

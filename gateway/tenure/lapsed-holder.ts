@@ -1,6 +1,6 @@
 /**
  * Asks after a holder whose Lease lapsed. Its process may be between two images, or the API may be out of its reach
- * alone, while its kernel carries: whoever took the lane then would leave that node with a lane that nobody takes out.
+ * alone, while its kernel carries the lane: if another node took the lane then, nobody would take it out of that node.
  */
 import type { Knock } from '../../kubeapi/known-machines.ts'
 import type { CableRules } from '../cable/cable.ts'
@@ -21,7 +21,7 @@ export class LapsedHolder {
   readonly #own: { readonly node: string; readonly lane: number }
   /** Which machine answered, and when to knock again. */
   #answered: { readonly holder: string; readonly nextMs: number } | undefined
-  /** Of the holder that lapsed: what was logged last, and whether an Event was told. */
+  /** Of the holder that lapsed: what was logged last, and whether an Event was reported. */
   #said = ''
   #reported = false
 
@@ -32,8 +32,8 @@ export class LapsedHolder {
 
   /**
    * True where another node holds the Lease, it lapsed, and that node's lane is lost as well. Asks its machine, which
-   * takes two seconds where that does not answer. `tells`: this node is the one of those that
-   * stand by which tells people. Never rejects.
+   * takes two seconds where that does not answer. `reports`: of the nodes that stand by, this one reports to people.
+   * Never rejects.
    */
   async isLost(lease: LeaseView | undefined, reports: boolean): Promise<boolean> {
     const { clock, api, logger, cable } = this.#deps

@@ -1,9 +1,10 @@
 /**
  * Who holds the number of a lane, and what a node that may be its gateway does about it. Pure.
  *
- * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free or offered,
- * or not renewed for its duration by a holder whose lane is lost (lapsed-holder.ts). Whoever has told the other clusters about its end of the lane goes on serving until the
- * holder is up wherever it was up itself; so nothing is lost when a Lease changes hands, wrongly or rightly.
+ * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free or
+ * offered, or not renewed for its duration by a holder whose lane is lost (lapsed-holder.ts). A node that has published
+ * its end of the lane to the other clusters goes on serving until the holder is up wherever it was up itself; so
+ * nothing is lost when a Lease changes hands, wrongly or rightly.
  */
 
 export interface LeaseView {
@@ -31,7 +32,7 @@ export interface TenureFacts {
   readonly never: boolean
   /** How many other nodes go before this one. */
   readonly turn: number
-  /** This node has told the other clusters about its end of the lane. */
+  /** This node has published its end of the lane to the other clusters. */
   readonly reported: boolean
   /** The holder is up wherever this node was. */
   readonly relieved: boolean

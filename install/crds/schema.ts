@@ -1,4 +1,6 @@
-/** Words for structural schemas (OpenAPI v3 as apiextensions.k8s.io/v1 takes it), so that each schema reads as a list. */
+/**
+ * Words for structural schemas (OpenAPI v3 as apiextensions.k8s.io/v1 takes it), so that each schema reads as a list.
+ */
 
 export interface Rule {
   /** CEL. */

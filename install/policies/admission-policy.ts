@@ -10,7 +10,10 @@ export interface PolicyInit {
   /** Object that the rules may look at as `params`. */
   readonly param?: {
     readonly name: string
-    /** Allow: without it there is nothing to keep, and nobody is locked out. Deny: nothing may be done before it is there. */
+    /**
+     * Allow: without it there is nothing to keep, and nobody is locked out. Deny: nothing may be done before it is
+     * there.
+     */
     readonly absent: 'Allow' | 'Deny'
   }
 }
@@ -36,7 +39,7 @@ export function policy({ name, spec, param }: PolicyInit): readonly ManifestObje
   ]
 }
 
-/** With what the server would fill in: it owns these as a whole, so whoever applies them anew must say the same. */
+/** With what the server would fill in: it owns these as a whole, so a later apply must say the same. */
 export function constraints(
   group: string,
   version: string,

@@ -1,4 +1,4 @@
-/** What the agent may do beyond its role: whoever steals its token gets no further than its own objects. */
+/** What the agent may do beyond its role: somebody who steals its token gets no further than its own objects. */
 import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -19,7 +19,7 @@ function byAgent(namespace: string): object {
   }
 }
 
-/** RBAC cannot tell our EndpointSlices and ServiceImports from those of others. */
+/** RBAC cannot distinguish our EndpointSlices and ServiceImports from those of others. */
 function agentObjects(namespace: string): readonly ManifestObject[] {
   const ours = (object: string, label: string, value: string): string =>
     `(${object} == null || (has(${object}.metadata.labels) && '${label}' in ${object}.metadata.labels && ` +
@@ -38,7 +38,7 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
         validations: [
           only('EndpointSlices', LABEL_MANAGED_BY, MANAGED_BY_SEALANE),
           {
-            // kube-proxy, cluster DNS and ingress controllers go by this label, whoever manages the slice.
+            // kube-proxy, cluster DNS and ingress controllers go by this label, whichever controller manages the slice.
             expression:
               'object == null || !has(object.metadata.labels) || ' +
               `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,

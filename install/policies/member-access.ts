@@ -28,7 +28,7 @@ const ABOUT = 'about.k8s.io'
 
 const AGENT: readonly AccessRule[] = [
   rule('', ['namespaces', 'services'], READ),
-  // What machines need outside the lanes is told to the broker, and refused to everybody's pods.
+  // What machines need outside the lanes goes to the broker, and no member's pods may have it.
   rule('', ['nodes'], READ),
   rule(SEALANE, ['routeagents'], READ),
   rule(SLICES, ['endpointslices'], [...READ, ...WRITE]),
@@ -38,7 +38,7 @@ const AGENT: readonly AccessRule[] = [
   rule(SEALANE, ['gateways'], READ),
   // The agent joins by itself, with the token that it finds.
   rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
-  // Of gateways: that nothing is heard of one.
+  // Of gateways: that one has stopped to report.
   rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
   // The gatekeeper of the About API: both properties come and go with the membership.
   rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
@@ -138,7 +138,7 @@ function namespaceAccess({ part, namespace }: PartRef, rules: readonly AccessRul
 }
 
 /**
- * What people may do, added to the roles that clusters have: whoever edits a namespace may export its Services;
+ * What people may do, added to the roles that clusters have: a user who edits a namespace may export its Services;
  * ServiceImports are only read (KEP-1645: their lifecycle is the controller's alone).
  */
 export function userAccess(): readonly ManifestObject[] {

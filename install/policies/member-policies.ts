@@ -1,7 +1,7 @@
 /**
- * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Some hold our own ServiceAccounts to less than their roles
- * let them, and one the nodes' accounts; two keep the About API's promises (KEP-2149), and one the way out of a
- * clusterset. None of them judges what an administrator does with objects of other products.
+ * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Some hold our own ServiceAccounts to less than their
+ * roles let them, and one the nodes' accounts; two keep the About API's promises (KEP-2149), and one the way out of a
+ * clusterset. None of them concerns what an administrator does with objects of other products.
  */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
@@ -49,8 +49,8 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * A gateway takes a lane for its own node and gives up its own, and writes no other Lease: the agents' election is beside
- * them. That it takes one before its time is not prevented; it is a gateway all the same.
+ * A gateway takes a lane for its own node and gives up its own, and writes no other Lease: the agents' election is
+ * beside them. That it takes one before its time is not prevented; it is a gateway all the same.
  */
 function laneLeases(namespace: string): readonly ManifestObject[] {
   const holder = (object: string): string => `(has(${object}.spec.holderIdentity) ? ${object}.spec.holderIdentity : '')`
@@ -79,8 +79,8 @@ function laneLeases(namespace: string): readonly ManifestObject[] {
 }
 
 /**
- * A node that was broken into must not make itself a gateway, or move one. NodeRestriction lets a kubelet change these of
- * its own Node, also with its status. At registration it may set them: node pools do.
+ * A node that was broken into must not make itself a gateway, or move one. NodeRestriction lets a kubelet change these
+ * of its own Node, also with its status. At registration it may set them: node pools do.
  */
 function gatewayLabel(): readonly ManifestObject[] {
   const held = (object: string, map: 'labels' | 'annotations', key: string): string => {
@@ -163,7 +163,9 @@ function membershipStays(): readonly ManifestObject[] {
   })
 }
 
-/** The id of a cluster stays while it belongs to a clusterset. The agent keeps it right and takes it away at the end. */
+/**
+ * The id of a cluster stays while it belongs to a clusterset. The agent keeps it right and takes it away at the end.
+ */
 function aboutId(namespace: string): readonly ManifestObject[] {
   return policy({
     name: 'sealane-about-id',

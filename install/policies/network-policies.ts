@@ -1,7 +1,7 @@
 /**
- * Which ports of our pods others may call. Pods on the node's network are no policy's subjects. Who asks the status port
- * from elsewhere than loopback hears whether the part is well and no more, unless metrics are open (pod.ts): so it is not
- * closed here, where a network of pods might take the kubelet for a stranger.
+ * Which ports of our pods others may call. NetworkPolicies do not apply to pods on the node's network. A caller of the
+ * status port from elsewhere than loopback learns whether the part is well and no more, unless metrics are open
+ * (pod.ts): so it is not closed here, where some pod networks might take the kubelet for a stranger.
  */
 import type { ManifestObject } from '../manifest-object.ts'
 import { selectorLabels } from '../names.ts'

@@ -1,6 +1,6 @@
 /**
- * Brings routes, rules, neighbours and forwarding entries to a plan: reads what is there, adds before it deletes, goes on
- * past failures. Looks only at the tables and the device that it is told are the caller's.
+ * Brings routes, rules, neighbours and forwarding entries to a plan: reads what is there, adds before it deletes, goes
+ * on past failures. Looks only at the tables and the device that the caller names as its own.
  */
 import { keyedDiff } from '../../reconcile/diff.ts'
 import { isExists, isNotFound } from '../errors.ts'
@@ -26,8 +26,9 @@ export interface RoutingScope {
 export const NO_ROUTING: RoutingPlan = { routes: [], rules: [] }
 
 /**
- * Idempotent. What fails is kept in the round; when something cannot be read, nothing is changed. Things go in the order
- * in which they need each other, and away in the opposite one: a rule never leads to a table that is not there yet.
+ * Idempotent. What fails is kept in the round; when something cannot be read, nothing is changed. Things go in the
+ * order in which they need each other, and away in the opposite one: a rule never leads to a table that is not there
+ * yet.
  */
 export async function applyRouting(
   table: RouteTable,
@@ -60,7 +61,7 @@ async function observe(table: RouteTable, { tables, device }: RoutingScope, sign
   return {
     neighbours: device === undefined ? [] : await ifThere(table.neighbours(device, signal)),
     forwarding: device === undefined ? [] : await ifThere(table.forwardingEntries(device, signal)),
-    // Several parts make routes with our protocol number; only the table tells whose a route is.
+    // Several parts make routes with our protocol number; only the table shows whose a route is.
     routes: (await table.routes(signal)).filter(isOurs),
     rules: (await table.rules(signal)).filter(isOurs),
   }

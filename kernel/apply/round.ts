@@ -68,14 +68,14 @@ export class Round {
     return done !== undefined
   }
 
-  /** Tells of a change that was made in passing. */
+  /** Logs a change that was made in passing. */
   note(kind: ChangeKind, text: string): void {
     this.#changes += 1
     this.#deps.changes?.inc({ kind })
     this.#deps.logger.debug('changed', { kind, text })
   }
 
-  /** Tells of something that users may want to know, and that is no failure. */
+  /** Logs something that users may want to know, and that is no failure. */
   report(message: string, fields: LogFields): void {
     this.#deps.logger.info(message, fields)
   }
@@ -90,7 +90,7 @@ export class Round {
     }
   }
 
-  /** Throws when a step failed: the one error, or an AggregateError that tells all. */
+  /** Throws when a step failed: the one error, or an AggregateError with all of them. */
   finish(): void {
     const [first, ...others] = this.#failures
     if (first === undefined) return

@@ -1,4 +1,4 @@
-/** Bytes of ctnetlink: linux/netfilter/nfnetlink_conntrack.h. What the kernel tells is in network byte order. */
+/** Bytes of ctnetlink: linux/netfilter/nfnetlink_conntrack.h. What the kernel sends is in network byte order. */
 import { type Attribute, AF_INET, body, readU16 } from '../route/rtnetlink-codec.ts'
 import type { TrackedConnection } from './connection-table.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Connection tracking by ctnetlink, on npm `netlink`. Entries are looked at as they come: the package's own request()
  * keeps a whole listing in memory, and there may be millions. The kernel writes the next part when one is read, so
- * whoever closes the socket ends the listing.
+ * closing the socket ends the listing.
  */
 import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } from 'netlink'
 import type { Clock } from '../../reconcile/clock.ts'

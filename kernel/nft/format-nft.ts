@@ -15,7 +15,7 @@ const ELEMENT_FORM = 'letters, digits, spaces and . / * - ", or IPv6 addresses'
 const IPV6 = /^(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+(?:\/\d{1,3}|-(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+)?$/
 const TYPE = /^[a-z0-9_]+(?: \. [a-z0-9_]+)*$/
 const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
-/** `[` and `]` stand around an IPv6 address that a port follows. */
+/** An IPv6 address that a port follows is between `[` and `]`. */
 const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
 
 /** For tables of `family`. Throws KernelError EINVAL when a name or an expression could do more than it says. */

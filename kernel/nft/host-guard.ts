@@ -1,6 +1,6 @@
 /**
- * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node asked,
- * and ports that the operator named; and the rules that refuse the rest. Pure.
+ * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node
+ * asked, and ports that the operator named; and the rules that refuse the rest. Pure.
  */
 import type { Family } from '../../model/addresses/ip.ts'
 import { familyOf } from '../../model/addresses/ip.ts'
@@ -21,7 +21,9 @@ export function hostMatches(family: Family, ports: readonly OpenPort[]): string[
   return [ICMP[family], 'ct state established,related', ...named]
 }
 
-/** A connection that this node leads elsewhere, as it does for its NodePorts; seen at the forward hook, not its answers. */
+/**
+ * A connection that this node leads elsewhere, as it does for its NodePorts; seen at the forward hook, not its answers.
+ */
 export const LED_ELSEWHERE = 'ct direction original ct status dnat'
 
 /** Which of these connections may go on: one match each. */
@@ -35,9 +37,9 @@ export function ledElsewhereMatches(family: Family, ports: readonly OpenPort[]):
 
 /**
  * Rules that refuse whatever comes to them, and count each packet once at that named counter. A connection is reset at
- * its first packet: a caller that is still in connect() passes over an ICMP error and asks again a second later, and the
- * kernel sends few of these. All else is answered by the error, later packets of TCP too: a reset would end a connection
- * of this node that is no longer tracked.
+ * its first packet: a caller that is still in connect() passes over an ICMP error and asks again a second later, and
+ * the kernel sends few of these. All else is answered by the error, later packets of TCP too: a reset would end a
+ * connection of this node that is no longer tracked.
  */
 export function refusingRules(counter: string): string[] {
   return [

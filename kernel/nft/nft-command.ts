@@ -69,7 +69,7 @@ export class NftCommand implements Nft {
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
-    // The tool wants to be told which of the two it is. Text, not JSON: there is half as much to print and read.
+    // The tool needs to know which of the two it is. Text, not JSON: there is half as much to print and read.
     const listing = this.#list(['-s', 'list', 'map', this.family, table, map], signal).catch((error: unknown) => {
       if (!isNotFound(error)) throw error
       return this.#list(['-s', 'list', 'set', this.family, table, map], signal)
@@ -107,7 +107,7 @@ function statementAt(text: string, line: number): string {
   const lines = text.split('\n')
   let start = Math.max(0, line - 1)
   const refused = lines[start] ?? ''
-  // Elements stand on lines of their own: go back to the line that opens the list.
+  // Elements have lines of their own: go back to the line that opens the list.
   while (start > 0 && !/^(?:add|delete|flush) /.test(lines[start] ?? '')) start -= 1
   const head = lines[start] ?? ''
   if (line === 0) return text.slice(0, 400)

@@ -1,8 +1,8 @@
 /**
- * Follows what happens to one nftables table, by the kernel's own notifications (NFNLGRP_NFTABLES), and tells of it unless
- * it was our own doing. The kernel does not say whose hand it was in a way that a container could use, so what comes
- * while a transaction of ours is under way, or just after it, is taken for ours where it is about elements, and else
- * told once that is over: somebody may have been there at the same time.
+ * Follows what happens to one nftables table, by the kernel's own notifications (NFNLGRP_NFTABLES), and reports it
+ * unless it was our own doing. The kernel does not say whose hand it was in a way that a container could use, so what
+ * comes while a transaction of ours is under way, or just after it, is taken for ours where it is about elements, and
+ * else reported once that is over: somebody may have been there at the same time.
  */
 import type { Clock } from '../../reconcile/clock.ts'
 import { type KernelMessage, watchMessages } from '../route/netlink-socket.ts'
@@ -22,12 +22,12 @@ const NFTA_TABLE = 1
 /** After our own transaction its notifications are still on their way for so long. */
 const SETTLE_MS = 100
 
-/** Whoever goes on, or two programs that undo each other's work, are answered ever more slowly, down to this. */
+/** A program that goes on, or two programs that undo each other's work, are answered ever more slowly, down to this. */
 const SLOWEST_MS = 1000
-/** After so much quiet the next is told at once again. */
+/** After so much quiet the next is reported at once again. */
 const QUIET_MS = 2 * SLOWEST_MS
 
-/** How soon the next change may be told: at once after a quiet time, then with gaps that double. */
+/** How soon the next change may be reported: at once after a quiet time, then with gaps that double. */
 export class ReportPace {
   readonly #clock: Pick<Clock, 'monotonic'>
   #reportedAt = -Infinity
@@ -62,7 +62,7 @@ export function changeOf(message: KernelMessage, family: NftFamily, table: strin
   return ELEMENT_MESSAGES.includes(kind) ? 'elements' : 'structure'
 }
 
-/** Transactions of our own, and who wants to hear of those of others. */
+/** Transactions of our own, and the watchers of those of others. */
 export class NftWatch {
   readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
   #underWay = 0

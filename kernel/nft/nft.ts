@@ -25,7 +25,7 @@ export interface Nft {
   /**
    * Calls back (coalesced) when somebody else changes a table of this family with this name, or may have: never for a
    * run() of this object alone that only adds or takes elements. Gives the function that ends it. Throws KernelError
-   * where the kernel does not tell.
+   * where the kernel sends no notifications.
    */
   onChange(table: string, listener: () => void): () => void
 }

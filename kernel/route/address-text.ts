@@ -1,4 +1,4 @@
-/** Usual forms of addresses that stand in plans and listings as text. */
+/** Usual forms of addresses that are text in plans and listings. */
 import { familyOf, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
 
 /** The form in which listings give it (RFC 5952); IPv4 has one form only. Throws InvalidAddressError for IPv6. */
@@ -20,7 +20,7 @@ export function usualInterfaceAddress(text: string): string {
 const GROUPS = '[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3}){0,5}'
 const SHORTENED = new RegExp(`^${GROUPS}::(?:${GROUPS})?$`)
 
-/** Most are: no group is 0 or begins with it, and `::` stands for two or more. Parsing one takes twenty times as long. */
+/** Most are: no group is 0 or begins with it, and `::` replaces two or more. Parsing one takes twenty times as long. */
 function isSurelyUsual(text: string): boolean {
   return SHORTENED.test(text) && text.split(':').filter((group) => group !== '').length <= 6
 }

@@ -101,7 +101,7 @@ export function refuseInvalid<T>(operation: string, parse: () => T): T {
   }
 }
 
-/** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it stands alone. */
+/** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it must be alone. */
 export function checkRule(rule: Rule, operation: string): void {
   const { source, inputDevice, exceptInputDevice, exceptMark } = rule
   for (const device of [inputDevice, exceptInputDevice]) if (device !== undefined) checkDeviceName(device, operation)

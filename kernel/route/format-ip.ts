@@ -71,7 +71,7 @@ export function formatLookup(destination: string): string {
   return `${tool(destination)} route get ${destination}`
 }
 
-/** `ip`, or `ip -6`, which the tool wants to be told. */
+/** `ip`, or `ip -6`, which the tool needs to be given. */
 function tool(address: string): string {
   return familyOf(address) === 6 ? 'ip -6' : 'ip'
 }

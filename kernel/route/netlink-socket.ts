@@ -132,7 +132,7 @@ export interface WatchInit {
 }
 
 /**
- * Gives each notification of these groups; undefined stands for some that were lost (ENOBUFS) or cannot be read. Does not
+ * Gives each notification of these groups; undefined means that some were lost (ENOBUFS) or cannot be read. Does not
  * keep the process alive. Throws KernelError.
  */
 export function watchMessages(

@@ -29,7 +29,7 @@ export type NewLink =
   | { readonly kind: 'wireguard'; readonly name: string; readonly mtu: number }
   | { readonly kind: 'dummy' | 'bridge'; readonly name: string; readonly mtu: number }
 
-/** Vxlan details of an existing link, to tell whether it is what is desired. */
+/** Vxlan details of an existing link, to see whether it is what is desired. */
 export interface VxlanLink extends Link {
   readonly kind: 'vxlan'
   readonly vni: number
@@ -71,7 +71,7 @@ export interface Route {
   readonly source?: string
 }
 
-/** A route of the main table that is not ours, as far as it tells where pods are. */
+/** A route of the main table that is not ours, as far as it shows where pods are. */
 export interface MainRoute {
   /** CIDR. 'default' is 0.0.0.0/0, for IPv6 ::/0. */
   readonly destination: string
@@ -89,7 +89,9 @@ export interface Rule {
   readonly table: number
   /** Incoming device; absent matches all. */
   readonly inputDevice?: string
-  /** Packets that come in by this device do not match; `lo`: those that start on the node. Not with any other selector. */
+  /**
+   * Packets that come in by this device do not match; `lo`: those that start on the node. Not with any other selector.
+   */
   readonly exceptInputDevice?: string
   /** Address of the sender; absent matches all. */
   readonly source?: string

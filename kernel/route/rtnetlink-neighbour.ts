@@ -1,4 +1,6 @@
-/** Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE. */
+/**
+ * Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE.
+ */
 import { familyOf, type Family } from '../../model/addresses/ip.ts'
 import {
   addressBytes,

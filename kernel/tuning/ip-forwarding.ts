@@ -1,10 +1,11 @@
 /**
- * IP forwarding of a node, of IPv4 or IPv6 (one switch each): switched on while Sealane needs it, and off again on leaving
- * only where it was Sealane that switched it on. That it was is kept in a marker file, so that it outlives a restart of
- * the process, and with the boot it belongs to: after the next one the setting may be somebody else's.
+ * IP forwarding of a node, of IPv4 or IPv6 (one switch each): switched on while Sealane needs it, and off again on
+ * leaving only where it was Sealane that switched it on. That it was is kept in a marker file, so that it outlives a
+ * restart of the process, and with the boot it belongs to: after the next one the setting may be somebody else's.
  *
- * Each part that needs forwarding has a marker of its own, for each switch. While one of two parts has left and the other
- * still runs, the other finds the setting off, switches it on and remembers that: the last one out leaves it as it was.
+ * Each part that needs forwarding has a marker of its own, for each switch. While one of two parts has left and the
+ * other still runs, the other finds the setting off, switches it on and remembers that: the last one out leaves it as
+ * it was.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'

@@ -39,7 +39,7 @@ export interface Joining {
   readonly on: boolean
   /** What was done, one command each. */
   readonly done: readonly string[]
-  /** Why not; told when it begins. */
+  /** Why not; logged when it begins. */
   readonly why?: string
 }
 

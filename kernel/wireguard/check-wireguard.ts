@@ -1,4 +1,6 @@
-/** What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it. */
+/**
+ * What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it.
+ */
 import { InvalidAddressError, parsePrefix } from '../../model/addresses/ip.ts'
 import { KernelError } from '../errors.ts'
 import type { DeviceConfig, PeerConfig } from './wireguard.ts'

@@ -35,7 +35,7 @@ function parsePeer(name: string, line: string): PeerState {
   }
 }
 
-/** The zone of a link-local address is left out: such a peer is told about, and never called from here. */
+/** The zone of a link-local address is left out: such a peer is reported, and never called from here. */
 function readEndpoint(name: string, text: string): AddressPort {
   try {
     return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })

@@ -1,4 +1,4 @@
-/** What `wg set` has to be told to bring a device to its configuration: only what differs. */
+/** The arguments of `wg set` that bring a device to its configuration: only what differs. */
 import { formatAddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard.ts'

@@ -29,7 +29,7 @@ export async function startWireguardGo(name: string, clock: Clock, signal: Abort
 
 /** Ends the process of a device that is gone or about to go, and removes what it left. Absent is fine. */
 export async function endWireguardGo(name: string, clock: Clock, signal: AbortSignal): Promise<void> {
-  // It ends by itself when its device goes. One that does not is told to.
+  // It ends by itself when its device goes. One that does not gets a SIGTERM.
   const ended = async (): Promise<boolean> => (await daemonsOf(name)).length === 0
   if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
     for (const pid of await daemonsOf(name)) report(pid)
@@ -44,7 +44,7 @@ function report(pid: number): void {
   try {
     process.kill(pid, 'SIGTERM')
   } catch {
-    // It ended in the meantime; if it may not be told, the deadline says so.
+    // It ended in the meantime; if it may not be signalled, the deadline says so.
   }
 }
 

@@ -11,8 +11,8 @@ export interface PeerConfig {
   /** Absent: leave whatever the device has (roaming), or wait to be called. */
   readonly endpoint?: AddressPort
   /**
-   * The endpoint is set also where the device has it already. The device then forgets from which address of its own it sent
-   * there; the session lives on.
+   * The endpoint is set also where the device has it already. The device then forgets from which address of its own it
+   * sent there; the session lives on.
    */
   readonly endpointAnew?: true
   /** CIDRs of either family, in their usual form (`fd00::/64`). */

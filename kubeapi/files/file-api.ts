@@ -103,7 +103,7 @@ export class FileApi implements ClusterApi {
     let files = this.#kinds.get(kind)
     if (files === undefined) {
       files = this.#createKind(kind)
-      // Not at once: whoever asked first must be able to register a listener before the first read.
+      // Not at once: the caller must be able to register a listener before the first read.
       setImmediate(() => this.#load(kind))
     }
     return files.store.cache as unknown as ObjectCache<ObjectKinds[K]>
@@ -186,7 +186,7 @@ export class FileApi implements ClusterApi {
     })
   }
 
-  /** There is no one to keep events here: the log tells. */
+  /** There is no API to keep events here: they go to the log. */
   report(event: ObjectEvent): void {
     const passed = this.#stop.signal.aborted ? undefined : this.#events.pass(event)
     if (passed === undefined) return

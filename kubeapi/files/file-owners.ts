@@ -82,7 +82,7 @@ export class FileOwners {
         line,
         column: 1,
         reason:
-          `${objectTitle(kind, object.metadata.name, object.metadata.namespace)} also stands in ` +
+          `${objectTitle(kind, object.metadata.name, object.metadata.namespace)} is also in ` +
           `${title(winner?.file ?? '')}:${winner?.parsed.line ?? 0}, which counts; remove one of the two`,
       }))
     })

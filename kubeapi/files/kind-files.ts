@@ -52,7 +52,8 @@ export class KindFiles {
 
   /**
    * First read: the state's files, then the user's objects. Nothing is shown while a folder of the state cannot be
-   * read, unless `anyway`: unseen is not gone. It may then be tried again; after a complete read it does nothing.
+   * read, unless `anyway`: an object that cannot be read must not count as removed. It may then be tried again; after a
+   * complete read it does nothing.
    */
   load(users: readonly ObjectUpdate[], anyway = false): void {
     if (this.loaded) return
@@ -106,7 +107,7 @@ export class KindFiles {
     const path = this.folder.pathOf(key, part)
     const stamp = this.folder.stamp(path)
     if (stamp === undefined && !this.folder.lacks(path)) {
-      // Not gone, only out of sight. Reading it tells why, where there is something to tell.
+      // It may still be there, and only not readable. Reading it shows why, if there is a reason.
       this.folder.read(key, part)
       return
     }

@@ -50,7 +50,7 @@ export class ProblemBoard {
   #once(path: string, reason: string, message: string): void {
     const key = `${path}: ${reason}`
     if (this.#state.has(key)) return
-    // Bounded: after very many complaints the oldest may be told again.
+    // Bounded: after very many complaints the oldest may be reported again.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
     this.#state.set(key, path)
     this.#logger.warn(`${message}: ${key}`, { path, why: reason })

@@ -36,7 +36,7 @@ export class StateFolder {
   readonly #kind: Kind
   readonly #onCorrupt: (path: string, reason: string) => void
 
-  /** `onCorrupt` hears of each file that cannot be used; it then counts as absent. */
+  /** `onCorrupt` is called with each file that cannot be used; it then counts as absent. */
   constructor(
     deps: { readonly onCorrupt: (path: string, reason: string) => void },
     init: { readonly path: string; readonly kind: Kind },
@@ -98,7 +98,7 @@ export class StateFolder {
       if (createFileOnce(path, text)) return note
       const other = this.read(key, 'user')
       if (other !== undefined) return other
-      // A damaged one stands in the way.
+      // A damaged one occupies the name.
       this.remove(key, 'user')
       return createFileOnce(path, text) ? note : (this.read(key, 'user') ?? note)
     } catch (error) {

@@ -136,7 +136,7 @@ export class Election {
         if (await this.#attempt(() => this.#write(this.#renewal(), limited), limited)) renewed = began
         else if (await this.#isAnothers(limited)) return true
       } catch {
-        // Out of time, or stopped: the loop tells which.
+        // Out of time, or stopped: the loop finds out which.
       } finally {
         cancel()
       }
@@ -219,7 +219,7 @@ export class Election {
     }
   }
 
-  /** With the version that was read: whoever is slower is refused. */
+  /** With the version that was read: the slower candidate is refused. */
   async #write(lease: LeaseObject, signal: AbortSignal): Promise<void> {
     const isNew = lease.metadata.resourceVersion === undefined
     const question = isNew ? this.#question('create', 'POST') : this.#question('update', 'PUT')

@@ -185,7 +185,7 @@ export class KubeApi implements ClusterApi {
       { kind, selector: this.#init.selectors?.[kind] ?? {} },
     )
     this.#clients.set(kind, client)
-    // Not at once: whoever asked first must be able to register a listener before the first read.
+    // Not at once: the caller must be able to register a listener before the first read.
     if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(client.run(this.#stop.signal)))
     return client
   }

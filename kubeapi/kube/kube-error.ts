@@ -27,7 +27,9 @@ export interface KubeErrorInit {
   readonly code: ClusterApiErrorCode
   /** HTTP status; 0 when there was no answer. */
   readonly status: number
-  /** metav1.StatusReason, or a word of ours for what is no answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`. */
+  /**
+   * metav1.StatusReason, or a word of ours for what is no answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`.
+   */
   readonly reason: string
   /** What the answer is about, as the server says it: `nodes`. Absent from what a proxy says. */
   readonly about?: string | undefined
@@ -120,8 +122,9 @@ export function noAnswer(asked: RequestLine, server: string, ms: number): KubeEr
 }
 
 /**
- * Refusals that pass by themselves: of new objects while their CustomResourceDefinition is going (403), and by an admission
- * policy whose parameter, an object of such a kind, is not there yet (422). It has no other mark than its words.
+ * Refusals that pass by themselves: of new objects while their CustomResourceDefinition is going (403), and by an
+ * admission policy whose parameter, an object of such a kind, is not there yet (422). It has no other mark than its
+ * words.
  */
 const REFUSED_FOR_NOW =
   /create not allowed while custom resource definition is terminating|no params found for policy binding with/

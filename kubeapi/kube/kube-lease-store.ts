@@ -4,7 +4,7 @@ import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { HttpRequest, HttpClient } from './http/http-client.ts'
 
-/** What takes longer is no help to whoever has to renew in time. */
+/** What takes longer is no help to a holder that has to renew in time. */
 const TIMEOUT_MS = 3000
 const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 

@@ -1,4 +1,6 @@
-/** Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it. */
+/**
+ * Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it.
+ */
 import type { Kind, KubeObject } from '../../model/objects.ts'
 import { type CachedObject, KindObjects, cachedObject } from './watch/kind-objects.ts'
 import { KubeError } from './kube-error.ts'

@@ -37,13 +37,13 @@ export interface MemoryWrite {
   readonly namespace?: string
 }
 
-/** tell() keeps this many; older ones go. */
+/** report() keeps this many; older ones go. */
 const MAX_EVENTS = 1000
 
 export class MemoryApi implements ClusterApi {
   /** Every call that changed something, oldest first. Tests may empty it. */
   readonly writes: MemoryWrite[] = []
-  /** What tell() let through, oldest first. Tests may empty it. */
+  /** What report() let through, oldest first. Tests may empty it. */
   readonly events: ObjectEvent[] = []
   /** While set, every write fails with it, and every read(). */
   failure: ClusterApiError | undefined
@@ -68,7 +68,7 @@ export class MemoryApi implements ClusterApi {
     const store = this.#store(kind)
     if (!this.#shown.has(kind)) {
       this.#shown.add(kind)
-      // Not at once: whoever asked first must be able to register a listener before the first read.
+      // Not at once: the caller must be able to register a listener before the first read.
       queueMicrotask(() => this.#sync(() => store.open()))
     }
     return store.cache as unknown as ObjectCache<ObjectKinds[K]>

@@ -44,7 +44,7 @@ export function allocateBlock(range: Prefix, length: number, taken: readonly Pre
 
 /**
  * A free address of `range`, never its first or last. The search starts at a place that follows from `hint` alone,
- * so that whoever asks again with the same hint (say, a service exported anew) mostly gets the same address.
+ * so that a caller with the same hint (say, a service exported anew) mostly gets the same address.
  * Throws RangeError when the range has no usable address, PoolFullError when all are taken.
  */
 export function allocateAddress(range: Prefix, taken: (address: Address) => boolean, hint: string): Address {

@@ -79,7 +79,7 @@ export function toGlobalAddress(pairs: readonly PrefixPair[], address: Address):
   return pair === undefined ? address : translate(address, pair.own, pair.global)
 }
 
-/** The same for text, as it stands in an EndpointSlice. Throws InvalidAddressError. */
+/** The same for text, as it is in an EndpointSlice. Throws InvalidAddressError. */
 export function toGlobalText(pairs: readonly PrefixPair[], text: string): string {
   return formatAddress(toGlobalAddress(pairs, parseAddress(text)))
 }

@@ -1,5 +1,5 @@
 /**
- * The IPv6 twin of a clusterset IP: a prefix of ours with the IPv4 one in its low 32 bits. Whoever knows the one knows
+ * The IPv6 twin of a clusterset IP: a prefix of ours with the IPv4 one in its low 32 bits. Each follows from
  * the other, so that no record carries it and no second pool is kept. Pure.
  */
 import {
@@ -25,7 +25,9 @@ export function clustersetIpv4(v6: Address): Address | undefined {
   return containsAddress(prefix, v6) ? { family: 4, value: v6.value - prefix.value } : undefined
 }
 
-/** Takes a range of IPv4 and gives that of its twins, of the same size. Throws InvalidAddressError for another family. */
+/**
+ * Takes a range of IPv4 and gives that of its twins, of the same size. Throws InvalidAddressError for another family.
+ */
 export function clustersetIpv6Range(range: Prefix): Prefix {
   return { ...clustersetIpv6(range), length: addressBits(6) - addressBits(4) + range.length }
 }

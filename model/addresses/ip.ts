@@ -121,7 +121,7 @@ export function translate(address: Address, from: Prefix, to: Prefix): Address {
 
 export type AddressClass = 'unspecified' | 'loopback' | 'linkLocal' | 'multicast' | 'broadcast' | 'usable'
 
-/** Sorts an address by what it may be used for. IPv6 forms that carry an IPv4 address are judged by that one. */
+/** Sorts an address by what it may be used for. IPv6 forms that carry an IPv4 address are sorted as that one. */
 export function classifyAddress(address: Address): AddressClass {
   if (WITH_IPV4.some((prefix) => containsAddress(prefix, address)) && address.value > 1n) {
     return classifyAddress({ family: 4, value: address.value & 0xffffffffn })

@@ -1,6 +1,7 @@
 /**
- * Whose IPv6 addresses stand back. IPv6 is never translated, so of two clusters in which an address means different
- * things only one can be reached by it: the one that stated it first. Pure.
+ * Which clusters cannot be reached by IPv6. IPv6 is never translated, so of two clusters in which an address means
+ * different things only one can be reached by it: the one that stated it first. The IPv6 of the other is left out.
+ * Pure.
  */
 import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from './ip.ts'
 import type { NeededRange } from './needed-ranges.ts'
@@ -13,12 +14,15 @@ export interface CidrClaims {
   readonly serviceCIDRs: readonly string[]
   /** What its machines need outside the lanes. Absent: nothing is known. */
   readonly needed?: readonly NeededRange[]
-  /** In which order they were stated, by CIDR as formatPrefix() writes it. One that is not among them was stated first; of equal ones the index decides. */
+  /**
+   * In which order they were stated, by CIDR as formatPrefix() writes it. One that is not among them was stated first;
+   * of equal ones the index decides.
+   */
   readonly claimed?: Readonly<Record<string, number>>
 }
 
 export interface Ipv6Clash {
-  /** The CIDR of the cluster that stands back. */
+  /** The CIDR of the cluster that is left out. */
   readonly own: string
   readonly other: string
   /** Id of the cluster that `other` belongs to; '' where all need it. */
@@ -33,9 +37,9 @@ const NOBODY: CidrClaims = { id: '', index: -1, podCIDRs: [], serviceCIDRs: [] }
 /**
  * Gives the clusters that are reached by IPv4 only, and why: one of their IPv6 pod or service CIDRs, or of the ranges
  * that they need, overlaps one that another cluster stated before, or that all need (`needed`), and at least one of the
- * two is a pod CIDR. All IPv6 of such a cluster stands back, not only what overlaps: else its nodes would have routes of
- * other clusters over addresses of their own pods. What the other cluster states counts even where that stands back
- * itself, so that who leaves takes nothing from anybody. A text that is no CIDR claims nothing.
+ * two is a pod CIDR. All IPv6 of such a cluster is left out, not only what overlaps: else its nodes would have routes
+ * of other clusters over addresses of their own pods. What the other cluster states counts even where that is left out
+ * itself, so that a cluster that leaves takes nothing from the others. A text that is no CIDR claims nothing.
  */
 export function ipv6Clashes(
   clusters: readonly CidrClaims[],

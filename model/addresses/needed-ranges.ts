@@ -18,7 +18,9 @@ import {
 } from './ip.ts'
 import { aggregate, isInside } from './prefix-set.ts'
 
-/** Private (RFC 1918, RFC 4193), shared (RFC 6598) and benchmark (RFC 2544) space: nobody else's, wherever it is used. */
+/**
+ * Private (RFC 1918, RFC 4193), shared (RFC 6598) and benchmark (RFC 2544) space: nobody else's, wherever it is used.
+ */
 export const UNGRANTED_SPACE: readonly Prefix[] = [
   '10.0.0.0/8',
   '172.16.0.0/12',
@@ -28,11 +30,11 @@ export const UNGRANTED_SPACE: readonly Prefix[] = [
   'fc00::/7',
 ].map((text) => parsePrefix(text))
 
-/** A member tells no more of them than this. */
+/** A member states no more of them than this. */
 export const MAX_NEEDED = 64
-/** A node tells its own cluster no more than this. */
+/** A node reports no more to its own cluster than this. */
 export const MAX_REPORTED_BY_NODE = 16
-/** Length of the widest network of each family that may be told as needed: pods inside it are translated. */
+/** Length of the widest network of each family that may be stated as needed: pods inside it are translated. */
 export const SHORTEST_NEEDED: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 
 /** What must not lead into a lane, and whose or what it is, in words: `the broker`. */

@@ -26,18 +26,20 @@ export interface OwnFacts {
   readonly stated: (StatedRanges & Pick<ClusterSpec, 'labels'>) | undefined
   /** As its own API has it; undefined where somebody took that away. */
   readonly local: ClusterSpec | undefined
-  /** The global range, as it was told at the join; '' or undefined: nobody knows. */
+  /** The global range, as the join gave it; '' or undefined: not known. */
   readonly globalRange: string | undefined
 }
 
 export interface BelievedCluster {
   /** Undefined where nothing can be believed. */
   readonly spec: ClusterSpec | undefined
-  /** Why `told` is not believed, where it differs from what is known. */
+  /** Why the report is not believed, where it differs from what is known. */
   readonly problem?: string
 }
 
-/** Takes what the broker says of this cluster, undefined for nothing. What is believed as a whole stays the same object. */
+/**
+ * Takes what the broker says of this cluster, undefined for nothing. What is believed as a whole stays the same object.
+ */
 export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts): BelievedCluster {
   const { local, stated } = own
   if (reported === undefined || isDeepStrictEqual(reported, local)) return { spec: reported ?? local }
@@ -47,7 +49,7 @@ export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts
   return { spec: isDeepStrictEqual(labels, reported.labels) ? reported : { ...reported, labels } }
 }
 
-/** Why this cluster cannot be as `told`, in words; undefined when it can. */
+/** Why this cluster cannot be as `reported`, in words; undefined when it can. */
 export function ownClusterProblem(
   reported: ClusterSpec,
   { id, stated, local, globalRange }: OwnFacts,

@@ -1,4 +1,4 @@
-/** Which of a machine's addresses stands for it among the pods. Pure. */
+/** Which of a machine's addresses represents it among the pods. Pure. */
 import {
   type Address,
   type Prefix,

@@ -1,17 +1,18 @@
 /**
- * On which node pods are: what each node says about itself, checked, and what follows for the one that asks. A node that
- * was broken into must not get the traffic of others by claiming their pods. So an address that several claim goes to
- * the one whose Node.spec has it, if its own word agrees with the Node; else to none of them: the main table of whoever
- * asks, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is judged by itself:
- * a CNI may keep books of its own for one of them. Pure.
+ * On which node pods are: what each node says about itself, checked, and what follows for the one that asks. A node
+ * that was broken into must not get the traffic of others by claiming their pods. So an address that several claim goes
+ * to the one whose Node.spec has it, if its own report agrees with the Node; else to none of them: the main table of
+ * the reading node, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is on
+ * its own: a CNI may allocate one of them by itself. Pure.
  */
 import { type Family, type Prefix, containsPrefix, formatPrefix, ipv4Among, ofFamily, parsePrefix } from './ip.ts'
 import type { Cluster, Node, RouteAgent } from '../objects.ts'
 import { comparePrefixes, isInside, meantPrefixes } from './prefix-set.ts'
 
 /**
- * A node tells no more ranges than this, of both families together; a node has no more pods than that, and most ranges
- * hold many. IPv4 comes first: a reader of an earlier release knows nothing else, and looks no further than this.
+ * A node reports no more ranges than this, of both families together; a node has no more pods than that, and most
+ * ranges hold many. IPv4 comes first: a reader of an earlier release knows nothing else, and looks no further than
+ * this.
  */
 export const MAX_POD_RANGES = 1024
 
@@ -39,7 +40,7 @@ export interface RefusedClaim {
 export interface PodPlaces {
   /** Ranges of the other nodes, sorted. Where a longer one, or an exception, lies inside, that one is meant. */
   readonly elsewhere: readonly { readonly node: string; readonly prefix: Prefix }[]
-  /** Inside a range of another node, but ours or of nobody known; sorted. */
+  /** Inside a range of another node, but ours or of no known node; sorted. */
   readonly exceptions: readonly Prefix[]
   /** Claimed by several nodes, so that nobody gets them; sorted. */
   readonly contested: readonly { readonly prefix: Prefix; readonly nodes: readonly string[] }[]
@@ -68,11 +69,11 @@ export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
 }
 
 /**
- * What a node's own RouteAgent tells; what its Node does where that says nothing else. Confirmed is what both say: a
- * node tells all of its Node's ranges only where its kernel shows that pods are in them (routeagent/routes/own-ranges.ts).
- * A RouteAgent is written by the node that it is about: what does not parse, or lies outside the cluster's pod CIDRs, is
- * left out. Takes the pod CIDRs of one family: a node that tells nothing of IPv6, as in an earlier release, has its word
- * for IPv4 all the same. Throws InvalidAddressError for the Node.
+ * What a node's own RouteAgent reports; what its Node says where that reports nothing else. Confirmed is what both say:
+ * a node reports all of its Node's ranges only where its kernel shows that pods are in them
+ * (routeagent/routes/own-ranges.ts). A RouteAgent is written by the node that it is about: what does not parse, or lies
+ * outside the cluster's pod CIDRs, is left out. Takes the pod CIDRs of one family: where a node reports nothing of
+ * IPv6, as in an earlier release, its report for IPv4 counts all the same. Throws InvalidAddressError for the Node.
  */
 export function nodeClaim(node: Node, agent: RouteAgent | undefined, podCIDRs: readonly Prefix[]): NodeRanges {
   const reported = (agent?.status?.podRanges ?? [])
@@ -89,9 +90,9 @@ export function nodeClaim(node: Node, agent: RouteAgent | undefined, podCIDRs: r
 }
 
 /**
- * Which of those that claim a prefix has it. With several, the one for whom it is confirmed; but only where each of them
- * has ranges in its Node.spec: where some have none nobody hands them out, and a Node's word is that of the node alone.
- * Undefined: not to be known.
+ * Which of those that claim a prefix has it. With several, the one for whom it is confirmed; but only where each of
+ * them has ranges in its Node.spec: where some have none nobody hands them out, and a Node's word is that of the node
+ * alone. Undefined: not to be known.
  */
 export function ownerOf(prefix: Prefix, claimants: readonly NodeRanges[]): string | undefined {
   if (claimants.length === 1) return claimants[0]?.node

@@ -28,7 +28,7 @@ export interface RemoteCluster {
   readonly index: number
   /**
    * Prefixes under which its pods are reached; IPv4 first, then by number. IPv6 is among them only where this cluster
-   * has an IPv6 pod CIDR itself. Whoever plans for one family takes its own with ofFamily().
+   * has an IPv6 pod CIDR itself. A plan for one family takes its own with ofFamily().
    */
   readonly prefixes: readonly Prefix[]
 }
@@ -63,11 +63,11 @@ const MAX_PREFIXES = 64
 /**
  * Remote clusters that may be routed. Of two that claim the same address, or the same index, the first by name is
  * kept and the other refused. A bad IPv4 claim refuses the cluster as a whole: half a cluster would answer under some
- * of the addresses that its services are told with, and nobody would be told why not under the rest. A bad IPv6 claim
+ * of the addresses of its services, and nobody would learn why not under the rest. A bad IPv6 claim
  * takes its IPv6 only: IPv6 may go over from one member to another, and for a moment both have it.
  *
  * IPv6 claims are not looked at where this cluster has no IPv6 pod CIDR: they lead nowhere then. It may be that they
- * overlap its pods, so that its own is not carried; nobody did wrong, and IPv4 must go on.
+ * overlap its pods, so that its own is not carried; that is no fault, and IPv4 must go on.
  */
 export function checkRemoteClusters({
   own,

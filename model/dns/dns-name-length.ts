@@ -1,8 +1,13 @@
-/** Whether the names that DNS builds from several parts fit into one name (RFC 1035 section 2.3.4, KEP-1645 "DNS"). Pure. */
+/**
+ * Whether the names that DNS builds from several parts fit into one name (RFC 1035 section 2.3.4, KEP-1645 "DNS").
+ * Pure.
+ */
 import { MAX_DNS_NAME_LENGTH } from './dns-name.ts'
 import { CLUSTERSET_ZONE } from '../spec-constants.ts'
 
-/** Between the variable labels of `<hostname>.<cluster>.<service>.<namespace>` are three dots; `.svc.<zone>` follows. */
+/**
+ * Between the variable labels of `<hostname>.<cluster>.<service>.<namespace>` are three dots; `.svc.<zone>` follows.
+ */
 const FIXED_LENGTH = 3 + `.svc.${CLUSTERSET_ZONE}`.length
 
 export interface EndpointNameParts {

@@ -51,8 +51,8 @@ const ZONE_SUFFIX = `.${CLUSTERSET_ZONE}`
 const ESCAPED_BYTE = /\\\d{3}/g
 
 /**
- * Takes a name as text, with or without the final dot; bytes that are not plain text stand as `\ddd`. Total: every
- * string gives one of the kinds above.
+ * Takes a name as text, with or without the final dot; bytes that are not plain text are written as `\ddd`. Total:
+ * every string gives one of the kinds above.
  */
 export function parseDnsName(text: string): DnsName {
   const name = (text.endsWith('.') ? text.slice(0, -1) : text).toLowerCase()

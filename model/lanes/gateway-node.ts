@@ -1,4 +1,6 @@
-/** Which Nodes of a real cluster are gateways, and on which lane: stated on the Node itself, by an operator or by join. */
+/**
+ * Which Nodes of a real cluster are gateways, and on which lane: stated on the Node itself, by an operator or by join.
+ */
 import { classifyAddress, parseAddress } from '../addresses/ip.ts'
 import type { Node } from '../objects.ts'
 

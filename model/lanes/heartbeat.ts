@@ -1,13 +1,15 @@
 /**
- * A gateway's status has a time. Who reads the status judges by it how much the status still says. Pure; which
- * heartbeats have stopped is found by reconcile/heartbeats.ts.
+ * A gateway's status has a time. Readers of the status find by it how much the status still says. Pure;
+ * reconcile/heartbeats.ts finds which heartbeats have stopped.
  */
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../conditions.ts'
 import type { ConnectionStatus, Gateway } from '../objects.ts'
 
 /** Gateway.status is written at least this often. */
 export const HEARTBEAT_MS = 5000
-/** A heartbeat that stands still for so long, seen by somebody who would have seen it move, has stopped: three of them. */
+/**
+ * A heartbeat that does not change for so long, while the reader would have seen a change, has stopped: three of them.
+ */
 export const HEARTBEAT_STALE_MS = 3 * HEARTBEAT_MS
 /** By the clocks of two machines an age is a hint, no more: what is shown as old is this old at least. */
 export const HEARTBEAT_OLD_MS = 30_000
@@ -51,14 +53,14 @@ export function heardGateways(
 
 /**
  * Milliseconds since a gateway wrote its status, by this machine's clock: for people. Never negative, whatever the
- * clocks say; undefined where the gateway's release does not tell.
+ * clocks say; undefined where the gateway's release does not write it.
  */
 export function heartbeatAgeMs({ status }: Gateway, nowMs: number): number | undefined {
   const writtenMs = Date.parse(status?.heartbeatTime ?? '')
   return Number.isNaN(writtenMs) ? undefined : Math.max(0, nowMs - writtenMs)
 }
 
-/** Somebody who watches says that the gateway has stopped to tell, and it has not spoken since. */
+/** A part that watches says that the gateway has stopped to report, and it has not reported since. */
 export function isTakenAsSilent({ status }: Gateway): boolean {
   const ready = findCondition(status?.conditions, CONDITION_READY)
   return ready?.status === 'Unknown' && ready.reason === REASON_STATUS_STALE
@@ -66,6 +68,6 @@ export function isTakenAsSilent({ status }: Gateway): boolean {
 
 function lost(connection: ConnectionStatus): ConnectionStatus {
   return connection.state === 'up'
-    ? { ...connection, state: 'down', message: 'nothing is heard of its gateway' }
+    ? { ...connection, state: 'down', message: 'nothing is heard from its gateway' }
     : connection
 }

@@ -1,6 +1,6 @@
 /**
- * The Lease by which the gateways of one cluster agree on who serves a lane: each lane number has one. Who holds it tells
- * the others about its end of the lane; the other nodes with the same label stand by.
+ * The Lease by which the gateways of one cluster agree on who serves a lane: each lane number has one. Its holder
+ * publishes its end of the lane to the others; the other nodes with the same label stand by.
  */
 
 /** Name of the Lease, in the namespace that Sealane is installed in. */

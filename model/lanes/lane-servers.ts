@@ -1,8 +1,8 @@
 /**
  * Which of several gateways of one cluster serves a lane that more than one of them claims. Pure.
  *
- * The one that came last: a gateway that was replaced may be dead and cannot say so. "Last" is by the time of
- * cameAt(), then the first by name. While a lane is handed over both claim it, until the newcomer is up everywhere.
+ * The newest: a gateway that was replaced may be dead and cannot say so. "Newest" is by the time of cameAt(),
+ * then the first by name. While a lane is handed over both claim it, until the newcomer is up everywhere.
  */
 import type { Endpoint, Gateway } from '../objects.ts'
 
@@ -21,7 +21,7 @@ export function publishedAt(createdAtMs: number): Readonly<Record<string, string
   return isTime ? { [ANNOTATION_PUBLISHED_AT]: new Date(createdAtMs).toISOString() } : {}
 }
 
-/** For Endpoints of the other clusters: all that claim a lane, the one that came last first, by laneServerKey(). */
+/** For Endpoints of the other clusters: all that claim a lane, the newest first, by laneServerKey(). */
 export function laneClaims(endpoints: readonly Endpoint[]): ReadonlyMap<string, readonly [Endpoint, ...Endpoint[]]> {
   const claims = new Map<string, [Endpoint, ...Endpoint[]]>()
   for (const endpoint of [...endpoints].sort(latestFirst)) {
@@ -39,9 +39,10 @@ export function laneServerKey({ spec }: Endpoint): string {
 
 /**
  * For this cluster's own gateways: lanes that are up to `cluster`, by node; nodes without one are left out. Of several
- * that report one lane as up the last one counts: the far end calls nobody else, so the others are dead or about to see
- * it. Who came last and is not up (yet) takes nothing from the others. Takes all Gateways and Endpoints of this cluster.
- * A node without an Endpoint on the lane gives way to one that has it; while none has, all count: unseen is not gone.
+ * that report one lane as up the newest counts: the far end calls no other, so the others are dead or about to see it.
+ * A newest that is not up (yet) takes nothing from the others. Takes all Gateways and Endpoints of this cluster. A node
+ * without an Endpoint on the lane gives way to one that has it; while none has, all count, because an Endpoint that
+ * could not be read need not be gone.
  */
 export function lanesUp(
   cluster: string,

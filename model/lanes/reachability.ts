@@ -1,13 +1,13 @@
-/** Which clusters answer, judged by the gateways' probes. Pure. */
+/** Which clusters answer, by the gateways' probes. Pure. */
 import type { Gateway } from '../objects.ts'
 import type { ClusterValidation } from '../addresses/remote-clusters.ts'
 
 /**
- * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself.
- * Takes the Gateway objects of this cluster. Where no gateway has reported yet, the answer is undefined:
- * unseen is not gone, so callers keep everything.
+ * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself. Takes the Gateway
+ * objects of this cluster. Where no gateway has reported yet, the answer is undefined: nothing is known then, so
+ * callers keep everything.
  *
- * Which gateway serves a lane makes no difference here: whoever takes one over is up itself (lane-servers.ts).
+ * Which gateway serves a lane makes no difference here: a node that takes one over is up itself (lane-servers.ts).
  */
 export function reachableClusters(self: string, gateways: readonly Gateway[]): ReadonlySet<string> | undefined {
   const reporting = gateways.filter((gateway) => gateway.status !== undefined)

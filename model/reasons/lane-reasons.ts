@@ -56,12 +56,12 @@ export const LANE_REASONS = {
     shows: ['condition Ready of Gateway', 'condition Connected of Cluster'],
   },
   GatewaySilent: {
-    means: 'The agent hears nothing of a gateway any more.',
+    means: 'A gateway has stopped to report.',
     todo: 'Look at the gateway pod of that node, and at the node.',
     shows: ['event on Gateway'],
   },
   GatewayHeard: {
-    means: 'The agent hears the gateway again.',
+    means: 'The gateway reports again.',
     todo: 'Nothing.',
     shows: ['event on Gateway'],
   },
@@ -77,12 +77,12 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'log of the gateway'],
   },
   Heard: {
-    means: 'The broker hears the cluster.',
+    means: 'The cluster is connected to the broker.',
     todo: 'Nothing.',
     shows: ['condition InContact of Cluster'],
   },
   Silent: {
-    means: 'The broker has not heard the cluster for some time.',
+    means: 'The cluster has had no connection to the broker for some time.',
     todo: "Look at that cluster's agent. If the cluster is gone for good, evict it at the broker.",
     shows: ['condition InContact of Cluster'],
   },
@@ -92,7 +92,7 @@ export const LANE_REASONS = {
     shows: ['event on Cluster', 'log of the agent'],
   },
   ContactRestored: {
-    means: 'The cluster is heard again, and its services are back.',
+    means: 'The cluster is in contact again, and its services are back.',
     todo: 'Nothing.',
     shows: ['event on Cluster'],
   },

@@ -11,7 +11,7 @@ export function problem(reason: ReasonCode, message: string): Problem {
   return { reason, message }
 }
 
-/** As plans, and the `failure` of a status, tell it. */
+/** As plans, and the `failure` of a status, print it. */
 export function problemText({ reason, message }: Problem): string {
   return `${reason}: ${message}`
 }

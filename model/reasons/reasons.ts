@@ -1,6 +1,6 @@
 /**
- * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from it.
- * A name is never given another meaning; the parts are sorted by what the reasons are about.
+ * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from
+ * it. A name is never given another meaning; the parts are sorted by what the reasons are about.
  */
 import { ACCESS_REASONS } from './access-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
@@ -48,7 +48,7 @@ export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): Co
   return more.length === 0 ? first : `${first},${more.join(',')}`
 }
 
-/** The one that stands first. */
+/** The one that comes first. */
 export function firstReason(reason: ConditionReason): ReasonCode {
   return reason.split(',')[0] as ReasonCode
 }

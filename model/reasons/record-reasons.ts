@@ -1,4 +1,6 @@
-/** Reasons about what members state: addresses, records and their limits. The broker judges, and each importer again. */
+/**
+ * Reasons about what members state: addresses, records and their limits. The broker validates, and each importer again.
+ */
 import type { ReasonTable } from './reason-row.ts'
 
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const

@@ -1,5 +1,5 @@
 /**
- * Which endpoints of a service are one pod. An EndpointSlice has one family, so a pod with two stands in two slices, by
+ * Which endpoints of a service are one pod. An EndpointSlice has one family, so a pod with two is in two slices, by
  * addresses that have nothing in common. Pure.
  */
 import { nameHash } from '../name-hash.ts'

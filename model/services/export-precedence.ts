@@ -13,7 +13,10 @@ export interface ClusterExport {
   readonly carried?: readonly IpFamily[] | undefined
 }
 
-/** Oldest first (KEP-1645 "Constraints and Conflict Resolution"). The specification names no tie-break; ours is the cluster id, as in Cilium. */
+/**
+ * Oldest first (KEP-1645 "Constraints and Conflict Resolution"). The specification names no tie-break; ours is the
+ * cluster id, as in Cilium.
+ */
 export function byPrecedence(a: ClusterExport, b: ClusterExport): number {
   if (a.createdAtMs !== b.createdAtMs) return a.createdAtMs - b.createdAtMs
   return a.cluster < b.cluster ? -1 : a.cluster > b.cluster ? 1 : 0

@@ -23,7 +23,7 @@ export interface MergedService {
   readonly annotations: Readonly<Record<string, string>>
   /** Exporting clusters, sorted. */
   readonly clusters: readonly string[]
-  /** The same verdict for every exporting cluster (KEP-1645: Conflict is set on all of them). */
+  /** The same finding for every exporting cluster (KEP-1645: Conflict is set on all of them). */
   readonly conflicts: ReadonlyMap<string, ConflictFinding>
   /** Per cluster the merged ports that its endpoints may serve; all others must not be sent there. */
   readonly portsOf: ReadonlyMap<string, readonly ExposedPort[]>
@@ -48,7 +48,7 @@ export function mergeServices(exports: readonly ClusterExport[]): MergedService 
 }
 
 /**
- * Which of a cluster's own service ports stand behind which merged port: those of equal protocol and number, under
+ * Which of a cluster's own service ports are behind which merged port: those of equal protocol and number, under
  * whatever name. A port that lost its name to another number exposes nothing.
  */
 export function exposedPorts(merged: readonly ImportPort[], own: readonly ImportPort[]): ExposedPort[] {

@@ -58,7 +58,7 @@ const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: st
 export function findConflicts(ordered: readonly ClusterExport[]): ConflictFinding {
   const found = new Map<ConflictReason, string>()
   for (const { reason, field, show } of PROPERTIES) note(found, reason, describe(field, ordered, show))
-  // With different affinities their settings differ as a matter of course; that is told once.
+  // With different affinities their settings differ as a matter of course; that is reported once.
   const sticky = ordered.filter(({ body }) => body.sessionAffinity === 'ClientIP')
   note(found, 'SessionAffinityConfigConflict', describe('sessionAffinityConfig timeout', sticky, showTimeout))
   note(found, 'IPFamilyConflict', describeFamilies(ordered))
@@ -83,8 +83,8 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
 }
 
 /**
- * Only a family that is offered and that some cluster lacks leaves part of the endpoints out of reach (KEP-1645 "Exporting Services");
- * a family that a younger export has in addition harms nobody.
+ * Only a family that is offered and that some cluster lacks leaves part of the endpoints out of reach (KEP-1645
+ * "Exporting Services"); a family that a younger export has in addition harms nobody.
  */
 function describeFamilies(ordered: readonly ClusterExport[]): string | undefined {
   const offered = mergedFamilies(ordered)

@@ -1,4 +1,6 @@
-/** Checks that every decoder uses. A value that fails is named by its field; the rest of the message is not looked at. */
+/**
+ * Checks that every decoder uses. A value that fails is named by its field; the rest of the message is not looked at.
+ */
 import { toUSVString } from 'node:util'
 import type { Pair } from '../gen/broker.ts'
 import { MAX_LABELS, MAX_LABEL_KEY, MAX_NAME, MAX_TEXT } from '../limits.ts'

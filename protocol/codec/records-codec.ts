@@ -113,7 +113,7 @@ export function recordKeyFromWire(key: wire.RecordKey | undefined, field: string
   }
 }
 
-/** `minName` 0 only where the key may stand for "none": a refused `facts`. */
+/** `minName` 0 only where the key may mean "none": a refused `facts`. */
 export function memberKeyFromWire(key: wire.MemberKey | undefined, field: string, minName: 0 | 1 = 1): MemberKey {
   const { kind, namespace, name } = present(key, field)
   return {

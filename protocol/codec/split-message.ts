@@ -7,7 +7,7 @@ const PART_BYTES = 1024 * 1024
 const NEED_KEYS = 5000
 
 /**
- * A batch with too many events as several. Only the last may carry the batch's revision: whoever stops in between
+ * A batch with too many events as several. Only the last may carry the batch's revision: a reader that stops in between
  * resumes from `previousRevision` and sees the rest again.
  */
 export function splitBatch(message: WatchMessage, previousRevision: number): WatchMessage[] {

@@ -1,4 +1,4 @@
-/** What a member tells of itself, between the wire and the model. */
+/** What a member reports about itself, between the wire and the model. */
 import {
   MAX_NOT_IMPORTED,
   type MemberStatus,

@@ -16,7 +16,7 @@ export const protobufFileName = "broker.proto";
 
 /**
  * The wire between agent and broker. Limits and meanings: README.md and broker-api.ts.
- * Compatibility: only add fields; a reader skips what it does not know. Strings stand for enumerations, so that an
+ * Compatibility: only add fields; a reader skips what it does not know. Strings are used for enumerations, so that an
  * unknown value is named in the refusal instead of becoming a number.
  */
 
@@ -27,7 +27,7 @@ export interface ClusterFacts {
   version: string;
   /**
    * What machines of this cluster need outside the lanes: networks and addresses of nodes, API servers, default gateways,
-   * name servers, the broker as they call it. Nobody's pods are routed over them. Members of earlier releases tell none.
+   * name servers, the broker as they call it. Nobody's pods are routed over them. Members of earlier releases state none.
    */
   neededCidrs: string[];
 }
@@ -63,7 +63,7 @@ export interface JoinResponse {
   /** What is carried of the stated ones. Absent from a broker that knows of none that are not. */
   podCidrs: string[];
   serviceCidrs: string[];
-  /** observed_address is the member's own, as far as the broker can tell. False from a broker that cannot. */
+  /** observed_address is the member's own, as far as the broker can know. False from a broker that cannot. */
   observedCounts: boolean;
   /** Sentences for people: why stated addresses are translated or not carried. */
   notes: string[];
@@ -75,7 +75,7 @@ export interface Renumbered {
   cluster: string;
   /** One for each of its pod CIDRs that is carried. */
   globalCidrs: string[];
-  /** As the member told last. Absent: not known, or from a broker that does not say. */
+  /** As the member reported last. Absent: not known, or from a broker that does not say. */
   openConnections?: OpenConnections | undefined;
 }
 
@@ -124,7 +124,7 @@ export interface PublishMessage {
 export interface PublishMessage_Declare {
   setHash: Buffer;
   count: number;
-  /** The member tells a status where it is taken. Without this, what an earlier process of it told is withdrawn. */
+  /** The member sends a status where it is taken. Without this, what an earlier process of it sent is withdrawn. */
   tellsStatus: boolean;
 }
 
@@ -229,7 +229,7 @@ export interface WatchMessage_Synced {
   departed: string[];
 }
 
-/** Members that the broker hears nothing of; all others are in contact with it. */
+/** Members that have no connection to the broker; all others are in contact with it. */
 export interface WatchMessage_Contact {
   silent: WatchMessage_Silent[];
 }
@@ -364,7 +364,7 @@ export interface ClusterSetIP {
   ips: string[];
 }
 
-/** What a member tells of itself. Whatever it does not name as not imported is imported. */
+/** What a member reports about itself. Whatever it does not name as not imported is imported. */
 export interface MemberStatus {
   notImported: MemberStatus_NotImported[];
   /** Findings that are not in the list. */
@@ -386,7 +386,7 @@ export interface SavedReplica {
   epoch: string;
   revision: number;
   records: StoredRecord[];
-  /** Positions in `records` of those that this epoch has not shown (kept because unseen is not gone). */
+  /** Positions in `records` of those that this epoch has not shown (kept: they may not have been sent yet). */
   unconfirmed: number[];
   complete: string[];
   departed: string[];

@@ -1,4 +1,4 @@
-/** A certificate that a broker hands out, judged by the member that asked for it, before it is kept. */
+/** A certificate that a broker hands out, validated by the member that asked for it, before it is kept. */
 import { type KeyObject, X509Certificate } from 'node:crypto'
 import { readCertificate } from './read-certificate.ts'
 

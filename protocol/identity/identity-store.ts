@@ -1,4 +1,7 @@
-/** Where a member keeps its identity: a folder on disk, or a Secret of a real cluster (protocol/identity/secret-identity.ts). */
+/**
+ * Where a member keeps its identity: a folder on disk, or a Secret of a real cluster
+ * (protocol/identity/secret-identity.ts).
+ */
 import { type MemberIdentity, readMemberIdentity, removeMemberIdentity, writeMemberIdentity } from './member-files.ts'
 
 export interface IdentityStore {

@@ -19,7 +19,9 @@ export interface MemberIdentity {
   readonly brokerAddresses: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
-  /** Whether it is this site's own, as far as the broker could tell. Absent: nobody has judged it yet (an earlier release). */
+  /**
+   * Whether it is this site's own, as far as the broker could know. Absent: an earlier release, which did not find out.
+   */
   readonly observedCounts?: boolean
   /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
   readonly ranges?: MemberRanges

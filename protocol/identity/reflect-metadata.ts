@@ -1,6 +1,6 @@
 /**
  * The three metadata functions that tsyringe, a dependency of @peculiar/x509, wants to find on Reflect before it
- * loads. Sealane uses no decorators, so this little store stands in for a polyfill package. Import it before
+ * loads. Sealane uses no decorators, so this little store replaces a polyfill package. Import it before
  * @peculiar/x509. What is there already is left alone.
  */
 interface MetadataReflect {

@@ -11,7 +11,7 @@ import type { JoinStore } from '../join.ts'
 
 export const TOKEN_PART = 'token'
 export const JOINING_KEY_PART = 'joining.key'
-/** Why the agent could not join, or leave, yet; on the Secret, for `sealane join` and whoever looks. */
+/** Why the agent could not join, or leave, yet; on the Secret, for `sealane join` and for people. */
 export const PROBLEM_ANNOTATION = 'sealane.io/join-problem'
 /** Beside it: its stable name (model/reasons/). */
 export const REASON_ANNOTATION = 'sealane.io/join-problem-reason'
@@ -47,7 +47,7 @@ export interface SecretChange {
 }
 
 /**
- * The problem that stands on a Secret; `final` when it is about the token that lies there, with these settings, and
+ * The problem that is noted on a Secret; `final` when it is about the token that lies there, with these settings, and
  * waiting mends nothing. An agent of earlier settings may still run and be refused for those.
  */
 export function joinProblem(
@@ -62,7 +62,7 @@ export function joinProblem(
   return { text, ...(reason === undefined ? {} : { reason }), final }
 }
 
-/** Tells attempts apart and tells nothing about the token: its secret has 256 bits. */
+/** Distinguishes attempts and discloses nothing about the token: its secret has 256 bits. */
 function attempt(token: string, settings: string): string {
   return createHash('sha256').update(`${token.trim()}\n${settings}`).digest('hex').slice(0, 16)
 }

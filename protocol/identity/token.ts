@@ -1,6 +1,6 @@
 /**
  * Join tokens: `sealane1.<base64url>`, to be copied by people. Inside is JSON with a checksum behind it, so that a
- * token cut short by a terminal is told from one that was never valid. The secret never stands in an error text,
+ * token cut short by a terminal is distinguished from one that was never valid. The secret is never in an error text,
  * in JSON or in a log: it is behind a method.
  */
 import { createHash, randomBytes } from 'node:crypto'

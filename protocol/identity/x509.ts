@@ -1,6 +1,7 @@
 /**
  * Certificates of a clusterset: one CA, a server certificate for the broker and one client certificate per member.
- * Every certificate names the clusterset in a URI, so that a stranger's certificate can be told from a broken one:
+ * Every certificate names the clusterset in a URI, so that a stranger's certificate can be distinguished from a broken
+ * one:
  *   CA      sealane://<clusterset>
  *   broker  sealane://<clusterset>/broker
  *   member  sealane://<clusterset>/cluster/<cluster id>
@@ -29,7 +30,7 @@ export interface Identity {
   readonly key: KeyObject
 }
 
-/** A certificate request that cannot be used. The text is fit for the requester. */
+/** A certificate request that cannot be used. The text may be sent to the caller. */
 export class CsrError extends Error {
   constructor(problem: string) {
     super(`certificate request: ${problem}`)

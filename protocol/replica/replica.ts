@@ -4,7 +4,7 @@
  * A snapshot is staged and shown only at `synced`, whole. Then the old copy is compared with it: what the snapshot
  * lacks is dropped only where the broker knows the owner's whole set in this epoch (`complete`) or the owner is gone
  * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
- * later `synced` lists its owner. Unseen is not gone.
+ * later `synced` lists its owner. A record that was not shown need not be removed.
  */
 import { type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 import type { RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
@@ -36,7 +36,7 @@ export interface ReplicaInit {
 interface Staging {
   readonly epoch: string
   readonly records: Map<string, StoredRecord>
-  /** Named as removed while the snapshot came: gone, whoever the owner is. */
+  /** Named as removed while the snapshot came: gone, whichever member is the owner. */
   readonly removed: Set<string>
   revision: number
 }

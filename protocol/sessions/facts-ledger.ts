@@ -1,4 +1,4 @@
-/** What the broker was told of what the cluster says of itself. Pure; the counterpart of publish-ledger.ts. */
+/** What the broker has got of the cluster's facts. Pure; the counterpart of publish-ledger.ts. */
 import { canonicalJson } from '../codec/content-hash.ts'
 
 /** `T` is the cluster's facts, or its status. */
@@ -22,7 +22,7 @@ export class FactsLedger<T extends object> {
     return this.#text === this.#reported
   }
 
-  /** The facts to send now, taken as on their way; undefined when there is nothing to tell. */
+  /** The facts to send now, taken as on their way; undefined when there is nothing to send. */
   next(sequence: number): T | undefined {
     if (this.#text === undefined || this.#text === this.#reported || this.#inFlight !== undefined) return undefined
     this.#inFlight = { sequence, text: this.#text }

@@ -20,7 +20,7 @@ export interface Refusal {
 }
 
 export type RecordState =
-  /** Not told to the broker yet, or no answer yet. */
+  /** Not sent to the broker yet, or no answer yet. */
   | { readonly t: 'pending' }
   /** The broker has exactly this, durably. */
   | { readonly t: 'stored' }
@@ -40,7 +40,9 @@ export interface Declaration {
 /** Content hashes as hex: compared by value. */
 type Hash = string
 
-/** The broker may hold an earlier version, or none: equal to no content, so that a refused put is followed by a remove. */
+/**
+ * The broker may hold an earlier version, or none: equal to no content, so that a refused put is followed by a remove.
+ */
 const UNKNOWN: Hash = 'unknown'
 
 interface Wanted {
@@ -135,7 +137,7 @@ export class PublishLedger {
     }
   }
 
-  /** What to tell the broker first on a new stream. */
+  /** What to send the broker first on a new stream. */
   declare(): Declaration {
     const entries = [...this.#wanted]
       .filter(([key]) => this.#acceptable(key) !== undefined)

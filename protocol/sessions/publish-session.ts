@@ -10,7 +10,7 @@
  * - waiting: nothing is known to publish yet (nothing was given to setDesired: an empty set is never assumed), or the
  *   last attempt failed and the next comes after a delay.
  * - connecting: the hash of the set was declared, no answer yet.
- * - declaring: the broker has another set; it is told record by record what ours is, and says what it needs.
+ * - declaring: the broker has another set; the session sends the hash of each record of ours, and it says what it needs.
  * - live: changes are sent as they come, at most `window` of them unacknowledged.
  */
 import { Backoff } from '../../reconcile/backoff.ts'
@@ -131,13 +131,13 @@ export class PublishSession {
     this.#poke()
   }
 
-  /** Told to the broker once after each start, and whenever they differ from what it was told. */
+  /** Sent to the broker once after each start, and whenever they differ from what it has. */
   setFacts(facts: ClusterFacts): void {
     this.#facts.set(facts)
     this.#poke()
   }
 
-  /** Told to the broker once on each stream, and whenever it differs; not at all to a broker that takes none. */
+  /** Sent to the broker once on each stream, and whenever it differs; not at all to a broker that takes none. */
   setStatus(status: MemberStatus): void {
     this.#status.set(status)
     this.#poke()

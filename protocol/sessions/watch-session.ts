@@ -42,7 +42,7 @@ export interface WatchSessionDeps {
   /** After the replica has changed: records, `synced`, or which owners are complete. Must not throw. */
   readonly onChange: (changes: readonly ReplicaChange[]) => void
   readonly onState?: (state: WatchState) => void
-  /** The broker has said which members it hears nothing of. Must not throw. */
+  /** The broker has said which members have no connection to it. Must not throw. */
   readonly onContact?: (silent: readonly SilentMember[]) => void
 }
 
@@ -157,7 +157,7 @@ export class WatchSession {
     this.#cancelSave = this.#deps.clock.setTimer(this.#init.saveEveryMs, () => void this.#saveNow())
   }
 
-  /** Writes never overlap. A failure is told and tried again with the next change. */
+  /** Writes never overlap. A failure is logged and tried again with the next change. */
   async #saveNow(): Promise<void> {
     this.#cancelSave?.()
     this.#cancelSave = undefined

@@ -124,7 +124,9 @@ async function streaming(
   }
 }
 
-/** What was written goes out before the status. Who takes neither hears of its end by losing the connection. */
+/**
+ * What was written goes out before the status. A peer that takes neither learns of its end by losing the connection.
+ */
 function endWithin(deps: BrokerServiceDeps, call: Duplex | Writer, end: () => void): void {
   const peer = call.getPeer()
   const cancel = deps.clock.setTimer(STATUS_MS, () => deps.drop(peer))

@@ -61,7 +61,10 @@ export interface ConnectionsInit {
   readonly metrics: ServerMetrics
   readonly limits: ConnectionLimits
   readonly clusterset: string
-  /** False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id now. */
+  /**
+   * False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id
+   * now.
+   */
   readonly isWelcome: (peer: Peer) => boolean
   /** Called when it is the turn of a connection that has said something. */
   readonly startHandshake: (socket: Socket) => void

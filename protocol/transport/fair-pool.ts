@@ -1,5 +1,5 @@
 /**
- * A bounded set of items by whom they belong to. When it is full, whoever has most gives up its oldest: so one that
+ * A bounded set of items by their owners. When it is full, the owner of the most gives up its oldest: so one that
  * floods takes places from itself, and a newcomer always gets one.
  */
 export interface FairPoolInit {

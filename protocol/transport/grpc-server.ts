@@ -112,7 +112,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   const tls = createServer({
     ...tlsOptions(init.tls),
     requestCert: true,
-    // Judged in peer-check.ts, so that Join works without a certificate and a refusal can say why.
+    // Checked in peer-check.ts, so that Join works without a certificate and a refusal can say why.
     rejectUnauthorized: false,
     minVersion: 'TLSv1.3',
     ALPNProtocols: ['h2'],

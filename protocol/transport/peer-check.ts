@@ -1,7 +1,7 @@
 /**
  * Who is at the other end of a TLS connection to the broker. TLS asks for a client certificate but lets the handshake
- * pass without a good one, because Join needs none; the verdict is taken here, once per connection, and every other
- * call is refused with the reason.
+ * pass without a good one, because Join needs none. The certificate is checked here, once per connection, and every
+ * other call is refused with the reason.
  */
 import type { TLSSocket } from 'node:tls'
 import type { ClusterId } from '../../model/ids.ts'

@@ -38,7 +38,7 @@ export function fetchPinnedCa(init: ProbeInit, pin: string, signal: AbortSignal)
   })
 }
 
-/** The verdict on the broker's certificate; undefined error when it is good. */
+/** What was found of the broker's certificate; undefined error when it is good. */
 function validateServer(socket: TLSSocket, init: ProbeInit): void {
   const where = formatBrokerAddress(init.address)
   const der = socket.getPeerX509Certificate()?.raw
@@ -105,8 +105,8 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
   const where = formatBrokerAddress(init.address)
   return new Promise<T>((resolve, reject) => {
     signal.throwIfAborted()
-    // Every certificate is let through and then judged by `use`: only so can the refusal say what is wrong.
-    // Nothing is ever sent over this connection.
+    // Every certificate is let through and then checked by `use`: only so can the refusal say what is wrong. Nothing is
+    // ever sent over this connection.
     const socket = connect({
       host,
       port,

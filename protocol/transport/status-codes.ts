@@ -35,7 +35,7 @@ export interface CallStatus {
   readonly metadata: GrpcMetadata
 }
 
-/** What the peer is told. Errors that are not meant for it become "internal error": the caller logs them. */
+/** What the peer gets. Errors that are not meant for it become "internal error": the caller logs them. */
 export function errorToStatus(error: unknown): CallStatus {
   const metadata = new Metadata()
   if (error instanceof RefusedError) {

@@ -96,7 +96,7 @@ export function elementChanges(changes: readonly PortChange[]): ElementChange[] 
   }
 }
 
-/** Statements of one transaction. Chains and maps that the elements need must exist: see scaffold(). */
+/** Statements of one transaction. Chains and maps that the elements need must exist: see layout(). */
 export function elementStatements(changes: readonly ElementChange[]): NftStatement[] {
   const removals = changes.flatMap(({ map, remove }): NftStatement[] =>
     remove.length === 0

@@ -106,7 +106,7 @@ export class BalanceLoop {
     return () => stops.forEach((stop) => stop())
   }
 
-  /** Where the kernel does not tell of changes by others, they are found by the look every RESYNC_MS. */
+  /** Where the kernel sends no notification of changes by others, the look every RESYNC_MS finds them. */
   followTable(): () => void {
     const { nft, logger } = this.#deps
     try {
@@ -197,7 +197,8 @@ export class BalanceLoop {
     return true
   }
 
-  // While this node's own Node cannot be read, the overlay stays, and so does who may use it: unseen is not gone.
+  // While this node's own Node cannot be read, the overlay and its guard stay as they are: the Node may be there all
+  // the same.
   #nftWorld(world: NodeRouteWorld): NodeNftWorld {
     const now = nodeNftWorld(world, this.#family.family, this.#openPorts)
     const before = this.#table.world

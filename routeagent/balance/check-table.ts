@@ -30,7 +30,9 @@ export interface TableListing {
   readonly elements: ReadonlyMap<string, readonly NftElement[]>
 }
 
-/** Reads the text of `nft list table`: one listing tells everything, where one for each map would take that often as long. */
+/**
+ * Reads the text of `nft list table`: one listing has everything, where one for each map would take that often as long.
+ */
 export function parseListing(listing: string): TableListing {
   const maps = new Set<string>()
   const rules = new Map<string, number>()
@@ -75,7 +77,10 @@ export function sameShape(a: TableShape, b: TableShape): boolean {
   )
 }
 
-/** Whether the chains that were seen before still read the same. nft writes rules in its own way, so only its own listings compare. */
+/**
+ * Whether the chains that were seen before still read the same. nft writes rules in its own way, so only its own
+ * listings compare.
+ */
 export function sameTexts(before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): boolean {
   return [...before].every(([chain, text]) => now.get(chain) === text)
 }

@@ -9,7 +9,7 @@ export type Ipv6Groups = readonly number[]
 /** Undefined unless the text is that of RFC 4291 section 2.2, without a dotted quad at its end and without a zone. */
 export function ipv6Groups(text: string): Ipv6Groups | undefined {
   const groups: number[] = []
-  /** Where `::` stands, as a number of groups. */
+  /** Where `::` is, as a number of groups. */
   let gap = text.startsWith('::') ? 0 : -1
   let at = gap === 0 ? 2 : 0
   while (at < text.length) {
@@ -49,15 +49,15 @@ export function formatGroups(groups: Ipv6Groups): string {
 }
 
 /**
- * Whether a pod may have this address: not loopback, link-local or multicast, and none that stands for an IPv4 address
- * (IPv4-mapped, IPv4-compatible, NAT64).
+ * Whether a pod may have this address: not loopback, link-local or multicast, and none that is a form of an IPv4
+ * address (IPv4-mapped, IPv4-compatible, NAT64).
  */
 export function isUsableIpv6([first = 0, second = 0]: Ipv6Groups): boolean {
   const standsForIpv4 = first === 0x64 && second === 0xff9b
   return first !== 0 && !standsForIpv4 && first < 0xff00 && (first & 0xffc0) !== 0xfe80
 }
 
-/** Tells for groups whether they are in the network. Takes an IPv6 prefix. */
+/** Whether groups are in the network. Takes an IPv6 prefix. */
 export function ipv6Network(prefix: Prefix): (groups: Ipv6Groups) => boolean {
   const shift = (i: number): bigint => BigInt(addressBits(6) - 16 * (i + 1))
   const network = Array.from({ length: GROUPS }, (_, i) => Number((prefix.value >> shift(i)) & 0xffffn))

@@ -1,4 +1,6 @@
-/** Table sealane_node of one family, as far as we know what the kernel has of it: replaced, changed, looked at, removed. */
+/**
+ * Table sealane_node of one family, as far as we know what the kernel has of it: replaced, changed, looked at, removed.
+ */
 import { isNotFound } from '../../kernel/errors.ts'
 import { Drift } from '../../kernel/drift.ts'
 import { formatNft } from '../../kernel/nft/format-nft.ts'
@@ -130,7 +132,9 @@ export class NodeTable {
     if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
   }
 
-  /** Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right. */
+  /**
+   * Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right.
+   */
   async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
     const listing = await this.#deps.nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)

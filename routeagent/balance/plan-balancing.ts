@@ -1,6 +1,6 @@
 /**
- * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was told and nothing
- * else: no clock, no kernel. A change of one service costs the work of one service.
+ * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was given and
+ * nothing else: no clock, no kernel. A change of one service costs the work of one service.
  */
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'

@@ -1,6 +1,6 @@
 /**
- * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
- * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
+ * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into
+ * are filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
 import { type Family, formatPrefix, ofFamily } from '../../model/addresses/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
@@ -119,7 +119,8 @@ interface ChainRow {
   readonly base?: NftBaseChain
 }
 
-// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it matters.
+// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it
+// matters.
 const UNTRACKED: readonly ChainRow[] = [
   { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
   { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },

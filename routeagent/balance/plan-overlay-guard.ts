@@ -52,7 +52,9 @@ export function otherNodes({ nodes, node }: Pick<NodeRouteWorld, 'nodes' | 'node
   return others.map(({ address }) => formatAddress(address)).sort()
 }
 
-/** By which device the main table sends to that address: answers come in there, also where another has the InternalIP. */
+/**
+ * By which device the main table sends to that address: answers come in there, also where another has the InternalIP.
+ */
 function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | undefined {
   const address = parseAddress(text)
   let best: { readonly length: number; readonly device: string } | undefined
@@ -132,7 +134,7 @@ function strangers(context: OverlayContext | undefined): string[] {
   ]
 }
 
-/** Told at once: whoever asked by mistake shall not wait. */
+/** Refused at once, so that a caller that is wrong here need not wait. */
 const REFUSED = refusingRules(nodeDropCounter('host-service'))
 
 function dropped(reason: NodeDropReason): string {

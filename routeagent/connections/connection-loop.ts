@@ -1,6 +1,7 @@
 /**
- * Counts once a minute how many connections pods of this node have with pods of other clusters: what would break if this
- * cluster got global addresses. Each connection of a pod is tracked on the pod's own node, and counted there alone.
+ * Counts once a minute how many connections pods of this node have with pods of other clusters: what would break if
+ * this cluster got global addresses. Each connection of a pod is tracked on the pod's own node, and counted there
+ * alone.
  */
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
 import { type OpenConnections, isWorthReporting } from '../../model/open-connections.ts'
@@ -25,7 +26,7 @@ export interface ConnectionLoopDeps {
   readonly metrics: RouteAgentMetrics
   /** What is in the kernel: it says where this node's pods are. */
   readonly plan: () => NodeRoutePlan | undefined
-  /** Called when another figure is to be told. */
+  /** Called when another figure is to be reported. */
   readonly onChange: () => void
 }
 
@@ -43,7 +44,7 @@ export class ConnectionLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'connections'), pace, (signal) => this.#round(signal))
   }
 
-  /** What this node tells; it may differ a little from what was counted last. Undefined: not known. */
+  /** What this node reports; it may differ a little from what was counted last. Undefined: not known. */
   get reported(): OpenConnections | undefined {
     return this.#reported?.figure
   }

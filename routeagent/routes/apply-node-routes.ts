@@ -126,9 +126,9 @@ function settingText(name: string, value: string): string {
   return `sysctl -w ${name}=${value}`
 }
 
-// A gateway process of an earlier release, which knows IPv4 alone, has its rule further back. This node's own lanes must
-// stay before the way over the other gateway nodes, so the rule to that way waits where that release had it, until the
-// gateway follows.
+// A gateway process of an earlier release, which knows IPv4 alone, has its rule further back. This node's own lanes
+// must stay before the way over the other gateway nodes, so the rule to that way waits where that release had it, until
+// the gateway follows.
 function afterLanes(desired: readonly Rule[], all: readonly Rule[]): Rule[] {
   const waits = all.some((rule) => rule.table === ROUTE_TABLE_LANES && rule.priority > RULE_NODE)
   return desired.map((rule) =>

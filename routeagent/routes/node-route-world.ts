@@ -13,12 +13,12 @@ export interface NodeRouteWorld {
   /** Of all clusters; only this cluster's own say which node serves which lane. */
   readonly endpoints: readonly Endpoint[]
   readonly gateways: readonly Gateway[]
-  /** What the other nodes tell about their pods; only read, and only of use, on a node that serves lanes. */
+  /** What the other nodes report about their pods; only read, and only of use, on a node that serves lanes. */
   readonly routeAgents: readonly RouteAgent[]
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly facts: KernelFacts
-  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` tells of our IPv4 alone. */
+  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` has our IPv4 alone. */
   readonly ipv6LeftOut?: true
 }
 

@@ -1,4 +1,4 @@
-/** Which pods this node has, from its Node and its kernel: what it tells the others, and balances by. Pure. */
+/** Which pods this node has, from its Node and its kernel: what it reports to the others, and balances by. Pure. */
 import { plannedFamilies } from '../../model/addresses/addressing.ts'
 import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
 import { MAX_POD_RANGES, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
@@ -27,14 +27,14 @@ export interface OwnRangesInit {
   /** Of the cluster, of one family. */
   readonly podCIDRs: readonly Prefix[]
   readonly underlay: string
-  /** How many ranges may be told. */
+  /** How many ranges may be reported. */
   readonly limit?: number
 }
 
 /**
- * The Node's word counts where the kernel shows pods in its ranges, and no others: what has no pod yet is in it. Where
- * the kernel shows pods outside, or blocks inside, the CNI keeps books of its own and the Node's word is void. Where it
- * shows none, the Node's word is not told: others may have been given these addresses.
+ * The Node's ranges count where the kernel shows pods in them, and no others: a node without pods yet may have them.
+ * Where the kernel shows pods outside, or blocks inside, the CNI allocates by itself and the Node's ranges do not
+ * count. Where it shows none, the Node's ranges are not reported: others may have been given these addresses.
  */
 export function ownRanges({ facts, spec, podCIDRs, underlay, limit = MAX_POD_RANGES }: OwnRangesInit): OwnRanges {
   const kernel = planLocalRanges({ ...facts, podCIDRs, underlay })

@@ -1,4 +1,4 @@
-/** Which nodes of this cluster lead to a remote cluster, judged by what the gateways report. Pure. */
+/** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
 import { lanesUp } from '../../model/lanes/lane-servers.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
@@ -7,14 +7,14 @@ export interface GatewayNode {
   readonly node: string
   /** Lanes towards the cluster that are up; 1 while that is unknown. */
   readonly lanes: number
-  /** Smallest MTU of those lanes; undefined while the gateway has not told. */
+  /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
 
 /**
- * The gateway nodes that have a lane up to `cluster`, sorted by name. Unseen is not gone: only when no gateway
- * that reports has a way do those that have not reported yet stand in, taken from this cluster's own Endpoints.
- * So before the first report every node that serves a lane is used.
+ * The gateway nodes that have a lane up to `cluster`, sorted by name. Where no gateway that reports has a way, those
+ * that have not reported yet are used, from this cluster's own Endpoints: they may work all the same. So before the
+ * first report every node that serves a lane is used.
  */
 export function gatewaysTowards(
   cluster: string,
@@ -29,7 +29,7 @@ export function gatewaysTowards(
   return [...unknown].map((node): GatewayNode => ({ node, lanes: 1, mtu: undefined })).sort(byNode)
 }
 
-/** What a lane over this underlay carries at least, for as long as no gateway has told its MTU. */
+/** What a lane over this underlay carries at least, for as long as no gateway has reported its MTU. */
 export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6
 }

@@ -1,9 +1,9 @@
 /**
- * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure.
- * Tables are looked up in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to
- * other nodes' pods, 7311 (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and
- * ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules
- * of these numbers; IPv6 is planned only while this cluster has IPv6 pod CIDRs.
+ * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure. Tables are looked up
+ * in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to other nodes' pods, 7311
+ * (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and ends in `unreachable`, so that
+ * nothing of ours ever falls through to the underlay. Both families have tables and rules of these numbers; IPv6 is
+ * planned only while this cluster has IPv6 pod CIDRs.
  */
 import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
@@ -171,7 +171,7 @@ export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'fact
   })
 }
 
-/** The same as this node tells its cluster: other nodes tell their own addresses. */
+/** The same as this node reports to its cluster: other nodes report their own addresses. */
 function reportedUnderlay(world: NodeRouteWorld): string[] {
   const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
   const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)

@@ -1,4 +1,6 @@
-/** The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino. */
+/**
+ * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
+ */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
 import type { LogFields, LogThreshold, Logger } from './logger.ts'
 import { redact } from './redaction.ts'
@@ -41,7 +43,7 @@ class PinoLogger implements Logger {
     if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields ?? {}), message)
   }
   child(fields: LogFields): Logger {
-    // Pino writes a field of a child beside its parent's: the name would stand there twice.
+    // Pino writes a field of a child beside its parent's: the name would be there twice.
     return new PinoLogger(this.#root, { ...this.#fields, ...(redact(fields) as LogFields) })
   }
 }

@@ -10,7 +10,7 @@ export interface MetricDescription {
   readonly labels: readonly string[]
 }
 
-/** Metrics that can also tell what they are: docs/metrics.md is made from it. */
+/** Metrics that can also describe themselves: docs/metrics.md is made from them. */
 export interface DescribedMetrics extends Metrics {
   describe(): MetricDescription[]
 }

@@ -8,7 +8,7 @@ import { listItem } from './wrap-text.ts'
 const ROOT = join(import.meta.dirname, '..', '..')
 /** The hostile tier, and what needs a real API server. */
 const FOLDERS = ['test/hostile', 'test/kube']
-/** What stands before it in the document is written by hand. */
+/** What is before it in the document is written by hand. */
 export const TABLES_FROM = '<!-- What follows is written by: npm run docs:security -->'
 
 /** The ids of the rows that each test file tries. */

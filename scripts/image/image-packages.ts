@@ -1,15 +1,15 @@
 /**
- * The part of an image that the distribution gives: packages of this machine's own apt sources, fetched and checked by apt
- * (signatures, security updates) and unpacked without running anything of them, so that one architecture can be made on
- * another.
+ * The part of an image that the distribution gives: packages of this machine's own apt sources, fetched and checked by
+ * apt (signatures, security updates) and unpacked without running anything of them, so that one architecture can be
+ * made on another.
  */
 import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { run } from './image-tools.ts'
 
 /**
- * What the product calls: nft and wg; where the node's kernel has no WireGuard, wireguard-go, and ip and ethtool for the
- * cable that joins its segments. libatomic and libstdc++ belong to Node; a shell and coreutils to bin/sealane.
+ * What the product calls: nft and wg; where the node's kernel has no WireGuard, wireguard-go, and ip and ethtool for
+ * the cable that joins its segments. libatomic and libstdc++ belong to Node; a shell and coreutils to bin/sealane.
  */
 const PACKAGES = [
   'nftables',

@@ -1,4 +1,6 @@
-/** The part of an image that this checkout gives: the compiled product, its npm packages and Node, below /opt/sealane. */
+/**
+ * The part of an image that this checkout gives: the compiled product, its npm packages and Node, below /opt/sealane.
+ */
 import {
   chmodSync,
   copyFileSync,

@@ -6,7 +6,8 @@
  *   npm run image -- save FILE [--arch arm64]       an archive for nodes without a registry (ctr images import)
  *   npm run image -- push REGISTRY/sealane:TAG      with the credentials of `buildah login` or REGISTRY_AUTH_FILE
  *
- * The name is that of package.json, or SEALANE_IMAGE. It works in node_modules/.cache, or in SEALANE_IMAGE_FOLDER. What is said goes to stderr, the name of the image to stdout.
+ * The name is that of package.json, or SEALANE_IMAGE. It works in node_modules/.cache, or in SEALANE_IMAGE_FOLDER. What
+ * is said goes to stderr, the name of the image to stdout.
  */
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'

@@ -79,7 +79,7 @@ t.test('another clusterset: the Event is on the property that says so', async (t
   site.start()
   const want =
     'agent: ClusterProperty clusterset.k8s.io is "other", but this cluster has joined clusterset "test": leave the other ' +
-    'clusterset (with the product that wrote the property), or delete the property if nothing stands behind it any more'
+    'clusterset (with the product that wrote the property), or delete the property if no product uses it any more'
   await until(t, () => site.status.notReady(), [want], 'says what to do')
   await untilReported(t, site, ['ClusterProperty clusterset.k8s.io Warning Refused'])
 })

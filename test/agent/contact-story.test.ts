@@ -19,11 +19,11 @@ interface Stage {
   readonly set: FakeClusterset
   readonly clock: FakeClock
   readonly tokyo: Site
-  /** Minutes pass, the broker speaking every quarter; `silent` says whom it does not hear. */
+  /** Minutes pass, the broker sends contact every quarter; `silent` names members without a connection. */
   readonly pass: (minutes: number, silent?: Readonly<Record<string, number>>) => Promise<void>
 }
 
-/** milano and paris export shop/web, tokyo watches; tokyo's clock stands still until told. */
+/** milano and paris export shop/web, tokyo watches; tokyo's clock moves only by the test. */
 async function start(t: Test): Promise<Stage> {
   const set = new FakeClusterset()
   const clock = new FakeClock()
@@ -103,7 +103,7 @@ t.test('a cluster that dies loses its endpoints after the time of a lease, and g
       .sort()
   await until(t, contact, ['milano InContact=True', 'paris InContact=True'], 'both are heard')
   await pass(9, { paris: 0 })
-  t.same(tokyo.slices(), [MILANO, PARIS], 'unseen is not gone')
+  t.same(tokyo.slices(), [MILANO, PARIS], 'what cannot be seen stays')
   await until(t, contact, ['milano InContact=True', 'paris InContact=False'], 'said long before')
   await pass(2, { paris: 9 })
   await until(t, () => tokyo.slices(), [MILANO], 'its endpoints go')

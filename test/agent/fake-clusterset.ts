@@ -12,7 +12,7 @@ export class FakeClusterset {
   records = new Map<string, StoredRecord>()
   complete = new Set<string>([''])
   departed = new Set<string>()
-  /** Members that the broker does not hear, milliseconds. */
+  /** Members that have no connection to the broker, milliseconds. */
   silent: ReadonlyMap<string, number> | undefined = new Map()
   /** False: nobody reaches the broker. */
   online = true
@@ -76,7 +76,7 @@ export class FakeClusterset {
     return states
   }
 
-  /** What a member tells of itself. */
+  /** What a member reports about itself. */
   report(cluster: string, status: MemberStatus): void {
     const key: RecordKey = { cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster }
     const body = { kind: 'MemberStatus' as const, ...status }

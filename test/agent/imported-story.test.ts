@@ -1,4 +1,4 @@
-/** An exporter hears which members import its service, and why others do not. */
+/** An exporter learns which members import its service, and why others do not. */
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
@@ -32,7 +32,7 @@ function imported(site: Site, name = 'web'): string {
   const found = site.api
     .get('ServiceExport', name, 'shop')
     ?.status?.conditions?.find(({ type }) => type === 'sealane.io/Imported')
-  return found === undefined ? 'not told' : `${found.status}/${found.reason}: ${found.message}`
+  return found === undefined ? 'not reported' : `${found.status}/${found.reason}: ${found.message}`
 }
 
 t.test('a namespace is missing, comes, and goes', async (t) => {
@@ -61,7 +61,7 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
   t.match(await c3.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 1$/m, 'c3 counts it')
   t.match(await c4.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 0$/m)
 
-  // Any member may export, and each hears of the others.
+  // Any member may export, and each receives the others' exports.
   exportWeb(c4)
   await until(t, () => imported(c4), 'True/Imported: imported by c1, c2; namespace shop is missing in c3', 'c4')
 })
@@ -86,11 +86,11 @@ t.test('members of an earlier release tell nothing', async (t) => {
   const link = set.link.bind(set)
   set.link = (cluster): FakeLink => Object.assign(link(cluster), { reports: cluster === 'c1' })
   for (const site of all) site.start()
-  await until(t, () => imported(c1), 'Unknown/NotTold: nothing is told by c2, c3', 'nobody tells')
+  await until(t, () => imported(c1), 'Unknown/NotTold: no report from c2, c3', 'nobody tells')
   await c2.stop()
   set.link = link
   c2.start()
-  const want = 'Unknown/NotTold: nothing is told by c3; namespace shop is missing in c2'
+  const want = 'Unknown/NotTold: no report from c3; namespace shop is missing in c2'
   await until(t, () => imported(c1), want, 'one is upgraded')
 })
 
@@ -125,7 +125,7 @@ t.test('what members tell is judged again by who reads it', async (t) => {
   const link = set.link.bind(set)
   set.link = (cluster): FakeLink => Object.assign(link(cluster), { reports: cluster === 'c2' })
   for (const site of all) site.start()
-  await until(t, () => imported(c1), 'True/Imported: imported by c2; nothing is told by c3', 'told by c2')
+  await until(t, () => imported(c1), 'True/Imported: imported by c2; no report from c3', 'told by c2')
   const hostile = { reason: 'NamespaceMissing' as const, namespace: 'shop\nall is well', name: '', cluster: '' }
   set.report('c3', { notImported: [hostile], leftOut: 0 })
   set.spread()
@@ -135,7 +135,7 @@ t.test('what members tell is judged again by who reads it', async (t) => {
     true,
     'the log says why it is left out',
   )
-  t.equal(imported(c1), 'True/Imported: imported by c2; nothing is told by c3', 'and counts as not told')
+  t.equal(imported(c1), 'True/Imported: imported by c2; no report from c3', 'and counts as not told')
 })
 
 t.test('an export that becomes invalid, or is refused, and a member that leaves', async (t) => {

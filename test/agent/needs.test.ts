@@ -1,4 +1,7 @@
-/** What a cluster needs outside the lanes: how it is found, what the mirror does with it, and what the broker is told. */
+/**
+ * What a cluster needs outside the lanes: how it is found, what the mirror does with it, and what the broker gets of
+ * it.
+ */
 import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'
 import { type NeedsWorld, planNeeds } from '../../agent/broker/plan-needs.ts'

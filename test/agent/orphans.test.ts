@@ -1,4 +1,6 @@
-/** Nodes that leave a site without Kubernetes: what they wrote about themselves goes, and the others hear of it. */
+/**
+ * Nodes that leave a site without Kubernetes: what they wrote about themselves goes, and is withdrawn from the others.
+ */
 import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
@@ -80,7 +82,7 @@ t.test('a gateway node is taken out of the site: the other clusters lose its End
   await until(t, here, ['Endpoint milano.unowned-lane0', 'RouteAgent n2'], 'and all of it is gone here')
 })
 
-/** The loop alone, with the Endpoint of n1, on a clock that stands still. */
+/** The loop alone, with the Endpoint of n1, on a clock that does not move. */
 async function looping(t: Test, init: { readonly hold?: boolean } = {}) {
   const clock = new FakeClock()
   const api = new MemoryApi({ clock, ...init })

@@ -83,7 +83,7 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
 
 t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one write', async (t) => {
   const directory = temporaryFolder(t)
-  // What the broker tells of itself after a while would be one write more.
+  // What the broker reports of itself after a while would be one write more.
   const broker = await startBroker(join(directory, 'broker'), 0, { contactMs: 3_600_000 })
   const milano = new Member('milano', directory)
   const paris = new Member('paris', directory)
@@ -204,7 +204,7 @@ t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
     [['the broker refuses this cluster', said]],
   )
   await eventually(() => milano.status.plans().get('agent')?.startsWith(`broker: ${said}\n`), { say: 'in the plan' })
-  t.equal(milano.api.get('Cluster', 'milano')?.spec.id, 'milano', 'unseen is not gone')
+  t.equal(milano.api.get('Cluster', 'milano')?.spec.id, 'milano', 'what cannot be seen stays')
 })
 
 t.test('a certificate that has ended: it says so, and a join beside the running agent mends it', async (t) => {

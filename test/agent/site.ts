@@ -117,7 +117,7 @@ export class Site {
     return this.#metrics.text()
   }
 
-  /** What users were told, without the texts, since the last call: `ServiceExport web Normal Exported`. */
+  /** Events since the last call, without the texts: `ServiceExport web Normal Exported`. */
   reported(): string[] {
     return this.api.events
       .splice(0)

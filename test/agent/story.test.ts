@@ -153,13 +153,13 @@ t.test('the broker vanishes, everything else restarts', async (t) => {
   t.same(tokyo.status.notReady(), [], 'ready without the broker')
   t.match(tokyo.status.plans().get('agent'), 'broker: the broker cannot be reached')
 
-  // It comes back with an empty memory, and tokyo is the first to hear it.
+  // It comes back with an empty memory, and tokyo is the first to connect.
   set.forget()
   await milano.stop()
   await paris.stop()
   set.online = true
   set.spread()
-  t.same([tokyo.show(), tokyo.slices()], [imports, slices], 'unseen is not gone')
+  t.same([tokyo.show(), tokyo.slices()], [imports, slices], 'what cannot be seen stays')
   paris.start()
   await until(t, () => [...set.complete].sort().includes('paris'), true, 'paris has declared')
   await until(t, () => tokyo.show(), imports, 'the service keeps milano')

@@ -9,7 +9,7 @@ export async function until(t: Test, read: () => unknown, want: unknown, say: st
   t.strictSame(read(), want, say)
 }
 
-/** Waits until somebody has been told just that since told() was last asked; Events follow what they are about. */
+/** Waits until somebody has got just that since reported() was last asked; Events follow what they are about. */
 export async function untilReported(
   t: Test,
   site: { reported: () => string[] },

@@ -42,7 +42,7 @@ t.test('IPv6 is carried as it is, also where IPv4 is translated', async (t) => {
   ])
 })
 
-t.test('IPv6 that overlaps stands back for the member that was first, and IPv4 is as before', async (t) => {
+t.test('IPv6 that overlaps is left out for the member that was first, and IPv4 is as before', async (t) => {
   const harness = await startBroker(t)
   await join_(harness, 'milano', { facts: dual('10.42.0.0/16', SIX) })
   const stated = facts(['fd00:7::/48', '10.50.0.0/16', 'fd00:42:0:8::/64'], { serviceCIDRs: ['fd00:9::/108'] })

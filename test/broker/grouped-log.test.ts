@@ -6,7 +6,7 @@ import type { Change } from '../../broker/log/record-log.ts'
 const SERVICE = { service: 'shop/web' }
 const FOREIGN: Change = { scope: 'address', key: '245.0.0.9', revision: 1, value: SERVICE }
 
-/** A store that can be told to fail, with one write by another process. */
+/** A store that fails when the test says so, with one write by another process. */
 class FailingJournal implements Journal {
   failAt: 'begin' | 'write' | undefined
   isOpen = false

@@ -1,4 +1,6 @@
-/** What a member may state, who is translated for it, and what an upgrade finds. Attacks on it: test/hostile/ranges-*. */
+/**
+ * What a member may state, who is translated for it, and what an upgrade finds. Attacks on it: test/hostile/ranges-*.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { orderClaims } from '../../broker/addresses/address-claims.ts'

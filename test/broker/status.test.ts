@@ -1,4 +1,4 @@
-/** What members tell of themselves: whose it is, what of it is taken, and how it goes. */
+/** What members report about themselves: whose it is, what of it is taken, and how it goes. */
 import t from 'tap'
 import type { MemberStatus, NotImported } from '../../model/member-status.ts'
 import { Publisher, Watcher, anExport, declaration, digest, join_, startBroker } from './support/harness.ts'

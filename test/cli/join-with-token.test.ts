@@ -1,4 +1,4 @@
-/** The agent joins by itself with the token it finds in its Secret, and says there what stands in the way. */
+/** The agent joins by itself with the token it finds in its Secret, and notes there what prevents it. */
 import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
@@ -144,7 +144,7 @@ t.test('a token that comes while the identity is made is taken away', async (t) 
   class Raced extends MemorySecret {
     override async change(change: SecretChange): Promise<void> {
       await super.change(change)
-      // Whoever ran join again looked a moment before.
+      // A second `sealane join` looked a moment before.
       if (change.data?.['cluster.crt'] !== undefined) await leaveToken(this, late)
     }
   }

@@ -21,9 +21,9 @@ import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 export interface CableUnderTest {
   readonly cable: Cable
   readonly routes: FakeRouteTable
-  /** What a gateway of another cluster on lane 0 tells; its device does not need to be there. */
+  /** What a gateway of another cluster on lane 0 publishes; its device does not need to be there. */
   readonly endpointOf: (cluster: string, node: string) => Endpoint
-  /** The far end is heard now, from `at` if given. */
+  /** The far end sends now, from `at` if given. */
   readonly onReason: (end: FarEnd, at?: AddressPort) => void
   /** Milliseconds of that clock. */
   readonly nowMs: () => number
@@ -36,7 +36,7 @@ const TRY: CallChoice = { how: 'try', at: HOME, why: 'candidate 1 of 1' }
 const KEEP: CallChoice = { how: 'keep', why: 'it answers' }
 const WAIT: CallChoice = { how: 'wait', why: 'it calls us' }
 
-/** A lane of milano, with links to paris and whoever is said. */
+/** A lane of milano, with links to paris and to the clusters that are named. */
 class LaneStory {
   readonly under: CableUnderTest
   readonly paris: FarEnd

@@ -14,7 +14,7 @@ export interface ClusterUnderTest {
   readonly other: ClusterApi
   readonly put: (object: KubeObject) => Promise<void>
   readonly drop: (kind: Kind, name: string, namespace?: string) => Promise<void>
-  /** What the user was told so far, as `Warning Conflict: the note`. */
+  /** The Events so far, as `Warning Conflict: the note`. */
   readonly reported: () => Promise<readonly string[]>
   /** What an API server does otherwise than a folder. Default: as a folder. */
   readonly differences?: Differences

@@ -1,4 +1,6 @@
-/** What every ClusterApi driver must do of conditions that one part sets on what another writes, and of reading afresh. */
+/**
+ * What every ClusterApi driver must do of conditions that one part sets on what another writes, and of reading afresh.
+ */
 import type { Test } from 'tap'
 import type { Condition, Gateway } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'

@@ -1,6 +1,6 @@
 /**
- * What every ConnectionTable does. The stage opens connections between 10.42.1.5 and other addresses, which must all be in
- * its table before it says so.
+ * What every ConnectionTable does. The stage opens connections between 10.42.1.5 and other addresses, which must all be
+ * in its table before it says so.
  */
 import type { Test } from 'tap'
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
@@ -9,7 +9,9 @@ import { eventually } from '../support/eventually.ts'
 
 export interface ConnectionStage {
   readonly table: ConnectionTable
-  /** `to`: the address that is called; the one that answers is that of `answeredBy`, by address translation, if given. */
+  /**
+   * `to`: the address that is called; the one that answers is that of `answeredBy`, by address translation, if given.
+   */
   open(protocol: 'tcp' | 'udp', to: string, answeredBy?: string): Promise<() => void>
   /** UDP that has said too little to be a conversation, TCP that nobody answers: nothing that counts. */
   disturb?(): Promise<void>

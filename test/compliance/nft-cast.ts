@@ -1,4 +1,4 @@
-/** What the stories about nft are told with, in the words of either family. */
+/** The tables and packets of the stories about nft, in the words of either family. */
 import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 
 export const table = 'sealane_test'

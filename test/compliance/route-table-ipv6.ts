@@ -284,7 +284,7 @@ async function changes(t: Test, table: RouteTable): Promise<void> {
   t.teardown(table.onChange(() => (calls += 1)))
   const route = unreachable('fd01::/48')
   const rule: Rule = { family: 6, priority: 75, table: 7312 }
-  // No device: it would go on to tell of addresses that the kernel gives it.
+  // No device: it would go on to report addresses that the kernel gives it.
   const steps: Readonly<Record<string, () => Promise<void>>> = {
     'new rule': () => table.addRule(rule),
     'new route': () => table.replaceRoute(route),

@@ -1,4 +1,6 @@
-/** What every Sysctl driver does. `make` gives one that has both switches of forwarding and the settings of device `lo`. */
+/**
+ * What every Sysctl driver does. `make` gives one that has both switches of forwarding and the settings of device `lo`.
+ */
 import type { Test } from 'tap'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
 import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'

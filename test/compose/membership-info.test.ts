@@ -1,4 +1,7 @@
-/** What a site knows of the address that the broker saw it under: three words of brokers, and none of an earlier release. */
+/**
+ * What a site knows of the address that the broker saw it under: three words of brokers, and none of an earlier
+ * release.
+ */
 import t from 'tap'
 import { membershipByIdentity } from '../../compose/membership-info.ts'
 import { secretIdentity } from '../../protocol/identity/secret-identity.ts'

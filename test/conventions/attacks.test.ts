@@ -1,4 +1,4 @@
-/** Every attack of the table is tried, each in one place, and stands in the document. */
+/** Every attack of the table is tried, each in one place, and is in the document. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,9 +1,9 @@
-/** Names of files, and what must stand beside them. */
+/** Names of files, and what must be beside them. */
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
-import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
+import { FOUNDATIONS, PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
 
 const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
@@ -72,8 +72,8 @@ t.test('every component has a README with the same headings', async (t) => {
     const readme = sourceFiles(/^[a-z]+\/README\.md$/, [component])[0]?.text ?? ''
     for (const heading of HEADINGS) t.match(readme, new RegExp(`^## ${heading}$`, 'm'), `${component}: ${heading}`)
   }
-  for (const foundation of ['protocol', 'kubeapi', 'kernel', 'cli']) {
-    t.ok(existsSync(join(ROOT, foundation, 'README.md')), `${foundation}/README.md`)
+  for (const folder of [...FOUNDATIONS, 'cli', 'compose']) {
+    t.ok(existsSync(join(ROOT, folder, 'README.md')), `${folder}/README.md`)
   }
 })
 

@@ -1,4 +1,6 @@
-/** Reasons have one table (model/reasons/), which says of each what it means, and a document that is written from it. */
+/**
+ * Reasons have one table (model/reasons/), which says of each what it means, and a document that is written from it.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,10 +1,10 @@
-/** What a required tier skips does not go unseen. */
+/** What a required tier skips is reported. */
 import t from 'tap'
 import { missingWhereRequired } from '../run-tiers.ts'
 import { skippedTests } from '../support/skipped-tests.ts'
 import { TIERS } from '../tiers.ts'
 
-// In two parts, because the word itself may not stand in a file.
+// In two parts, because the word itself may not be in a file.
 const LATER = 'TO' + 'DO'
 const RECORD = `TAP version 14
 1..3

@@ -1,4 +1,6 @@
-/** What of the demo on Kubernetes can be told without clusters: what is kept, what is typed, who has which addresses. */
+/**
+ * What of the demo on Kubernetes can be tested without clusters: what is kept, what is typed, who has which addresses.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
  * The DNS component in a process of its own, which reads its objects late. As a program:
- * `node test/dns/dns-process.ts PORT HELD_MS [HOST]` tells its parent when it listens, and ends by SIGTERM.
+ * `node test/dns/dns-process.ts PORT HELD_MS [HOST]` sends its parent a message when it listens, and ends by SIGTERM.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'

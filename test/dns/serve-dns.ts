@@ -19,7 +19,7 @@ export interface ServeInit {
   readonly heldMs: number
 }
 
-/** Serves until SIGTERM, or until the parent is gone. Tells the parent where it listens. */
+/** Serves until SIGTERM, or until the parent is gone. Sends the parent where it listens. */
 export async function serveDns({ api, clusterId, listen, heldMs }: ServeInit): Promise<void> {
   const stop = new AbortController()
   process.on('SIGTERM', () => stop.abort())

@@ -1,4 +1,4 @@
-/** What a gateway tells about where it can be called, and which of that others believe: one row per situation. */
+/** What a gateway publishes about where it can be called, and which of that others believe: one row per situation. */
 import t from 'tap'
 import { type LinkState, linkKey } from '../../gateway/cable/cable.ts'
 import { isBehindNat } from '../../gateway/remotes/observed-address.ts'
@@ -90,7 +90,7 @@ const OWN_ROWS: readonly OwnRow[] = [
     reported: [PRIVATE, 'observed 10.52.3.4'],
   },
   { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], reported: [PRIVATE] },
-  { say: 'a global address of nobody yet', observed: '244.77.2.3', reported: [PRIVATE] },
+  { say: 'a global address that no member has yet', observed: '244.77.2.3', reported: [PRIVATE] },
   { say: 'an address inside the lanes', observed: '246.0.1.0', reported: [PRIVATE] },
   { say: 'another node of this cluster', observed: '192.0.2.11', reported: [PRIVATE] },
   { say: 'somebody in the network of this node', observed: '192.0.2.1', reported: [PRIVATE] },
@@ -164,7 +164,7 @@ t.test('candidates of this node, and whether it is behind NAT', async (t) => {
 
 interface RemoteRow {
   readonly say: string
-  /** What paris tells, without the port. */
+  /** What paris publishes, without the port. */
   readonly reported: readonly string[]
   readonly also?: readonly Endpoint[]
   readonly observed?: string

@@ -37,7 +37,7 @@ await attack('both-behind-nat', (t) =>
     const ready = milano.process.status?.conditions?.find(({ type }) => type === 'Ready')
     t.match(ready, { reason: 'LaneConnecting', message: /neither end can be called from outside/ })
 
-    // What the status says is done: the router lets calls in to tokyo, and tokyo tells where.
+    // What the status says is done: the router lets calls in to tokyo, and tokyo publishes where.
     await internet.exec('nft', ['insert', 'rule', 'ip', 'nat', 'closed', 'ip', 'daddr', '198.51.100.20', 'accept'])
     await tokyo.process.stop()
     const init: SiteInit = { ...TOKYO, lane: { lane: 0, publicAddress: '198.51.100.20' } }

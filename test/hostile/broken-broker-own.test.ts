@@ -1,4 +1,4 @@
-/** What a broker that was broken into tells a cluster about itself. */
+/** What a broker that was broken into says to a cluster about itself. */
 import { attack } from './support/attack.ts'
 import { each, puts, unmoved } from './support/unmoved.ts'
 import { clusterRecord, endpointRecord, exported, ipRecord, sliceRecord } from './support/victim.ts'

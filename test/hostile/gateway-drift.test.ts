@@ -1,4 +1,4 @@
-/** Somebody at a gateway takes away what is ours in its kernel: it is put back at once, and told. */
+/** Somebody at a gateway takes away what is ours in its kernel: it is put back at once, and logged. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { pings } from '../gateway/support/pod-programs.ts'

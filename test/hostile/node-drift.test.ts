@@ -1,4 +1,4 @@
-/** Somebody at a node takes away what is ours in its kernel: it is put back at once, and told. */
+/** Somebody at a node takes away what is ours in its kernel: it is put back at once, and logged. */
 import t, { type Test } from 'tap'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { type Site, here, ip } from '../routeagent/support/datapath.ts'

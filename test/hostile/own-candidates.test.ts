@@ -1,4 +1,4 @@
-/** A member tells addresses of somebody else as its own. */
+/** A member publishes addresses of somebody else as its own. */
 import t from 'tap'
 import type { Endpoint, EndpointCandidate } from '../../model/objects.ts'
 import { MILANO, PARIS, type Running, idOf, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'

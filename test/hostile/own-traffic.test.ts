@@ -1,6 +1,6 @@
 /**
- * A member states a range in public space that holds the broker, and somehow got past every check: what starts on the node
- * goes to the broker all the same. The gateway node stands for the lane to that member.
+ * A member states a range in public space that holds the broker, and somehow got past every check: what starts on the
+ * node goes to the broker all the same. The gateway node takes the place of the lane to that member.
  */
 import { spawn } from 'node:child_process'
 import t, { type Test } from 'tap'

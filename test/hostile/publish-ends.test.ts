@@ -1,4 +1,4 @@
-/** Publish streams that end while the broker is about to answer: each has to be told its status. */
+/** Publish streams that end while the broker is about to answer: each has to get its status. */
 import { once } from 'node:events'
 import { connect } from 'node:http2'
 import { join } from 'node:path'
@@ -75,7 +75,7 @@ await attack('publish-disk-full', async (t) => {
   const broker = await brokerHere(t)
   const { channel, publish } = await publisher(broker, 'milano', '')
   t.teardown(() => channel.close())
-  // Another writer that never ends stands for a disk that takes nothing.
+  // Another writer that never ends is like a disk that takes nothing.
   const other = new DatabaseSync(join(broker.state, 'broker.db'))
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')

@@ -8,12 +8,12 @@ import { NO_FACTS } from './support/raw-join.ts'
 import { RawMember } from './support/raw-member.ts'
 import { endpointRecord } from './support/raw-records.ts'
 
-/** Members are told these; the clients here call it on loopback. */
+/** Members get these; the clients here call it on loopback. */
 const ADVERTISED = ['203.0.113.2:7443', '[2001:db8::2]:7443']
 
 interface Stage {
   readonly join: (cluster: string, facts: ClusterFacts, ...allowedCIDRs: string[]) => Promise<RawMember>
-  /** `mallory 203.0.113.0/28 244.0.0.0/28: note` for each member, as `sealane cluster list` tells it. */
+  /** `mallory 203.0.113.0/28 244.0.0.0/28: note` for each member, as `sealane cluster list` prints it. */
   readonly list: () => Promise<string[]>
 }
 

@@ -1,4 +1,7 @@
-/** Ranges that should never have been told, at clusters that hear them all the same: real processes, a real kernel. */
+/**
+ * Ranges that should never have been published, at clusters that receive them all the same: real processes, a real
+ * kernel.
+ */
 import t from 'tap'
 import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
 import { planLanes } from '../gateway/support/wireguard-plans.ts'

@@ -1,4 +1,4 @@
-/** What tells repairs from changes of the plan, and listings of tables from each other. */
+/** What distinguishes repairs from changes of the plan, and listings of tables from each other. */
 import t from 'tap'
 import { Drift, tableDrift } from '../../kernel/drift.ts'
 import { ReportPace, changeOf } from '../../kernel/nft/nft-watch.ts'

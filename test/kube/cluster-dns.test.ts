@@ -181,7 +181,7 @@ async function comparison(t: Test, ours: CoreDns, theirs: CoreDns): Promise<void
   }
 }
 
-/** Names of the cluster's own zone, of a zone elsewhere, and of nobody. */
+/** Names of the cluster's own zone, of a zone elsewhere, and of no zone. */
 const CLUSTER_QUESTIONS: readonly Question[] = [
   ['kubernetes.default.svc.cluster.local', 'A'],
   ['web.shop.svc.cluster.local', 'A'],

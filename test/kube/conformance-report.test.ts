@@ -1,4 +1,4 @@
-/** How a run of the published suite is judged. */
+/** How a run of the published suite is evaluated. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

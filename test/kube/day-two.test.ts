@@ -124,7 +124,7 @@ async function routeagents({ api }: Member): Promise<readonly string[]> {
   return (await api.list(`${OURS}/routeagents`)).map(({ metadata }) => metadata.name).sort()
 }
 
-/** Its pods call and are called; the others go on exporting, and it hears of that when its API server is back. */
+/** Its pods call and are called; the others go on exporting, and it gets that when its API server is back. */
 async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
   const calls = await Promise.all([keepCalling(hub, c1, c2), keepCalling(c1, hub, c2), keepCalling(c2, hub, c1)])
   const [, fromC1] = calls

@@ -1,4 +1,6 @@
-/** Test clusters with IPv4 and IPv6 are what such clusters are, before anything of ours comes: two nodes, real packets. */
+/**
+ * Test clusters with IPv4 and IPv6 are what such clusters are, before anything of ours comes: two nodes, real packets.
+ */
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { same } from './mcs/expect.ts'
@@ -42,7 +44,7 @@ t.test('a cluster with IPv4 and IPv6', { skip: kubeletMissing() ?? false, timeou
   await t.test('a Service by both of its addresses', (t) => service(t, site, pods))
 })
 
-/** Adds what pods are told about themselves. */
+/** Adds what pods learn about themselves. */
 function withFacts(template: Json): Json {
   const { spec } = template as { spec: { containers: readonly Json[] } & Json }
   const env = ['status.podIPs', 'status.hostIPs'].map((fieldPath) => ({

@@ -1,6 +1,6 @@
 /**
- * IPv6 beside IPv4 over two joined clusters whose pods, Services and nodes have addresses of both: what a user exports by
- * one family or both, and what the other cluster then has. Some stories go on where an earlier one ended.
+ * IPv6 beside IPv4 over two joined clusters whose pods, Services and nodes have addresses of both: what a user exports
+ * by one family or both, and what the other cluster then has. Some stories go on where an earlier one ended.
  */
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
 /**
- * What an operator is told without going to look in other clusters, on three of them: who imports what is exported here,
+ * What an operator learns without going to look in other clusters, on three of them: who imports what is exported here,
  * and why others do not; and metrics of the nodes' own parts, scraped from a pod.
  */
 import t, { type Test } from 'tap'

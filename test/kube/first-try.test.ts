@@ -1,6 +1,6 @@
 /**
- * The first try of somebody who has read no more than the README, on clusters that have nothing prepared: what is missing
- * is said at once and with the command to type, nothing is changed then, and a bad try is mended by the next.
+ * The first try of somebody who has read no more than the README, on clusters that have nothing prepared: what is
+ * missing is said at once and with the command to type, nothing is changed then, and a bad try is mended by the next.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'

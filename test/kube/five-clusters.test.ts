@@ -1,7 +1,7 @@
 /**
  * Five clusters, none of them special: each calls a service that each exports, by name. First with the broker on one of
- * them, behind a NodePort; then with the broker on a cluster that is no member, behind a load balancer; at last behind a
- * ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
+ * them, behind a NodePort; then with the broker on a cluster that is no member, behind a load balancer; at last behind
+ * a ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
  */
 import { execFileSync } from 'node:child_process'
 import t, { type Test } from 'tap'
@@ -66,7 +66,9 @@ function sayer(t: Test): Say {
   return (line) => t.comment(`${((performance.now() - began) / 1000).toFixed(1)} s: ${line}`)
 }
 
-/** kube-proxy puts the hub's bridge in place of everybody: nobody is told to be behind NAT, and all can be called. */
+/**
+ * kube-proxy puts the hub's bridge in place of every caller: no member is said to be behind NAT, and all can be called.
+ */
 async function nodePort(t: Test, world: World): Promise<void> {
   const names = ['c1', 'c2', 'c3', 'c4', 'c5']
   await deployBroker(of(world, 'c1'), ['--service-type', 'NodePort'], world.say)
@@ -181,7 +183,7 @@ async function mesh(t: Test, world: World, names: readonly string[]): Promise<vo
   t.strictSame(Object.fromEntries(rows), Object.fromEntries(names.map((from) => [from, names])), 'all reach each other')
 }
 
-/** Of each cluster: what the broker's word made of its address, and the candidates that it tells. */
+/** Of each cluster: what the broker concluded about its address, and the candidates that it publishes. */
 async function reported(world: World, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const lines = names.map(async (name): Promise<[string, string]> => {
     const { api } = of(world, name).plane

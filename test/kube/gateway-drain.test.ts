@@ -261,7 +261,10 @@ async function restartGateways(site: Site, nodes: readonly string[]): Promise<vo
   )
 }
 
-/** Nobody says a word, and the machine does not answer: its Lease lapses, and the node that stands by takes the lane. */
+/**
+ * The holder says nothing, and its machine does not answer: its Lease lapses, and the node that stands by takes the
+ * lane.
+ */
 async function lost(t: Test, world: World): Promise<void> {
   const { underlay, c2, nodes } = world
   // The API server is on the first node, and must be there for the others.

@@ -125,7 +125,7 @@ interface ExportObject extends KubeObject {
   }
 }
 
-/** What is wrong with an export stands on it, and what is right about it afterwards. */
+/** What is wrong with an export is in its conditions, and what is right about it afterwards. */
 async function wrongExports(t: Test, { hub, member }: World): Promise<void> {
   const { api } = hub.site
   const long = 'x'.repeat(70)
@@ -343,7 +343,10 @@ async function brokerAway(t: Test, world: World): Promise<void> {
   await brokerRefuses(world)
   const refused = await trySealane(['leave', '--yes', ...member.at, '--timeout', '10s'])
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /waited 10s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
+  t.match(
+    refused.stderr,
+    /waited 10s for the broker to be told that this cluster leaves: agent: broker at 192\.0\.2\.11:\d+: /,
+  )
   const forced = await sealane(['leave', '--yes', ...member.at, '--force'])
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force without a broker: ${(forced.ms / 1000).toFixed(1)} s`)
@@ -386,7 +389,7 @@ function masked(text: string, directory: string): string {
       )
       .join('\n')
       .replaceAll(directory, 'FOLDER')
-      // The command line stands outside the nodes' network here.
+      // The command line is outside the nodes' network here.
       .replace(/(is not known before) \([^)]*\);/, '$1 (WHY);')
       .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))
       .replaceAll(/10\.53\.\d+\.\d+/g, (address) =>

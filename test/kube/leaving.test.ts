@@ -1,7 +1,7 @@
 /**
  * The day after, on three clusters: a hub with the broker, and two members. What looks takes the cluster that is meant
- * and always ends; the broker does not go under its members' feet, keeps its data, and comes back from a backup; leaving
- * asks first.
+ * and always ends; the broker does not go under its members' feet, keeps its data, and comes back from a backup;
+ * leaving asks first.
  */
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -173,7 +173,7 @@ async function reportedBy({ hub, c2, c3 }: World, error: unknown): Promise<never
   throw new Error(`${String(error)}\n${words.join('\n')}`, { cause: error })
 }
 
-/** The rest of the world waits for it no longer than it was told. */
+/** The rest of the world waits for it no longer than --timeout says. */
 async function stopped(t: Test, { c3 }: World): Promise<void> {
   const pid = c3.plane.pids()['kube-apiserver']
   if (pid === undefined) throw new Error('the API server of c3 does not run')

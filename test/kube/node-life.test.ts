@@ -1,7 +1,7 @@
 /**
- * Nodes that become gateways and stop being ones, on two joined clusters with real packets. The other cluster calls after
- * every move, and five times a second while a lane is handed over; whoever loses the label is clean, whoever gets it
- * carries on with the same lane.
+ * Nodes that become gateways and stop being ones, on two joined clusters with real packets. The other cluster calls
+ * after every move, and five times a second while a lane is handed over; whoever loses the label is clean, whoever gets
+ * it carries on with the same lane.
  */
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -33,7 +33,9 @@ const SYSTEM = 'sealane-system'
 const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
 const HOST = 'hello.demo.svc.clusterset.local'
-/** Between two answers while a lane is handed over to a gateway that is there. Two or three seconds on two busy cores. */
+/**
+ * Between two answers while a lane is handed over to a gateway that is there. Two or three seconds on two busy cores.
+ */
 const LONGEST_GAP_MS = 10_000
 
 interface World {

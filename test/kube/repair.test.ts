@@ -1,6 +1,6 @@
 /**
- * A bad first try, and what accidents leave, is repaired by the next join: on the third of three clusters, while the two
- * others go on as if nothing had happened.
+ * A bad first try, and what accidents leave, is repaired by the next join: on the third of three clusters, while the
+ * two others go on as if nothing had happened.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,7 +1,7 @@
 /**
- * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the Multi-Cluster
- * Services API on two real clusters that the command line has joined. Ends with 0 when every spec passed, with 1 when one did not, and
- * with 2 when the suite could not be run.
+ * `npm run test:conformance -- [--overlapping | --dual-stack] [--report FILE]`: the published suite of the
+ * Multi-Cluster Services API on two real clusters that the command line has joined. Ends with 0 when every spec passed,
+ * with 1 when one did not, and with 2 when the suite could not be run.
  */
 import {
   copyFileSync,
@@ -120,7 +120,7 @@ async function runSuite(path: string, { clusters, kubeconfig }: JoinedClusters, 
   throw new Error(`the suite ${program.failure ?? ''} without a report:\n${program.log().slice(-4000)}`)
 }
 
-/** The reports and the log stand beside each other, under the name that was asked for. */
+/** The reports and the log are beside each other, under the name that was asked for. */
 function keep(folder: string, report: string, log: string): void {
   mkdirSync(dirname(report), { recursive: true })
   const stem = report.replace(/\.ya?ml$/, '')

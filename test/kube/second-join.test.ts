@@ -1,6 +1,6 @@
 /**
- * A second join changes nothing that was not asked, wherever what stands came from. On one cluster that was joined by
- * the command line, then changed by hand, by kubectl and by Helm; and on one that Helm installed before it joined.
+ * A second join changes nothing that was not asked for. On one cluster that was joined by the command line, then changed
+ * by hand, by kubectl and by Helm; and on one that Helm installed before it joined.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -268,7 +268,7 @@ interface PodMonitor extends KubeObject {
   readonly spec: { readonly podMetricsEndpoints: readonly { readonly port: string }[] }
 }
 
-/** A kustomization of somebody's own on top of the one that is shipped, with its metrics and his image and log level. */
+/** A user's kustomization on top of the one that is shipped, with its metrics and another image and log level. */
 async function byKustomize(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const crds = parseAllDocuments(readFileSync(join(await goDownload(OPERATOR), POD_MONITOR_CRD), 'utf8'))

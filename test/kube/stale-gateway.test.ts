@@ -194,7 +194,7 @@ async function away(t: Test, world: World): Promise<void> {
   await cluster.plane.restart('kube-apiserver')
   await cluster.plane.restart('kube-controller-manager')
   const back = performance.now()
-  // All heartbeats are old now, and nobody may be judged by that.
+  // All heartbeats are old now, and that alone proves nothing.
   const seen = new Set<string>()
   while (performance.now() - back < WATCHED_MS) {
     seen.add(await ways(world))
@@ -208,7 +208,7 @@ async function away(t: Test, world: World): Promise<void> {
   t.notMatch(await eventNotes(world), /nothing was heard/, `${gateway.name} was not taken for silent`)
 }
 
-/** What was told of the gateway, one line each. */
+/** Events about the gateway, one line each. */
 async function eventNotes({ here, gateway }: World): Promise<string> {
   const events = await here.api.list<EventObject>('/apis/events.k8s.io/v1/namespaces/default/events')
   return events
@@ -249,7 +249,7 @@ async function dies(t: Test, world: World): Promise<void> {
   const found = await shown(world)
   t.equal(found?.state, 'unknown')
   t.match(found?.message, /^was (up|down), last heard .* ago$/)
-  t.match(await eventNotes(world), /^GatewaySilent: nothing was heard of the gateway on node c2n2 since /m)
+  t.match(await eventNotes(world), /^GatewaySilent: nothing was heard from the gateway on node c2n2 since /m)
 }
 
 /** Waits until nobody else answers; when that does not come, says who did and what our parts said. */

@@ -274,13 +274,15 @@ async function refusalStory(t: Test, world: World): Promise<void> {
   ]
   for (const [name, spec, reason] of refused) {
     const pod = await runPod(world, name, spec, 'Failed')
-    t.equal(pod.status.reason, 'UnsupportedByPodlet')
+    t.equal(pod.status.reason, 'UnsupportedByTestKubelet')
     t.match(pod.status.message, reason)
     await eventually(async () => {
       const events = await api.list<{ reason: string; message: string } & KubeObject>(
         `${NAMESPACE}/events?fieldSelector=involvedObject.name=${name}`,
       )
-      return events.some(({ reason, message }) => reason === 'UnsupportedByPodlet' && message === pod.status.message)
+      return events.some(
+        ({ reason, message }) => reason === 'UnsupportedByTestKubelet' && message === pod.status.message,
+      )
     })
   }
   const containers = [{ ...pause(), image: 'nginx:1' }]

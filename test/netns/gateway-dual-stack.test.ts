@@ -103,7 +103,7 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
       await t.test('path MTU: of the lane, and of a narrow place behind the other gateway', async (t) => {
         t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1392'), '1 received', '1,440 bytes fit')
         t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1393'), /mtu[:=] ?1440/, '1,441 do not')
-        // Who sends cuts to fit, now that it has been told. The way back is told by the first answer.
+        // The sender cuts to fit, now that it has got the ICMP error. It learns the way back by the first answer.
         const stopUdp = await serve(paris.pod)
         await inPod(milano.pod, 'udp', 'fd42:2::5', '3000')
         t.equal(await inPod(milano.pod, 'udp', 'fd42:2::5', '3000'), 'fd42:1::5 3000', 'UDP, 3,000 bytes')
@@ -153,7 +153,7 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   })
 })
 
-/** Gives what sends so many flows from pod to pod and tells how many of them came over lane 0 and over lane 1. */
+/** Gives what sends so many flows from pod to pod and reports how many of them came over lane 0 and over lane 1. */
 async function flowsByLane(from: Site, to: Site): Promise<() => Promise<number[]>> {
   const flowsOn = (device: string): string => `iifname ${device} ip6 daddr fd42:2::5 udp dport 8080-${8079 + FLOWS}`
   const arrived = await countArrivals(to.gateway, 'ip6', { lane0: flowsOn('sealane0'), lane1: flowsOn('sealane1') })
@@ -203,7 +203,7 @@ t.test('two lanes carry IPv6 together, and one alone', { skip, timeout: 60_000 *
 })
 
 t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 * SLOWNESS }, async (t) => {
-  /** Of its own cluster, of nobody; and what is behind the other gateway beside pods. */
+  /** Of its own cluster, of no cluster; and what is behind the other gateway besides pods. */
   const [own, spoofed] = ['fd42:2:0:9::9', 'fd42:7::9']
   const forbidden = [
     ['an address of the node', 'fd77::1'],

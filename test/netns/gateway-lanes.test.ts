@@ -1,6 +1,6 @@
 /**
- * Two sites with the same pod CIDR, real tunnels, real packets: what a pod sends arrives, what goes wrong on the way
- * is told to it, and the internet between sees nothing but the tunnel.
+ * Two sites with the same pod CIDR, real tunnels, real packets: what a pod sends arrives, a pod gets the ICMP error for
+ * what goes wrong on the way, and the internet between sees nothing but the tunnel.
  */
 import t from 'tap'
 import { dropCounter } from '../../gateway/nft/drop-reasons.ts'

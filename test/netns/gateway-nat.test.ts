@@ -1,6 +1,7 @@
 /**
- * A gateway behind address translation that does not know it: the broker could not tell. It tells its private address,
- * which leads nowhere from outside, so the other end calls in vain. It must be followed where it calls from.
+ * A gateway behind address translation that does not know it, because the broker could not know. It publishes its
+ * private address, which leads nowhere from outside, so the other end calls in vain. It must be followed to where it
+ * calls from.
  */
 import t, { type Test } from 'tap'
 import { GatewayProcess, type SiteInit, introduce } from '../gateway/support/netns-sites.ts'

@@ -12,7 +12,7 @@ import { netnsMissing } from '../support/netns.ts'
 
 const skip = netnsMissing() ?? false
 
-/** Addresses that the evil gateway gives itself: one of its own cluster, one of nobody. */
+/** Addresses that the evil gateway gives itself: one of its own cluster, one of no cluster. */
 const OWN = '244.1.0.9'
 const SPOOFED = '244.7.0.9'
 

@@ -18,7 +18,7 @@ import { routeTableCompliance } from '../compliance/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
-/** Runs one printed command as it stands. */
+/** Runs one printed command as it is. */
 const sh = (line: string): string => {
   const [tool = '', ...args] = line.split(' ')
   return execFileSync(tool, args, { encoding: 'utf8' })

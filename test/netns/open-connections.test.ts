@@ -1,6 +1,7 @@
 /**
- * Each node counts the connections of its own pods, and no others, with real connection tracking: through translation at
- * both ends, past a gateway node, and by a clusterset IP. The sites are those of test/routeagent/support/calico-sites.ts.
+ * Each node counts the connections of its own pods, and no others, with real connection tracking: through translation
+ * at both ends, past a gateway node, and by a clusterset IP. The sites are those of
+ * test/routeagent/support/calico-sites.ts.
  */
 import t from 'tap'
 import type { OpenConnections } from '../../model/open-connections.ts'

@@ -1,6 +1,7 @@
 /**
- * IPv6 beside IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts, each also with
- * IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far cluster.
+ * IPv6 beside IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts, each also
+ * with IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far
+ * cluster.
  */
 import t, { type Test } from 'tap'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
@@ -140,7 +141,7 @@ async function buildDualStack(pods: readonly Netns[], far: Netns): Promise<void>
 
 const settled6 = (site: Site, want: RegExp): Promise<void> => settled(site, want, 'ip6')
 
-/** What the kernel tells of our IPv6 routes, rules and neighbours is what was meant: nothing is sent again. */
+/** What the kernel lists of our IPv6 routes, rules and neighbours is what was meant: nothing is sent again. */
 async function standsStill(t: Test, site: Site): Promise<void> {
   const way = async (): Promise<string> => ip('-6 route show table 7312 fd00:20:42::/56 metric 100')
   const second = [dualStackNode(node('gw2', '192.168.7.2'), 'fd00:10:42:2::/64'), endpoint('milano', 'gw2', 1)]

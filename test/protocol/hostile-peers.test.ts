@@ -16,7 +16,7 @@ const signal = AbortSignal.timeout(60_000)
 const by = await authority('demo')
 const milano = await member(by, 'milano')
 
-/** A wire that can be cut without either end being told. */
+/** A wire that can be cut without either end noticing. */
 async function mutableWire(port: number): Promise<{ server: Server; port: number; silence(): void }> {
   const pairs: Socket[] = []
   const server = createServer((near) => {

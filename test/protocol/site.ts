@@ -1,4 +1,4 @@
-/** Certificates, a running toy broker and clients for it, all on loopback. */
+/** Certificates, a running fake broker and clients for it, all on loopback. */
 import type { ClusterId } from '../../model/ids.ts'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
 import { createKey } from '../../protocol/identity/keys.ts'

@@ -1,4 +1,4 @@
-/** What a member tells of itself, on the wire: between this release and others, both ways. */
+/** What a member reports about itself, on the wire: between this release and others, both ways. */
 import t from 'tap'
 import { MAX_NOT_IMPORTED, type MemberStatus, type NotImported } from '../../model/member-status.ts'
 import type { ClusterId } from '../../model/ids.ts'

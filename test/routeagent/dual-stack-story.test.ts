@@ -1,4 +1,6 @@
-/** One routeagent whose cluster gets IPv6 pod CIDRs, gives them up, gets them again and leaves. All drivers are fakes. */
+/**
+ * One routeagent whose cluster gets IPv6 pod CIDRs, gives them up, gets them again and leaves. All drivers are fakes.
+ */
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'

@@ -35,7 +35,7 @@ function at(name: string): string {
   return `${name}.shop.svc.clusterset.local`
 }
 
-t.test('a dual-stack service, where pods have IPv6 and where it stands back', async (t) => {
+t.test('a dual-stack service, where pods have IPv6 and where it is left out', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const milano = await StorySite.join(t, 'milano', broker, ['10.42.0.0/16', 'fd00:1::/48'])
   const paris = await StorySite.join(t, 'paris', broker, ['10.42.0.0/16', 'fd00:2::/48'])

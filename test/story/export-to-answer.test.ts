@@ -93,7 +93,7 @@ t.test('from export to answer, and through the loss of the broker', async (t) =>
   await paris.tunnel('milano', 'up')
   await becomes(paris, DB, '244.0.0.7 244.0.1.8')
 
-  // Two sites that disagree about a service: the older export wins, and both are told.
+  // Two sites that disagree about a service: the older export wins, and both get the condition.
   paris.write('web.yaml', SERVICES.split('---\n')[1]?.replace('port: 80,', 'port: 81,') ?? '')
   await sealane(paris, 'export', 'web')
   for (const site of [milano, paris]) {

@@ -112,7 +112,7 @@ export class StorySite {
     return [...this.#reader.cache('ServiceImport').list().map(showImport).sort(), ...imported.map(showSlice).sort()]
   }
 
-  /** Names of the services that the broker has taken from here, as the agent has told so far. */
+  /** Names of the services that the broker has taken from here, as the agent has reported so far. */
   exported(): string[] {
     const rows = this.#reader.cache('ServiceExport').list()
     const ready = rows.filter(({ status }) =>

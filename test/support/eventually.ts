@@ -6,7 +6,7 @@ export interface EventuallyOptions {
   readonly deadlineMs?: number
   /** Pause between tries. Default 20. */
   readonly intervalMs?: number
-  /** What is waited for; stands in the error. */
+  /** What is waited for; the error names it. */
   readonly say?: string
 }
 

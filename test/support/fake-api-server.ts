@@ -1,7 +1,7 @@
 /**
- * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to tell a
- * client that is right from one that is not, and every fault that a real one has on a bad day. It speaks HTTP/2 and
- * HTTP/1.1 over TLS, or HTTP/1.1 without.
+ * An API server for tests, over real sockets: enough of list, watch, server-side apply, status and errors to
+ * distinguish a client that is right from one that is not, and every fault that a real one has on a bad day. It speaks
+ * HTTP/2 and HTTP/1.1 over TLS, or HTTP/1.1 without.
  */
 import { createServer } from 'node:http'
 import { type Http2ServerRequest, type Http2ServerResponse, createSecureServer } from 'node:http2'
@@ -78,8 +78,8 @@ export class FakeApiServer {
 
   async start(t: Test): Promise<void> {
     const folder = temporaryFolder(t)
-    const ca = await makeClusterCa('toy')
-    const { certificate, key } = await ca.issue({ name: 'toy', hosts: ['127.0.0.1', 'localhost'] })
+    const ca = await makeClusterCa('fake')
+    const { certificate, key } = await ca.issue({ name: 'fake', hosts: ['127.0.0.1', 'localhost'] })
     const plain = this.#init.speak === 'plain'
     const handle = (request: Request, response: Response): void => void this.#handle(request, response)
     const server = plain
@@ -114,7 +114,7 @@ export class FakeApiServer {
   /** A kubeconfig for the same server behind another address. */
   kubeconfigAt(url: string): string {
     const path = join(this.#folder, `kubeconfig-${new URL(url).port}`)
-    return writeKubeconfig(path, { cluster: 'toy', user: 'toy', url, ca: this.#ca, credentials: { token: TOKEN } })
+    return writeKubeconfig(path, { cluster: 'fake', user: 'fake', url, ca: this.#ca, credentials: { token: TOKEN } })
   }
 
   /** Ends every connection without a word. */
@@ -137,14 +137,14 @@ export class FakeApiServer {
     this.sendLine(plural, JSON.stringify({ type: 'BOOKMARK', object }))
   }
 
-  /** Where a kind's object stands, for objects.put() and the like. */
+  /** The path of a kind's object, for objects.put() and the like. */
   place(kind: keyof typeof KIND_PLACES, name: string, namespace?: string): FakeApiPath {
     const { apiVersion, plural } = KIND_PLACES[kind]
     return { resource: `${apiVersion}/${plural}`, apiVersion, kind, namespace, name }
   }
 
   async #handle(request: Request, response: Response): Promise<void> {
-    const url = new URL(request.url, 'http://toy')
+    const url = new URL(request.url, 'http://fake')
     this.requests.push(`${request.method} ${request.url}`)
     this.impersonation = impersonationIn(request.rawHeaders)
     const body = await readBody(request)
@@ -289,7 +289,7 @@ async function readBody(request: Request): Promise<Json> {
   return text === '' ? {} : (JSON.parse(text) as Json)
 }
 
-/** Names and values stand in turns. */
+/** Names and values alternate. */
 export function impersonationIn(rawHeaders: readonly string[]): string[] {
   return rawHeaders.flatMap((name, i) => {
     const reported = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')

@@ -1,4 +1,4 @@
-/** What a toy API server keeps: objects with versions, events, and an account of who applied which fields. */
+/** What a fake API server keeps: objects with versions, events, and an account of who applied which fields. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
@@ -39,7 +39,7 @@ export interface FakeEvent {
   readonly object: FakeObject
 }
 
-/** A refusal, as metav1.Status tells it. */
+/** A refusal, as metav1.Status describes it. */
 export class FakeRefusal extends Error {
   readonly status: number
   readonly reason: string
@@ -58,7 +58,7 @@ interface Given {
   readonly finalizers?: string[]
 }
 
-/** `services` of `shop`, `web`, and where it stands in URLs. */
+/** `services` of `shop`, `web`, and where it is in URLs. */
 export interface FakeApiPath {
   /** `v1/services`. */
   readonly resource: string

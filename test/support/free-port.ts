@@ -2,7 +2,9 @@
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
-/** Below those that Linux gives to whoever asks for any (ip_local_port_range): nobody else gets one of these by chance. */
+/**
+ * Below those that Linux gives to whoever asks for any (ip_local_port_range): nobody else gets one of these by chance.
+ */
 const LOWEST = 10_000
 const END = 30_000
 const TRIES = 100

@@ -23,7 +23,7 @@ export function sweepNetns(): string[] {
   const here = pidNamespace()
   const left = namedNetns().filter((name) => {
     const [, maker = '', pid = ''] = OWNED.exec(name) ?? []
-    // Nobody here can tell whether a process of another pid namespace lives.
+    // It cannot be known here whether a process of another pid namespace lives.
     return maker.startsWith(`${here}-`) && owner(Number(pid)) !== maker
   })
   left.forEach(removeNetns)

@@ -1,9 +1,9 @@
 /**
  * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
- * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used once
- * it is stored, and a later one that somebody else stored there (another agent of this cluster, whoever joined it anew)
- * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A clock that
- * is wrong is told, and neither makes renewals follow each other nor makes them too late.
+ * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used
+ * once it is stored, and a later one that somebody else stored there (another agent of this cluster, or a later join)
+ * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A
+ * wrong clock is logged. It makes renewals neither follow each other without end nor come too late.
  */
 import { type BrokerClient, ProtocolError } from '../../../protocol/broker-client.ts'
 import { certificateProblem } from '../../../protocol/identity/certificate-answer.ts'
@@ -104,7 +104,10 @@ export class CertificateRenewal {
     await this.#deps.clock.sleep(ms, AbortSignal.any([signal, this.#wake.signal])).catch(() => undefined)
   }
 
-  /** Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew itself. */
+  /**
+   * Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew
+   * itself.
+   */
   async #pause(ms: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
     const end = clock.monotonic() + ms

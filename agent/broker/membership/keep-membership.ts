@@ -1,7 +1,7 @@
 /**
- * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but whoever deletes
- * its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a membership, by
- * saying so on it first.
+ * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but a user who
+ * deletes its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a
+ * membership, by saying so on it first.
  */
 import type { ClusterApi, ObjectCache } from '../../../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
@@ -52,7 +52,7 @@ async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger,
   logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })
 }
 
-/** As it was heard last; else as the identity has it, once it is certain that nothing was heard. */
+/** As the broker said last; else as the identity has it, once it is certain that the broker has said nothing. */
 async function wantedMembership(
   memberships: ObjectCache<Membership>,
   identity: IdentityStore,

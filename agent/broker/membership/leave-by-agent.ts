@@ -1,6 +1,6 @@
 /**
- * Leaving a real cluster's clusterset: the identity is the agent's alone, so it is the agent that tells the broker, as
- * soon as the Membership says `leaving`. `sealane leave` waits for the identity to be gone.
+ * Leaving a real cluster's clusterset. Only the agent has the identity, so the agent tells the broker, as soon as the
+ * Membership says `leaving`. `sealane leave` waits for the identity to be gone.
  */
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { whenMembership } from '../../../kubeapi/membership.ts'
@@ -36,7 +36,7 @@ async function report(deps: ComponentDeps, store: IdentityStore, signal: AbortSi
   if (identity === undefined) return undefined
   const done = await askToLeave(identity, deps, signal)
   deps.logger.info(
-    done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker was told before',
+    done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker knew it before',
   )
   return undefined
 }

@@ -24,7 +24,7 @@ export function renewalDueInMs(facts: CertificateFacts, { nowMs, monotonicMs, go
 }
 
 /**
- * What to tell where a certificate that was asked for and came in this time shows that the clocks differ; undefined:
+ * What to log where a certificate that was requested and came in this time shows that the clocks differ; undefined:
  * they do not.
  */
 export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: number): string | undefined {

@@ -1,6 +1,6 @@
 /**
- * What the broker says of a member, noted where whoever runs `sealane join` there again reads it. One write at a time,
- * the last word wins, and what cannot be written is tried again.
+ * Notes what the broker says of this member where the next `sealane join` reads it. One write at a time, the last one
+ * wins, and a write that fails is tried again.
  */
 import type { JoinStore } from '../../../protocol/join.ts'
 import { Backoff } from '../../../reconcile/backoff.ts'

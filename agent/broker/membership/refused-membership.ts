@@ -1,6 +1,6 @@
 /**
- * That the broker does not take this cluster for a member any more (evicted, or succeeded by another site of its id).
- * Told once for each reason: it does not mend itself, while everything that was learnt stays as it is.
+ * The broker does not take this cluster for a member any more (evicted, or another site has taken its id). Each reason
+ * is reported once: it does not mend itself, and everything that was received stays as it is.
  */
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'

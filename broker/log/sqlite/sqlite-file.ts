@@ -1,4 +1,7 @@
-/** Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used in this folder only. */
+/**
+ * Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used in this folder
+ * only.
+ */
 import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -155,7 +155,7 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   const lacking = [
     ...(dataPath.knowsRangesOfCnis
       ? []
-      : ['which node has which pod stands in no Node, and the cloud drops what is not from its own addresses']),
+      : ['no Node says which pods it has, and the cloud drops what is not from its own addresses']),
     ...(dataPath.rulesBeforeThoseOfPods || cni.name === 'azure'
       ? []
       : ['rules for each pod (priority 512 to 1536, or 110) come before ours and lead out by the cloud']),
@@ -179,7 +179,7 @@ const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
   )
 }
 
-/** Everybody else whose nodes' ranges do not stand in Node.spec.podCIDRs. */
+/** All other CNIs, whose nodes' ranges are not in Node.spec.podCIDRs. */
 const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
   const cni = discovery.cni?.value
   if (cni === undefined || knowsRanges(cni, dataPath)) return undefined

@@ -1,6 +1,6 @@
 /**
- * What the data path of this release can and cannot do, as far as the advice hangs on it. Whoever changes the data
- * path changes the row; the advice and its tests follow. docs/operations.md, "Clusters and CNIs", says the same.
+ * What the data path of this release can and cannot do, as far as the advice depends on it. A change of the data path
+ * changes the row; the advice and its tests follow. docs/operations.md, "Clusters and CNIs", says the same.
  */
 export const DATA_PATH = {
   /**

@@ -1,4 +1,4 @@
-/** Cilium: everything stands in ConfigMap cilium-config; which node has which range in CiliumNode objects. */
+/** Cilium: everything is in ConfigMap cilium-config; which node has which range is in CiliumNode objects. */
 import { type Evidence, networks } from '../evidence.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'

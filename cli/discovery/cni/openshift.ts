@@ -22,7 +22,7 @@ export function ovnKubernetes(world: World): Evidence[] {
       mode: viaHost ? 'geneve, out by the host' : 'geneve, out by the shared gateway',
       how,
       bypassesNetfilter: !viaHost,
-      // The ranges of the nodes stand in an annotation of OVN's own.
+      // The ranges of the nodes are in an annotation of OVN's own.
       podRanges: 'own',
       traits: viaHost ? [] : ['ovn-shared-gateway'],
     }),

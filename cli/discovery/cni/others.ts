@@ -1,4 +1,4 @@
-/** Small CNIs that a DaemonSet's command line tells everything about: kindnet, kube-router, Weave Net. */
+/** Small CNIs whose configuration is all in a DaemonSet's command line: kindnet, kube-router, Weave Net. */
 import { type Evidence, networks } from '../evidence.ts'
 import { containersOf, daemonSet, environmentOf, flagOf } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'

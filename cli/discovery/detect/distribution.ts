@@ -6,7 +6,7 @@ import type { World } from '../snapshot/snapshot.ts'
 interface Row {
   readonly distribution: Distribution
   readonly confidence: Confidence
-  /** How one can tell, or undefined when the mark is not there. */
+  /** How it is known, or undefined when the mark is not there. */
   readonly mark: (world: World) => string | undefined
 }
 

@@ -1,4 +1,4 @@
-/** What an earlier join was told, or found: nobody is asked the same again. */
+/** What an earlier join was given, or found: nobody is asked the same again. */
 import { type Evidence, networks } from '../evidence.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, documentIn, keysAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
@@ -8,7 +8,7 @@ const SITE = ['sealane-system/sealane-site'] as const
 
 interface EarlierFacts {
   readonly spec: unknown
-  /** Where they stand, for the account. */
+  /** Where they were found, for the account. */
   readonly where: string
 }
 
@@ -21,7 +21,7 @@ function earlierFacts(world: World): EarlierFacts | undefined {
   return cluster === undefined ? undefined : { spec: at(cluster, 'spec'), where: pathOf(cluster) }
 }
 
-/** Above whatever is as certain: where a cluster has grown, that is told, and stated when a flag says so. */
+/** Above whatever is as certain: where a cluster has grown, that is reported, and stated when a flag says so. */
 export function earlierJoin(world: World): Evidence[] {
   const found = earlierFacts(world)
   if (found === undefined) return []

@@ -1,4 +1,4 @@
-/** What kubeadm was told when it made the cluster (kind and others use it too). */
+/** The settings with which kubeadm made the cluster (kind and others use it too). */
 import { type Evidence, networks } from '../evidence.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { documentIn, textAt } from '../snapshot/raw.ts'

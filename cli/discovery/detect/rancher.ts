@@ -1,4 +1,4 @@
-/** k3s and RKE2: what their servers were started with stands in an annotation of their nodes. */
+/** k3s and RKE2: the arguments of their servers are in an annotation of their nodes. */
 import { type Evidence, type KubeProxyMode, networks } from '../evidence.ts'
 import { flagIn } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'

@@ -48,7 +48,7 @@ export function partPods(world: World, component: string): readonly unknown[] {
     )
 }
 
-/** Where CNIs live. A tenant's DaemonSet that happens to be called like one tells nothing. */
+/** Where CNIs live. A tenant's DaemonSet that happens to have the name of one says nothing. */
 const SYSTEM_NAMESPACES = new Set([
   'antrea-system',
   'calico-system',

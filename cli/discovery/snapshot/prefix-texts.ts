@@ -16,7 +16,10 @@ import { isInside } from '../../../model/addresses/prefix-set.ts'
 
 const MOST = 64
 
-/** Canonical texts in order of appearance, without those that are no network. Host bits are cleared, as users of these fields do. */
+/**
+ * Canonical texts in order of appearance, without those that are no network. Host bits are cleared, as users of these
+ * fields do.
+ */
 export function prefixesIn(texts: readonly (string | undefined)[]): string[] {
   const found = texts
     .flatMap((text) => (text ?? '').split(/[\s,]+/).slice(0, MOST))

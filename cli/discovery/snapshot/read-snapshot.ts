@@ -1,4 +1,4 @@
-/** Asks a cluster for what the detectors look at. What may not be read is told, and does not stop the rest. */
+/** Reads from a cluster what the detectors look at. What may not be read is reported, and does not stop the rest. */
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { nameOf } from './raw.ts'
 import type { ClusterSnapshot, Unread } from './snapshot.ts'

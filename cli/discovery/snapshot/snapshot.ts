@@ -28,7 +28,7 @@ export interface World {
   readonly snapshot: ClusterSnapshot
   /** The version is left out: what matters is what an object says, not by which door it came. */
   get(kind: string, name: string, namespace?: string): unknown
-  /** In order of namespace and name. `group` tells kinds apart that share a name ('' is core). */
+  /** In order of namespace and name. `group` distinguishes kinds that share a name ('' is core). */
   list(kind: string, group?: string): readonly unknown[]
 }
 
@@ -70,7 +70,7 @@ function sortKey(object: unknown): string {
   return `${textAt(object, 'metadata', 'namespace') ?? ''}/${nameOf(object)}`
 }
 
-/** The text of one key of a ConfigMap, and where it stands, for the account. */
+/** The text of one key of a ConfigMap, and where it was found, for the account. */
 export interface ConfigText {
   readonly text: string
   readonly where: string

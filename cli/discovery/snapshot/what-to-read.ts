@@ -61,7 +61,7 @@ export const WANTED: readonly Wanted[] = [
   configMap('kube-system/kube-flannel-cfg', PODS),
   configMap('ovn-kubernetes/ovn-config', PODS),
   { apiVersion: 'v1', kind: 'ConfigMap', namespace: 'kube-system', labelSelector: 'app=antrea', for: [CNI] },
-  // Calico serves its pools itself where its API server is installed, which no CRD tells.
+  // Calico serves its pools itself where its API server is installed, which no CRD shows.
   { apiVersion: 'projectcalico.org/v3', kind: 'IPPool', for: [] },
   custom('crd.projectcalico.org/v1', 'IPPool', 'ippools', [PODS]),
   custom('crd.projectcalico.org/v1', 'FelixConfiguration', 'felixconfigurations', [CNI], 'default'),

@@ -1,4 +1,6 @@
-/** May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done. */
+/**
+ * May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done.
+ */
 import { UserError } from '../../../runtime/user-error.ts'
 import type { ClusterAdmin } from './admin.ts'
 

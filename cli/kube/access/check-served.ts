@@ -1,10 +1,12 @@
-/** Whether a cluster has what is to be shown: whoever follows a kind that is not there waits for ever. */
+/** Whether a cluster has what is to be shown: a command that follows a kind that is not there waits for ever. */
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
 import type { Kind } from '../../../model/objects.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { ClusterAdmin } from './admin.ts'
 
-/** Throws UserError for a missing CRD, with what brings it back, and what the server says to who may not read a kind. */
+/**
+ * Throws UserError for a missing CRD, with what brings it back, and what the server says to who may not read a kind.
+ */
 export async function checkServed(
   admin: Pick<ClusterAdmin, 'title' | 'knows' | 'list'>,
   { kinds, flags }: { readonly kinds: readonly Kind[]; readonly flags: string },

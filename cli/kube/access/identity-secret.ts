@@ -1,4 +1,6 @@
-/** The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent. */
+/**
+ * The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent.
+ */
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../../install/names.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
@@ -21,7 +23,7 @@ export function identitySecret(admin: ClusterAdmin, namespace: string, signal: A
 export interface KnownMembershipInit {
   /** Of the cluster, for messages: `context "c1" of kubeconfig`. */
   readonly title: string
-  /** Undefined: whatever is there stands. */
+  /** Undefined: what is there stays. */
   readonly token: string | undefined
   readonly dryRun: boolean
   /** `--context c1`, for the commands that are advised. */
@@ -36,7 +38,9 @@ export interface EarlierMembership extends Pick<EarlierInstall, 'state' | 'clust
   readonly wanted: ClusterId
 }
 
-/** The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on. */
+/**
+ * The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on.
+ */
 export async function knownMembership(
   secret: SecretAccess,
   earlier: EarlierMembership,
@@ -103,14 +107,14 @@ function needsToken(problem: string, cluster: string, { flags }: KnownMembership
   })
 }
 
-/** An identity that is gone means that the broker was told. */
+/** An identity that is gone means that the broker has got the departure. */
 function isLeaving(known: MemberIdentity | undefined, { title, flags }: KnownMembershipInit): UserError {
   if (known === undefined) {
     return new UserError(`${title} is leaving its clusterset: its parts take themselves out`, {
       hint: `finish that first: sealane leave ${flags}`,
     })
   }
-  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker is not told yet`, {
+  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker does not know it yet`, {
     hint: `finish that first: sealane leave ${flags}; with --force where the broker is gone for good`,
   })
 }

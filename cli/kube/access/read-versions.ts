@@ -27,11 +27,11 @@ export interface ReadVersionsInit {
 
 type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'exec'>
 
-/** Rejects only after the signal: what cannot be found out is told as such. */
+/** Rejects only after the signal: what cannot be found out is reported as such. */
 export async function readVersions(admin: Admin, init: ReadVersionsInit): Promise<readonly PartVersion[]> {
   const server = await answered(init, 'kubernetes', async (signal) => {
     const { gitVersion } = (await admin.version(signal)) as { readonly gitVersion?: string }
-    return [{ part: 'kubernetes', version: gitVersion ?? 'not told', source: 'the API server' }]
+    return [{ part: 'kubernetes', version: gitVersion ?? 'not reported', source: 'the API server' }]
   })
   // Who does not answer this answers nothing.
   if (server.some(({ unknown }) => unknown !== undefined)) return server
@@ -125,5 +125,5 @@ async function ofBroker(admin: Admin, flags: string, signal: AbortSignal): Promi
   const { status, stdout, stderr } = await admin.exec({ namespace, pod, container: 'broker', command }, signal)
   if (status !== 0) throw new Error(`its pod says: ${stderr.trim()}`)
   const { sealane } = JSON.parse(stdout) as { readonly sealane?: string }
-  return [{ part: 'broker', version: sealane ?? 'not told', source: 'the pod', image }]
+  return [{ part: 'broker', version: sealane ?? 'not reported', source: 'the pod', image }]
 }

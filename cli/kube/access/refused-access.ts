@@ -7,7 +7,7 @@ import { UserError } from '../../../runtime/user-error.ts'
 
 const NEW_LOGIN = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
 
-/** A UserError for an answer that is about who asks, or for no answer at all; every other error as it is. */
+/** A UserError for an answer about the caller's rights, or for no answer at all; every other error as it is. */
 export async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock): Promise<unknown> {
   if (!(error instanceof KubeError)) return error
   const { title } = access

@@ -9,7 +9,7 @@ import type { ClusterAdmin } from '../access/admin.ts'
 import { listOf } from '../access/object-status.ts'
 import { type WaitInit, waitUntil } from '../wait/wait-until.ts'
 
-/** A NodePort is on all nodes; some of them are enough to be told, so that one may go. */
+/** A NodePort is on all nodes; tokens name some of them, so that one may go. */
 const MAX_NODES = 3
 
 const SAY_ADVERTISE = 'say --advertise HOST:PORT, or --service-type NodePort'

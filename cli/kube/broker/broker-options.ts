@@ -18,7 +18,10 @@ export interface BrokerOptions extends ImageOptions {
 /** Where members find the broker, as the Service says it. */
 export const AUTO_ADVERTISE = 'auto'
 
-/** An empty `broker.advertise` is to be found out: that of another type of Service, and its policy, do not count any more. */
+/**
+ * An empty `broker.advertise` is to be found out: that of another type of Service, and its policy, do not count any
+ * more.
+ */
 export function withOptions(values: InstallValues, chosen: BrokerOptions): InstallValues {
   const { broker } = values
   const type = chosen.serviceType ?? broker.service.type

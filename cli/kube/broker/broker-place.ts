@@ -40,7 +40,7 @@ async function imageGaps(admin: ClusterAdmin, values: InstallValues, init: Place
   })
 }
 
-/** Kinds by which load balancers for clusters of one's own are told their addresses. */
+/** Kinds from which load balancers for clusters of one's own get their addresses. */
 const POOLS = [
   ['metallb.io/v1beta1', 'IPAddressPool'],
   ['cilium.io/v2', 'CiliumLoadBalancerIPPool'],

@@ -40,7 +40,9 @@ export interface DeployBrokerInit {
   readonly report: (change: Change) => void
 }
 
-/** Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed. */
+/**
+ * Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed.
+ */
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
   const { chosen, dryRun, signal, report, say } = init
   const { namespace } = DEFAULT_VALUES.broker
@@ -96,7 +98,7 @@ function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, valu
   }
 }
 
-/** Throws UserError; with force they are left out, and that is told. */
+/** Throws UserError; with force they are left out, and the output says so. */
 function refuseUnknown(
   admin: Pick<ClusterAdmin, 'title'>,
   earlier: InstalledBroker,

@@ -1,4 +1,4 @@
-/** A broker that is installed already, wherever it came from: what it was told holds until a flag says otherwise. */
+/** A broker that is installed already, wherever it came from: its settings stay until a flag names others. */
 import { formatImageName, parseImageName } from '../../../install/image-name.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'

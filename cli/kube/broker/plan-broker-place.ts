@@ -1,13 +1,13 @@
 /**
- * What a cluster lacks for a broker to be installed as it was asked for, and the flags that help: from objects that were
- * read, so that nothing waits for what can never come. Pure.
+ * What a cluster lacks for a broker to be installed as it was asked for, and the flags that help: from objects that
+ * were read, so that nothing waits for what can never come. Pure.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { BROKER_CLAIM } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
 import { parseQuantity } from './quantity.ts'
 
-/** Something that stands in the way. */
+/** Something that prevents the deployment. */
 export interface Gap {
   /** `no load balancer: …` */
   readonly what: string
@@ -19,7 +19,7 @@ export interface Gap {
 export interface BrokerWorld {
   readonly services: readonly ManifestObject[] | undefined
   readonly nodes: readonly ManifestObject[] | undefined
-  /** Objects by which load balancers are told which addresses they have. */
+  /** Objects from which load balancers get their addresses. */
   readonly addressPools: readonly ManifestObject[] | undefined
   readonly workloads: readonly ManifestObject[] | undefined
   readonly storageClasses: readonly ManifestObject[] | undefined
@@ -61,7 +61,7 @@ export function hasIngress({ spec, status }: ManifestObject): boolean {
 function cloudOf({ spec, metadata }: ManifestObject): string | undefined {
   const { providerID = '' } = (spec ?? {}) as { readonly providerID?: string }
   const [scheme = ''] = providerID.split(':')
-  // K3s has a load balancer of its own, unless its server was told otherwise.
+  // K3s has a load balancer of its own, unless its server was started without it.
   if (scheme === 'k3s') {
     return metadata.annotations?.['k3s.io/node-args']?.includes('servicelb') === true ? undefined : 'k3s'
   }

@@ -1,4 +1,6 @@
-/** Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server. */
+/**
+ * Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server.
+ */
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'

@@ -1,4 +1,4 @@
-/** The arguments that an installed broker is started with, whoever wrote them. Pure. */
+/** The arguments that an installed broker is started with, by whatever they were written. Pure. */
 
 /** What `sealane broker serve` of this release takes; each has a value. */
 export const SERVE_FLAGS: readonly string[] = [

@@ -107,7 +107,7 @@ type Answer =
   | { readonly state: 'refused'; readonly why: string }
   | { readonly state: 'silent'; readonly why: string }
 
-/** `before`: what the node said when it tried last, which tells more than that it waits to try again. */
+/** `before`: what the node said when it tried last, which says more than that it waits to try again. */
 function answerOf(
   { phase, reason, message, containerStatuses = [] }: PodStatus,
   before: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Whether the nodes that are to run Sealane can have its image, from what the cluster knows already: the images that nodes
- * list, the pods that run, the pull secrets. What is left open a short-lived pod can ask. Pure.
+ * Whether the nodes that are to run Sealane can have its image, from what the cluster knows already: the images that
+ * nodes list, the pods that run, the pull secrets. What is left open a short-lived pod can ask. Pure.
  */
 import { type ImageName, formatImageName, fullImageName } from '../../../install/image-name.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
@@ -36,7 +36,7 @@ export interface ImagePlan {
   readonly probe: readonly string[]
 }
 
-/** Kubelets tell of 50 images, the largest first; a full list says nothing of the others. */
+/** Kubelets report 50 images, the largest first; a full list says nothing of the others. */
 const MAX_LISTED = 50
 /** One registry serves all nodes: some of them are enough where there are many. */
 const MAX_PROBED = { every: 20, one: 1 } as const

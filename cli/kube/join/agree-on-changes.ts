@@ -1,4 +1,7 @@
-/** Where something stands already, or nothing is to be done at all: what would be changed is shown, and asked about. */
+/**
+ * Where something is installed already, or nothing is to be done at all: what would be changed is shown, and asked
+ * about.
+ */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
@@ -27,7 +30,7 @@ export interface AgreeInit {
   readonly say: (text: string) => void
 }
 
-/** Gives what is to be applied: all where nothing stands yet. Throws UserError where a person says no. */
+/** Gives what is to be applied: all where nothing is installed yet. Throws UserError where a person says no. */
 export async function agreeOnChanges(
   admin: ClusterAdmin,
   planned: PlannedJoin,

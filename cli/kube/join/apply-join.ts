@@ -76,8 +76,8 @@ export async function applyNodes(nodes: readonly NodeChange[], context: ApplyCon
 }
 
 /**
- * The token goes in before what reads it starts; an identity that is there stays. That it may have been refused before
- * is forgotten: what stood in its way may be mended.
+ * The token goes in before what reads it starts; an identity that is there stays. An earlier refusal is forgotten: its
+ * cause may be mended.
  */
 export async function leaveToken(secret: SecretAccess, token: string): Promise<void> {
   await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations: NO_PROBLEM })

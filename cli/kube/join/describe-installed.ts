@@ -1,4 +1,4 @@
-/** What a join is to a cluster where something stands already. Pure. */
+/** What a join means for a cluster where something is installed already. Pure. */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { at, listAt, textAt } from '../../discovery/snapshot/raw.ts'
 import type { JoinPlan } from './plan-join.ts'

@@ -1,6 +1,7 @@
 /**
  * `sealane join --context`: looks at a cluster, says what it found, installs, leaves the token for the agent, and waits
- * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same command.
+ * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same
+ * command.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { objectName } from '../../../install/names.ts'
@@ -46,7 +47,9 @@ export interface JoinClusterInit {
   /** What of the values was asked for, and is not merely the default. */
   readonly asked?: AskedOptions
   readonly dryRun: boolean
-  /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
+  /**
+   * Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be.
+   */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
   /** Asks the broker what the join would change for others; absent: nobody asks it. */
   readonly look?: LookAtJoin
@@ -109,7 +112,7 @@ export async function prepareJoin(
   return { plan, discovery, advice: given, live }
 }
 
-/** Throws UserError with what stands in the way; what is done stays done. */
+/** Throws UserError with what prevents the join; what is done stays done. */
 export async function joinCluster(
   open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
   init: JoinClusterInit,

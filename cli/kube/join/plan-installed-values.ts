@@ -1,5 +1,5 @@
 /**
- * What an installation was told, read back from what stands in the cluster, wherever it came from: the command line, the
+ * The values of an installation, read back from what is in the cluster, wherever it came from: the command line, the
  * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
@@ -82,7 +82,7 @@ export function planInstalledMember(
   live: InstalledObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
-  // What belongs to no part may depend on what the parts were told.
+  // What belongs to no part may depend on the values of the parts.
   const all = { ...common, gateway: parts.gateway.gateway, routeagent: parts.routeagent.routeagent }
   const objects = planMember(withSite(all)).flatMap((part) => {
     const own = MEMBER_PARTS.find((name) => name === part.name)
@@ -131,7 +131,7 @@ export function hasOpenMetrics(container: unknown): boolean {
   return listAt(container, 'env').some((entry) => textAt(entry, 'name') === STATUS_METRICS)
 }
 
-/** As the monitor of the agent, which every installation with monitors has, was told. */
+/** As the monitor of the agent has it, which every installation with monitors has. */
 function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: InstalledObjects) {
   const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
   if (monitor === undefined) return podMonitors
@@ -179,7 +179,7 @@ function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
   return places.some((place) => typeof place === 'string' && place.includes('$(NODE_IP)'))
 }
 
-/** What all parts are told alike. */
+/** Values that all parts have alike. */
 function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
   const pod = podOf(object)
   const container = containerOf(part, object)
@@ -239,8 +239,8 @@ function imageText(values: InstallValues): string {
 }
 
 /**
- * The image of this release in the repository that is used, where what stands is that of an earlier release; undefined
- * for a tag that is no release, for a digest, and for the same release or a newer one.
+ * The image of this release in the repository that is used, where the installed one is that of an earlier release;
+ * undefined for a tag that is no release, for a digest, and for the same release or a newer one.
  */
 export function upgradedImage(earlier: string, ours: string): string | undefined {
   const [from, to] = [releaseOf(earlier), releaseOf(ours)]
@@ -272,8 +272,8 @@ function isBefore(a: readonly number[], b: readonly number[]): boolean {
 const MAY_BE_EMPTY = new Set(['nodeSelector', 'tolerations', 'imagePullSecrets', 'resources'])
 
 /**
- * The server keeps nothing of what is empty, but remembers who applied it: then whoever applies the same as another
- * manager would conflict with what is not there.
+ * The server keeps nothing of what is empty, but remembers which manager applied it: then another manager that applies
+ * the same would conflict with what is not there.
  */
 function withoutEmpty(object: ManifestObject): ManifestObject {
   const text = JSON.stringify(object, (key, value: unknown) =>

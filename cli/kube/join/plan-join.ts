@@ -41,7 +41,7 @@ export interface NodeChange {
   readonly annotations: Readonly<Record<string, string>>
 }
 
-/** What stands in the cluster already, and what of it is to be another. */
+/** What is in the cluster already, and what of it is to change. */
 export interface InstalledInit {
   readonly live: InstalledObjects
   readonly asked: AskedOptions
@@ -75,7 +75,10 @@ export function openQuestions(discovery: Discovery, given: JoinOptions): readonl
   })
 }
 
-/** Call once openQuestions() is empty. What stands counts for more than what is found, and flags for more than both. */
+/**
+ * Call once openQuestions() is empty. What is installed counts for more than what is found, and flags for more than
+ * both.
+ */
 export function planJoin(
   discovery: Discovery,
   given: JoinOptions & { readonly clusterId: ClusterId },
@@ -219,7 +222,7 @@ function factsText({ name, podCIDRs, serviceCIDRs, labels, allowedNamespaces }: 
   return JSON.stringify([name, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
 }
 
-/** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
+/** To the byte as it is where nothing is to change: a change starts all pods anew. */
 function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces } = site
   const allowed = allowedNamespaces.length === 0 ? {} : { allowedNamespaces }

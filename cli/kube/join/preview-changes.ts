@@ -31,7 +31,7 @@ export async function previewObjects(
   })
 }
 
-/** As applyCrds() would; what keeps it from doing so is told there. */
+/** As applyCrds() would; that one reports what keeps it from doing so. */
 export async function previewCrds(admin: Previewer, signal: AbortSignal): Promise<readonly PlannedChange[]> {
   const type = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' }
   const present = await admin.list(type.apiVersion, type.kind, {}, signal)

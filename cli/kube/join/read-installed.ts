@@ -1,4 +1,4 @@
-/** Reads what stands in a cluster of an earlier installation. */
+/** Reads what an earlier installation left in a cluster. */
 import type { InstallValues } from '../../../install/values.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'

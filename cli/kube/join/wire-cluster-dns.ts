@@ -1,4 +1,4 @@
-/** Tells the cluster's own DNS where clusterset.local is answered, or takes that back. */
+/** Writes into the cluster's own DNS where clusterset.local is answered, or takes that back. */
 import { objectName } from '../../../install/names.ts'
 import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { applyClusterDns, readClusterDns } from '../../cluster-dns/apply-cluster-dns.ts'
@@ -23,7 +23,7 @@ export interface ClusterDnsOutcome {
   readonly left: readonly string[]
 }
 
-/** Before a join there is no Service yet, and no address of it: one for documentation (RFC 5737) stands for it. */
+/** Before a join there is no Service yet, and no address of it: one for documentation (RFC 5737) is used instead. */
 const NO_ADDRESS = '192.0.2.53'
 
 const SERVICE = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
@@ -93,7 +93,7 @@ async function carryOut(
   const result = dryRun
     ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
     : await applyClusterDns(client, flavour, plan, signal)
-  // What a dry run would change is told with everything else that it would: previewClusterDns().
+  // What a dry run would change is shown with everything else that it would: previewClusterDns().
   for (const { object, why } of dryRun ? [] : result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
   for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
   return {

@@ -59,12 +59,12 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   // Taken back where an earlier attempt said it.
   const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
   await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
-  await step(init, 'the broker to be told', () => unreported(admin, signal))
+  await step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)
   if (!clean) {
-    // Whoever cannot clean up by itself is started anew, with an image that runs elsewhere here.
+    // A part that cannot clean up by itself is started anew, with an image that runs elsewhere here.
     await mendNodeParts(admin, init)
     clean = await step(init, what, nodes)
   }
@@ -73,7 +73,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   else say(`Sealane stays in the kernel until the node is restarted: ${left.what}\n`)
 }
 
-/** The agent alone has the identity; it is gone when the agent has told, or gives up. */
+/** Only the agent has the identity; it is gone when the agent has told the broker, or gives up. */
 async function unreported(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
   if ((await secretIdentity(secret).read()) === undefined) return undefined

@@ -1,4 +1,4 @@
-/** What leaving is told with, and how it waits. */
+/** How a step of leaving prints, and how it waits. */
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { type Probe, waitUntil } from '../wait/wait-until.ts'

@@ -1,6 +1,6 @@
 /**
- * For `leave --force`: parts on nodes that cannot run, and so cannot clean up, are put back as they were installed, with
- * an image that is known to run in this cluster. They find that the cluster leaves, and take themselves out.
+ * For `leave --force`: parts on nodes that cannot run, and so cannot clean up, are put back as they were installed,
+ * with an image that is known to run in this cluster. They find that the cluster leaves, and take themselves out.
  */
 import { objectName } from '../../../install/names.ts'
 import { planMember } from '../../../install/plan-member.ts'

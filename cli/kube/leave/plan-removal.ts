@@ -9,7 +9,7 @@ export interface RemovalFacts {
   readonly flags: string
   /** Without Kubernetes. */
   readonly site: boolean
-  /** Undefined: no Membership, so nobody is told. */
+  /** Undefined: no Membership, so the broker need not know. */
   readonly member: { readonly id: string; readonly clusterset: string; readonly leaving: boolean } | undefined
   /** What is installed of a member: `Namespace sealane-system`. */
   readonly parts: readonly string[]
@@ -56,7 +56,7 @@ export interface RemovalPlan {
   readonly command: string
 }
 
-/** Names that are said before it is only told how many more there are. */
+/** Names that are printed before only the number of the others is. */
 const MAX_NAMED = 5
 const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
 const CLAIM = `PersistentVolumeClaim ${DEFAULT_VALUES.broker.namespace}/${BROKER_CLAIM}`
@@ -129,7 +129,7 @@ function brokerLines(
 }
 
 function membersLine(others: Exclude<Others, undefined>, evicts: boolean): string {
-  if ('unknown' in others) return `its members cannot be told: ${others.unknown}`
+  if ('unknown' in others) return `its members cannot be listed: ${others.unknown}`
   if (others.length === 0) return 'no other cluster is a member'
   const members = named(others.map(({ id, state }) => `${id} (${state})`))
   return evicts ? `its members are evicted: ${members}` : `its members are cut off from it: ${members}`

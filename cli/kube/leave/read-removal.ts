@@ -50,7 +50,7 @@ export async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): P
     site: false,
     member:
       id === undefined ? undefined : { id, clusterset: spec?.clusterset ?? '', leaving: spec?.phase === 'leaving' },
-    // It is told of by its id.
+    // It is named by its id.
     parts: earlier.parts.filter((part) => !part.startsWith('Membership ')),
     others: names(clusters).filter((name) => name !== id),
     exports:

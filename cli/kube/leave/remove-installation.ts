@@ -1,4 +1,6 @@
-/** Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched. */
+/**
+ * Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched.
+ */
 import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
@@ -91,7 +93,10 @@ export async function removeBroker(
   return removed
 }
 
-/** Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is left. */
+/**
+ * Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is
+ * left.
+ */
 export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
   const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
   const kept: string[] = []

@@ -116,7 +116,7 @@ async function agree({ plan }: Removal, { yes }: RunLeaveOptions, context: Comma
   await confirm({ what: 'Take it out', yes, command: plan.command }, context)
 }
 
-/** What was evicted hears it within a second (the broker looks that often), if its broker is still there. */
+/** An evicted cluster receives it within a second (the broker looks that often), if its broker is still there. */
 const HEARD_MS = 1500
 
 async function evict({ admin, facts, plan, init }: Removal): Promise<void> {

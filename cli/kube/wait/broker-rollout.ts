@@ -1,6 +1,6 @@
 /**
- * How far a broker has come, and what does not come by itself: a StatefulSet never replaces a pod that is not ready, also
- * where its template is another one by now, and a claim may wait for a volume that nobody makes.
+ * How far a broker has come, and what does not come by itself: a StatefulSet never replaces a pod that is not ready,
+ * also where its template is another one by now, and a claim may wait for a volume that nobody makes.
  */
 import { objectName } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'

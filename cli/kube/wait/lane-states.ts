@@ -19,7 +19,7 @@ export function joinedOthers(clusters: readonly Cluster[], own: string | undefin
     .sort()
 }
 
-/** What the agent says of those that the broker does not hear, by id (agent/cluster/plan-cluster-status.ts). */
+/** What the agent says of members without a connection to the broker, by id (agent/cluster/plan-cluster-status.ts). */
 export function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string, string> {
   return new Map(
     clusters.flatMap(({ spec, status }): [string, string][] => {
@@ -46,5 +46,5 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
 
 /** What it said last is no news of its lanes. */
 function unheard(cluster: string, node: string): LaneState {
-  return { cluster, state: 'connecting', message: `nothing is heard of the gateway on node ${node}` }
+  return { cluster, state: 'connecting', message: `nothing is heard from the gateway on node ${node}` }
 }

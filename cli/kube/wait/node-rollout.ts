@@ -1,6 +1,6 @@
 /**
- * How far DaemonSets and Deployments have come on the nodes that can run their pods. Their own status counts every node,
- * so one that is down would be waited for: without end, or until its pods are made elsewhere. Pure.
+ * How far DaemonSets and Deployments have come on the nodes that can run their pods. Their own status counts every
+ * node, so one that is down would be waited for: without end, or until its pods are made elsewhere. Pure.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { conditionsOf } from '../access/object-status.ts'

@@ -1,4 +1,6 @@
-/** What a person would find with `kubectl describe pod`: why a part's pods do not run. Pure but for the list of pods. */
+/**
+ * What a person would find with `kubectl describe pod`: why a part's pods do not run. Pure but for the list of pods.
+ */
 import type { PartName } from '../../../install/names.ts'
 import { selectorLabels } from '../../../install/names.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
@@ -88,7 +90,7 @@ function podTrouble({ metadata, status }: PodShape): string | undefined {
     const { reason, message } = state?.waiting ?? {}
     if (reason === undefined || NO_NEWS.has(reason)) continue
     if (IMAGE_TROUBLE.has(reason)) return message ?? reason
-    // What the program said when it ended tells more than that it is waited with.
+    // What the program said when it ended says more than that the kubelet waits to start it again.
     return lastState?.terminated?.message ?? message ?? reason
   }
   const unready = status?.containerStatuses?.some(({ ready, state }) => ready === false && state?.running !== undefined)

@@ -1,13 +1,16 @@
-/** Waiting for what a cluster does by itself: asked again and again, told about while it lasts, never for ever. */
+/**
+ * Waiting for what a cluster does by itself: it is asked again and again, what is missing is printed, and there is a
+ * deadline.
+ */
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { formatDuration } from '../../../runtime/duration.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 
 export interface Missing {
-  /** What is waited for, by name: `gateway, dns`. Told at once when it changes. */
+  /** What is waited for, by name: `gateway, dns`. Printed at once when it changes. */
   readonly what: string
-  /** How it stands, as of now: it comes and goes, and is told only when it lasts. */
+  /** Its state as of now: it comes and goes, and is printed only when it lasts. */
   readonly why?: string | undefined
   /** It does not pass by itself, as far as can be seen: what somebody has to do. Waited for a moment only. */
   readonly mend?: string | undefined
@@ -74,7 +77,7 @@ async function looked(look: Probe, signal: AbortSignal): Promise<Missing | undef
   }
 }
 
-/** Says each thing once: what is waited for when it changes, how it stands when that has lasted. */
+/** Prints each thing once: what is waited for when it changes, its state when that has lasted. */
 class WaitAccount {
   readonly #init: WaitInit
   #what: string | undefined

@@ -1,4 +1,6 @@
-/** Waits until the cluster's own DNS has read its new settings: before that, no name of the clusterset has an answer. */
+/**
+ * Waits until the cluster's own DNS has read its new settings: before that, no name of the clusterset has an answer.
+ */
 import { CONDITION_CLUSTER_DNS } from '../../../model/conditions.ts'
 import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
@@ -14,8 +16,8 @@ export interface WatchDnsInit {
 }
 
 /**
- * `own` is this cluster's id. When the time is over, gives what is still missing as a sentence: lanes stand all the same,
- * and a cluster's DNS may take minutes.
+ * `own` is this cluster's id. When the time is over, gives what is still missing as a sentence: the lanes are up all
+ * the same, and a cluster's DNS may take minutes.
  */
 export async function watchClusterDns(
   admin: Pick<ClusterAdmin, 'get'>,
@@ -35,7 +37,7 @@ export async function watchClusterDns(
   return undefined
 }
 
-/** The agent asks as any pod does, and says on this cluster's own Cluster what it hears. */
+/** The agent asks as any pod does, and writes the answers into the status of this cluster's own Cluster. */
 async function progress(
   admin: Pick<ClusterAdmin, 'get'>,
   own: string,

@@ -112,8 +112,8 @@ export interface LanesProgress extends Progress {
 }
 
 /**
- * Members that the broker does not hear are left out, and gateways on nodes that are not ready; never all of the
- * gateways.
+ * Members that have no connection to the broker are left out, and gateways on nodes that are not ready; never all of
+ * the gateways.
  */
 export async function lanesProgress(
   admin: Pick<ClusterAdmin, 'list' | 'get'>,
@@ -165,7 +165,9 @@ async function servedLanes(
   return new Set([...serving, ...standby])
 }
 
-/** The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all. */
+/**
+ * The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all.
+ */
 function isMirrored({ metadata }: Cluster): boolean {
   return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
 }

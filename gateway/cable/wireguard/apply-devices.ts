@@ -76,7 +76,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   return state.value
 }
 
-/** A device that is new has no peers, and has been told of itself. */
+/** A device that is new has no peers, and knows this end's addresses. */
 function reportLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
   if (seen === undefined || round.drift === undefined) return
   const { device } = plan
@@ -221,7 +221,10 @@ export async function sweepDevices(
   return done
 }
 
-/** Peers that shook hands or called since the plan was made: whatever it wants to try with them, they are where they are. */
+/**
+ * Peers that shook hands or called since the plan was made: whatever it wants to try with them, they are where they
+ * are.
+ */
 function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<string> {
   const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer]))
   const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {

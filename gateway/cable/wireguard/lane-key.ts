@@ -111,8 +111,8 @@ function reason(error: unknown): string {
   if (isCode(error, 'EACCES')) return 'permission denied'
   if (isCode(error, 'EROFS')) return 'the file system is read-only'
   if (isCode(error, 'ENOSPC')) return 'no space left'
-  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'a file stands where a directory is expected'
-  if (isCode(error, 'EISDIR')) return 'a directory stands where a file is expected'
+  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'there is a file where a directory is expected'
+  if (isCode(error, 'EISDIR')) return 'there is a directory where a file is expected'
   return messageOf(error)
 }
 

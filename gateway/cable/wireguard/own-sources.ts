@@ -1,6 +1,6 @@
 /**
- * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when the
- * node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
+ * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when
+ * the node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
  */
 import { type AddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { formatAddress } from '../../../model/addresses/ip.ts'
@@ -18,8 +18,8 @@ export class OwnSources {
   #seen: ReadonlyMap<string, Way> = new Map()
 
   /**
-   * Looks at the devices and at the ways of a round (GatewayWorld.pathSource). Gives the public keys of the peers that are
-   * where they were, while this node's address towards them has changed since the last round that was told().
+   * Looks at the devices and at the ways of a round (GatewayWorld.pathSource). Gives the public keys of the peers that
+   * are where they were, while this node's address towards them has changed since the last round that was reported().
    */
   moved(devices: Iterable<DeviceState>, pathSource: ReadonlyMap<string, string>): ReadonlySet<string> {
     const seen = new Map<string, Way>()
@@ -41,7 +41,7 @@ export class OwnSources {
     return moved
   }
 
-  /** The devices have been told of what moved() gave last. */
+  /** The devices have got what moved() gave last. */
   reported(): void {
     this.#ways = this.#seen
   }

@@ -17,7 +17,7 @@ const KEEPALIVE_SECONDS = 25
 /** CableDriver.name of each implementation. */
 export const driverNames = { kernel: 'wireguard-kernel', userspace: 'wireguard-userspace' } as const
 
-/** A far end's identity is its public key: WireGuard tells peers apart by nothing else. */
+/** A far end's identity is its public key: WireGuard distinguishes peers by nothing else. */
 export const wireguardRules: CableRules = {
   overhead: WIREGUARD_OVERHEAD_IPV4,
   sessionMs: WIREGUARD_REJECT_AFTER_SECONDS * 1000,

@@ -44,7 +44,9 @@ class SeenDevice implements LaneState {
   }
 }
 
-/** A device in words of links: of the far ends that are among its peers. `handshakes` by public key (HandshakeTimes). */
+/**
+ * A device in words of links: of the far ends that are among its peers. `handshakes` by public key (HandshakeTimes).
+ */
 export function laneStateOf(
   device: DeviceState,
   ends: readonly FarEnd[],

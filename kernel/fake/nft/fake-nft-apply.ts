@@ -40,7 +40,7 @@ const FOREIGN_WORDS: Readonly<Record<NftFamily, RegExp>> = {
   ip6: /(?<!\S)(?<!protocol )ip(?!\S)|reject with icmp(?!\S)/,
 }
 
-/** What the kernel refuses, before it is told in the words of a family. */
+/** What the kernel refuses, before it is said in the words of a family. */
 class Refusal extends Error {
   readonly code: KernelErrorCode
   readonly statement: NftStatement

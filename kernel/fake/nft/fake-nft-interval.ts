@@ -1,4 +1,6 @@
-/** Intervals of ipv4_addr and ipv6_addr sets: whether a key overlaps one that is there. Keys of other types never do. */
+/**
+ * Intervals of ipv4_addr and ipv6_addr sets: whether a key overlaps one that is there. Keys of other types never do.
+ */
 import { addressBits, familyOf, parseAddress } from '../../../model/addresses/ip.ts'
 import type { FakeNftMap } from './fake-nft-table.ts'
 

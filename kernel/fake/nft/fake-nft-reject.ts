@@ -2,7 +2,7 @@
 import type { RuleText } from './fake-nft-rule-text.ts'
 
 /**
- * Reads what stands behind the word `reject`: `tcp reset`, or the name of an ICMP error, such as host-unreachable.
+ * Reads what follows the word `reject`: `tcp reset`, or the name of an ICMP error, such as host-unreachable.
  * Undefined where the rule is not for a packet of that protocol: nft itself puts a match for TCP into rules that reset.
  */
 export function rejectAnswer(text: RuleText, protocol: string): string | undefined {

@@ -46,7 +46,7 @@ export interface TraceResult {
 }
 
 export interface TraceOptions {
-  /** Stands for numgen and jhash: given the modulus, gives 0 to modulus - 1. Default: always 0. */
+  /** Instead of numgen and jhash: given the modulus, gives 0 to modulus - 1. Default: always 0. */
   readonly draw?: (modulus: number) => number
 }
 
@@ -267,7 +267,7 @@ function icmpType({ l4proto, icmpType: type }: TracePacket, protocol: 'icmp' | '
   return l4proto === protocol && type !== undefined ? `${protocol} type ${type}` : undefined
 }
 
-/** `wanted` as it stands in a rule or a set: a name, a number, a prefix, a range, a device with `*` at its end. */
+/** `wanted` as it is in a rule or a set: a name, a number, a prefix, a range, a device with `*` at its end. */
 function equals(wanted: string, value: string): boolean {
   const plain = wanted.replaceAll('"', '')
   if (plain === value || (ICMPV6_NAMES.includes(plain) && value === 'icmpv6')) return true

@@ -83,7 +83,7 @@ export class FakeNft implements Nft {
     return () => this.#listeners.delete(entry)
   }
 
-  /** Somebody else changes something; those who follow the table hear of it. */
+  /** Somebody else changes something; watchers of the table are called. */
   async interfere(statements: readonly NftStatement[]): Promise<void> {
     this.#apply(statements)
     await Promise.resolve()

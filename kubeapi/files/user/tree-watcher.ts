@@ -1,5 +1,5 @@
 /**
- * Tells which files below a folder changed. One inotify watch per folder, set before the folder is listed, so that
+ * Reports which files below a folder changed. One inotify watch per folder, set before the folder is listed, so that
  * nothing falls in between; rescan() finds what the kernel's queue may have lost.
  */
 import { type FSWatcher, type Stats, lstatSync, readdirSync, statSync, watch } from 'node:fs'
@@ -49,7 +49,7 @@ export class TreeWatcher {
     this.#addFolder(this.#init.root, true)
   }
 
-  /** False while the root is missing, or another folder stands in its place: then a rescan is due. */
+  /** False while the root is missing, or another folder is in its place: then a rescan is due. */
   get rooted(): boolean {
     const watched = this.#folders.get(this.#init.root)
     return watched !== undefined && this.#stat(this.#init.root)?.ino === watched.inode

@@ -1,4 +1,4 @@
-/** Reading one user file, and judging whether what was read can be believed yet. */
+/** Reading one user file, and deciding whether it is complete yet. */
 import { createHash } from 'node:crypto'
 import { type Stats, readFileSync, statSync } from 'node:fs'
 import { messageOf } from '../../../runtime/thrown.ts'
@@ -50,7 +50,7 @@ export function stampAt(path: string): string | undefined {
 /**
  * Whether a file that was written in place looks as if more were to come: it lost objects that it had, or ends
  * in the middle of a line (JSON that could be read whole has its last bracket, whatever follows it). Such a reading is
- * believed only after it has stood still for a while.
+ * believed only after the file has not changed for a while.
  */
 export function looksUnfinished(text: string, parsed: ParsedFile, before: ParsedFile | undefined): boolean {
   if (text !== '' && !text.endsWith('\n') && !/^\s*[{[]/.test(text)) return true

@@ -1,5 +1,5 @@
 /**
- * The user's folder of YAML: follows its files and tells which objects changed. A file counts as a whole or not at
+ * The user's folder of YAML: follows its files and reports which objects changed. A file counts as a whole or not at
  * all; one that is broken, unreadable or half-written keeps its last good state, and no other file is touched.
  */
 import { join, relative, resolve } from 'node:path'
@@ -32,7 +32,7 @@ export interface UserFolderInit {
 
 /** Milliseconds without a further event before a file that was written in place is read. */
 const SETTLE_MS = 15
-/** How long a file must stand still where it is broken or looks unfinished. */
+/** How long a file must not change where it is broken or looks unfinished. */
 const PATIENCE_MS = 300
 /** How long a file may be missing: editors remove and write anew. */
 const VANISH_MS = 100
@@ -131,7 +131,7 @@ export class UserFolder {
     } else if (event === 'moved') {
       this.#examine(file, 'complete')
     } else if (stampAt(path) === undefined) {
-      // At once, so that a file renamed to another name never seems to stand twice.
+      // At once, so that a file renamed to another name never seems to be there twice.
       this.#examine(file, 'settled')
     } else {
       this.#wait(file, SETTLE_MS, 'settled')
@@ -194,7 +194,7 @@ export class UserFolder {
     } else if (how === 'settled' && doubtful) {
       this.#wait(file, PATIENCE_MS, 'patient')
     } else if (how === 'first' && known !== undefined && looksUnfinished(text, result.file, known.parsed)) {
-      // Started in the middle of a save, perhaps: the last good state until it has stood still.
+      // Started in the middle of a save, perhaps: the last good state until the file has not changed for a while.
       this.#set(file, known)
       this.#wait(file, PATIENCE_MS, 'patient')
     } else {
@@ -254,7 +254,7 @@ export class UserFolder {
   #publish(updates: readonly ObjectUpdate[]): void {
     if (this.#loading) return
     if (updates.length > 0) this.#deps.onUpdate(updates)
-    // Later: while a folder is being moved, its files seem to stand in both places.
+    // Later: while a folder is being moved, its files seem to be in both places.
     this.#cancelDuplicates?.()
     this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#reportDuplicates())
   }
@@ -290,6 +290,6 @@ export class UserFolder {
 
 /**
  * How sure we are that a reading is complete: first (at start), complete (put in place by a rename), settled (no
- * event for a moment), patient (stood still for long), vanished (missing for long).
+ * event for a moment), patient (unchanged for long), vanished (missing for long).
  */
 type Confidence = 'first' | 'complete' | 'settled' | 'patient' | 'vanished'

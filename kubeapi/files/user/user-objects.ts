@@ -28,7 +28,7 @@ export function userObjectFileName(kind: Kind, name: string, namespace?: string)
 }
 
 /**
- * Writes the object to a file of its own and gives the path. Where the object stands already, that file is
+ * Writes the object to a file of its own and gives the path. Where the object is in a file already, that file is
  * replaced if it holds nothing else. Throws UserObjectError where that would lose something, ClusterApiError
  * Invalid for an impossible name.
  */

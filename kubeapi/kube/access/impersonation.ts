@@ -35,7 +35,9 @@ export function impersonationHeaders(wanted: Impersonation | undefined): Request
   }
 }
 
-/** Keys are mostly paths; a header's name has fewer characters (RFC 9110 section 5.6.2), the rest is escaped by bytes. */
+/**
+ * Keys are mostly paths; a header's name has fewer characters (RFC 9110 section 5.6.2), the rest is escaped by bytes.
+ */
 function headerName(key: string): string {
   return [...Buffer.from(key, 'utf8')]
     .map((byte) => {

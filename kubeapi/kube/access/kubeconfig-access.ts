@@ -101,7 +101,7 @@ interface ExecConfig {
   readonly env?: readonly { readonly name: string; readonly value: string }[] | null
 }
 
-/** A credential plugin: client-node runs it and keeps what it gave. It is told what kubectl tells it. */
+/** A credential plugin: client-node runs it and keeps what it gave. It gets the environment that kubectl gives it. */
 async function pluginLogin(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
   const { ExecAuth } = await import('@kubernetes/client-node/dist/exec_auth.js')
   const exec = user.exec as ExecConfig

@@ -2,7 +2,7 @@
 import type { Cluster, Context, User } from '@kubernetes/client-node/dist/config_types.js'
 import type { Impersonation } from './impersonation.ts'
 
-/** One or several files read together; what stands first counts. */
+/** One or several files read together; the first that names something counts. */
 export interface Kubeconfig {
   readonly paths: readonly string[]
   readonly clusters: readonly Cluster[]

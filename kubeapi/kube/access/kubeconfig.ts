@@ -111,7 +111,7 @@ function withAbsolutePaths(cluster: Cluster, folder: string): Cluster {
   return cluster.caFile === undefined ? cluster : { ...cluster, caFile: resolve(folder, cluster.caFile) }
 }
 
-/** Entries that are none are passed by: the one who is meant may be another. */
+/** Entries that are none are passed by: the one that is meant may be another. */
 function usersOf(list: unknown, path: string): KubeconfigUser[] {
   const folder = dirname(resolve(path))
   const items = Array.isArray(list) ? (list as { name?: unknown; user?: Record<string, unknown> | null }[]) : []

@@ -12,7 +12,7 @@ export interface Credentials {
   readonly key?: string | Uint8Array | undefined
   readonly servername?: string | undefined
   readonly rejectUnauthorized?: boolean | undefined
-  /** Where a proxy stands between: the connections are its. */
+  /** Where there is a proxy between: the connections are its. */
   readonly agent?: Agent | undefined
 }
 

@@ -141,7 +141,7 @@ class Run {
         try {
           if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
         } catch (error) {
-          // Whoever takes the output could not: its disk is full.
+          // The reader of the output could not take it: its disk is full.
           fail(error as Error)
         }
       })

@@ -27,7 +27,7 @@ const KEEP_ALIVE_MS = 15_000
 
 export class ServerConnection {
   readonly #deps: ServerConnectionDeps
-  /** Undefined until the first connection told. */
+  /** Undefined until the first connection shows it. */
   #speaksHttp2: boolean | undefined
   #session: KeepaliveConnection | undefined
   /** A connection that is being made, shared by all who wait for one. */
@@ -77,7 +77,9 @@ export class ServerConnection {
     this.#session?.close()
   }
 
-  /** Asked for anew each time, but once for all who ask at the same time: a plugin is a process, sometimes a browser. */
+  /**
+   * Asked for anew each time, but once for all who ask at the same time: a plugin is a process, sometimes a browser.
+   */
   #credentials(): Promise<Credentials> {
     this.#asking ??= this.#deps.access
       .credentials(this.#stop.signal)

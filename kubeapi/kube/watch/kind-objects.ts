@@ -1,6 +1,6 @@
 /**
- * One kind's objects as last heard, from lists, watches and the answers to our own writes: each may be older than what
- * is known already. Beside the slim object, a few words about each: its version, whether it is ours, and the
+ * One kind's objects as last received, from lists, watches and the answers to our own writes: each may be older than
+ * what is known already. Beside the slim object, a few words about each: its version, whether it is ours, and the
  * fingerprint of what we own of it.
  */
 import { isDeepStrictEqual } from 'node:util'
@@ -27,7 +27,7 @@ export class KindObjects<K extends Kind> {
   readonly kind: K
   readonly cache = new LiveCache<ObjectKinds[K]>()
   readonly #cached = new Map<ObjectKey, CachedObject>()
-  /** uid of what we removed while the watch has not told so yet. */
+  /** uid of what we removed while the watch has not shown it yet. */
   readonly #removed = new Map<ObjectKey, string>()
   /** What our own writes changed since the list under way began; nothing while there is none. */
   readonly #touched = new Set<ObjectKey>()
@@ -111,8 +111,8 @@ export class KindObjects<K extends Kind> {
   }
 
   /**
-   * Somebody took it away. A membership ends by saying so first, and every node takes itself out then: one that vanishes
-   * (its CRD was deleted, say) goes on being known until the agent has written it again.
+   * Somebody took it away. A membership ends by saying so first, and every node takes itself out then: one that
+   * vanishes (its CRD was deleted, say) goes on being known until the agent has written it again.
    */
   #vanish(key: ObjectKey): void {
     const joined = this.cache.list().some((one) => one.kind === 'Membership' && one.spec.phase === 'joined')

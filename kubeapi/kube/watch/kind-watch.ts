@@ -1,6 +1,6 @@
 /**
- * Follows one kind for ever: a complete list in pages, then a watch from its version; another list after anything that
- * leaves doubt about what was missed. What was heard stays until a complete list says otherwise.
+ * Follows one kind for ever: a complete list in pages, then a watch from its version; another list after anything
+ * that may have been missed. What was received stays until a complete list says otherwise.
  *
  *   listing ─► watching ─► (the server ends it in time) ─► watching …
  *      ▲           │
@@ -62,9 +62,9 @@ export class KindWatch<K extends Kind> {
   readonly #deps: KindWatchDeps<K>
   readonly #selector: Selector
   #page = PAGE
-  /** Version to watch from; undefined when only a list can tell. */
+  /** Version to watch from; undefined when only a list can show it. */
   #version: string | undefined
-  /** What is wrong now; told once. */
+  /** What is wrong now; logged once. */
   #trouble: string | undefined
 
   constructor(deps: KindWatchDeps<K>, selector: Selector) {

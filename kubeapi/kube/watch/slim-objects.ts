@@ -79,7 +79,9 @@ const SLIM: Readonly<Record<Kind, Slim>> = {
   Lease: whole,
 }
 
-/** A new object that shares what it keeps with `raw`. List items come without kind and apiVersion; these are filled in. */
+/**
+ * A new object that shares what it keeps with `raw`. List items come without kind and apiVersion; these are filled in.
+ */
 export function slimObject(kind: Kind, apiVersion: string, raw: RawObject): KubeObject {
   return { apiVersion, kind, metadata: slimMetadata(kind, raw.metadata), ...SLIM[kind](raw) } as unknown as KubeObject
 }

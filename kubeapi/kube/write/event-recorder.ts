@@ -43,7 +43,7 @@ export class EventRecorder {
         await this.#post(passed, signal)
       } catch (error) {
         const why = messageOf(error)
-        if (!signal.aborted) this.#deps.logger.debug('event not told', { why })
+        if (!signal.aborted) this.#deps.logger.debug('event not reported', { why })
       } finally {
         this.#waiting -= 1
       }

@@ -1,4 +1,6 @@
-/** apply, applyStatus and remove on an API server, one object at a time. The caller keeps writes of one object in order. */
+/**
+ * apply, applyStatus and remove on an API server, one object at a time. The caller keeps writes of one object in order.
+ */
 import type { Condition, KubeObject } from '../../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'

@@ -1,7 +1,7 @@
 /**
  * What we own of an object, read from the server's own account of it (metadata.managedFields, server-side apply,
  * KEP-555): the entry of our manager lists the fields, and their present values are what we applied, unless someone
- * changed them. So one fingerprint tells, also after a restart, whether applying would change anything: a field that
+ * changed them. So one fingerprint shows, also after a restart, whether applying would change anything: a field that
  * somebody overwrote is no longer ours and missing, and a field that we no longer want is still there.
  */
 import { createHash } from 'node:crypto'

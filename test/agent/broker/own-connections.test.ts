@@ -1,4 +1,4 @@
-/** What the nodes tell of open connections, added up, and when the sum is told anew. */
+/** What the nodes report of open connections, added up, and when the sum is sent anew. */
 import t from 'tap'
 import { ReportedConnections, sumOpenConnections } from '../../../agent/broker/own-connections.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'

@@ -26,9 +26,9 @@ function show(clusters: readonly Cluster[], silent: Readonly<Record<string, numb
 }
 
 t.test('who is in contact, as the broker says it', (t) => {
-  const HEARD = 'c1 InContact=True Heard (the broker hears it) 2026-11-20T12:00:00Z'
+  const HEARD = 'c1 InContact=True Heard (it is connected to the broker) 2026-11-20T12:00:00Z'
   const SILENT =
-    'c1 InContact=False Silent (the broker has not heard it since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
+    'c1 InContact=False Silent (the broker has not heard from it since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
   t.strictSame(show([cluster('c1')], {}), [HEARD])
   t.strictSame(show([cluster('c1')], { c1: 29.9 }), [], 'an agent that starts anew is no news')
   t.strictSame(show([cluster('c1')], { c1: 30 }), [SILENT])

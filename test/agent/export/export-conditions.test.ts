@@ -1,4 +1,7 @@
-/** Many exports at once: each is judged when it is written, and one that cannot be written holds none of the others up. */
+/**
+ * Many exports at once: each is evaluated when it is written, and one that cannot be written holds none of the others
+ * up.
+ */
 import t from 'tap'
 import { ExportConditions } from '../../../agent/export/export-conditions.ts'
 import { agentMetrics } from '../../../agent/metrics.ts'

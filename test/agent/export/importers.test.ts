@@ -13,7 +13,7 @@ function not(reason: NotImportedReason, where: Partial<NotImported> = {}): NotIm
 const MISSING = reported(not('NamespaceMissing', { namespace: 'shop' }))
 const ALL = reported()
 
-/** What export shop/web of c1 is told, stored at 100. */
+/** The condition of export shop/web of c1, stored at 100. */
 function validate(statuses: Record<string, MemberStatus | undefined>, change: Partial<ImportersInput> = {}): string {
   const heard = Object.entries(statuses).filter((entry): entry is [string, MemberStatus] => entry[1] !== undefined)
   const importers = planImporters({
@@ -72,13 +72,13 @@ t.test('what an export is told', (t) => {
     [
       'an older release among them',
       validate({ c2: ALL, c3: undefined }),
-      'True/Imported: imported by c2; nothing is told by c3',
+      'True/Imported: imported by c2; no report from c3',
     ],
-    ['older releases only', validate({ c2: undefined, c3: undefined }), 'Unknown/NotTold: nothing is told by c2, c3'],
+    ['older releases only', validate({ c2: undefined, c3: undefined }), 'Unknown/NotTold: no report from c2, c3'],
     [
       'an older release, and one that does not',
       validate({ c2: MISSING, c3: undefined }),
-      'Unknown/NotTold: nothing is told by c3; namespace shop is missing in c2',
+      'Unknown/NotTold: no report from c3; namespace shop is missing in c2',
     ],
     [
       'a dead one does not count',
@@ -88,7 +88,7 @@ t.test('what an export is told', (t) => {
     [
       'one that was away when the export came knows nothing of it',
       validate({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 90]]) }),
-      'True/Imported: imported by c3; nothing is told by c2',
+      'True/Imported: imported by c3; no report from c2',
     ],
     [
       'one that went away later does',
@@ -98,7 +98,7 @@ t.test('what an export is told', (t) => {
     [
       'one with more findings than it can tell',
       validate({ c2: { notImported: [], leftOut: 1 }, c3: { ...MISSING, leftOut: 7 } }),
-      'Unknown/NotTold: nothing is told by c2; namespace shop is missing in c3',
+      'Unknown/NotTold: no report from c2; namespace shop is missing in c3',
     ],
     [
       'many import',

@@ -13,7 +13,7 @@ interface Change {
   readonly allowed?: readonly string[]
 }
 
-/** What tokyo tells of records. */
+/** What tokyo reports about records. */
 function status(
   records: StoredRecord[],
   { namespaces = ['shop'], problems = [], allowed = [] }: Change = {},

@@ -50,7 +50,7 @@ t.test('joining where another member has the range', async (t) => {
   await join_(harness, 'hub', { facts: facts(['10.42.0.0/16']) })
   const request = await joinRequest(harness, { cluster: 'paris', facts: facts(['10.52.0.0/16']) })
   t.equal((await harness.broker.join(request, '10.42.0.1')).observedCounts, false)
-  t.ok(harness.logger.messages('info').includes('the address of a member is not told to others'))
+  t.ok(harness.logger.messages('info').includes('the address of a member is not sent to others'))
 })
 
 t.test('next hops of /proc/net/route', (t) => {

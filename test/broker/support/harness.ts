@@ -1,4 +1,4 @@
-/** A broker on a real database and a real CA in a folder of its own, with a clock that stands still. */
+/** A broker on a real database and a real CA in a folder of its own, with a clock that moves only by the test. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'

@@ -1,4 +1,6 @@
-/** A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate. */
+/**
+ * A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate.
+ */
 import type { Test } from 'tap'
 import { openBrokerStore } from '../../../broker/state/broker-store.ts'
 import type { MemberRecord } from '../../../model/records.ts'

@@ -12,7 +12,7 @@ export function configMap(name: string, data: Readonly<Record<string, string>>, 
   }
 }
 
-/** A workload that mounts a ConfigMap at /etc/coredns and is told to read one file of it. */
+/** A workload that mounts a ConfigMap at /etc/coredns and reads one file of it. */
 export function coreDnsWorkload(name: string, map: string, file = 'Corefile', items?: readonly object[]): DnsObject {
   const configMap = { name: map, ...(items === undefined ? {} : { items }) }
   const container = {

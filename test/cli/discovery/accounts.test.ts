@@ -1,4 +1,4 @@
-/** What a person is told about each kind of cluster, word for word. */
+/** The account of each kind of cluster, word for word. */
 import t from 'tap'
 import { advice } from '../../../cli/discovery/advice/advice.ts'
 import { describeAdvice, describeDiscovery } from '../../../cli/discovery/describe.ts'

@@ -1,4 +1,4 @@
-/** From objects to findings: who wins, what is told, what is asked. */
+/** From objects to findings: which answer wins, what is reported, what is asked. */
 import t from 'tap'
 import { discover } from '../../../cli/discovery/discover.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'

@@ -19,7 +19,7 @@ interface Powers {
   readonly version?: string
 }
 
-/** Lets the toy answer what a join asks first: who may do what, and its version. */
+/** Lets the fake server answer what a join asks first: who may do what, and its version. */
 function empower(server: FakeApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
   const reviewed = new Map<string, boolean>()
   server.fault = ({ method, path }) => {
@@ -29,7 +29,7 @@ function empower(server: FakeApiServer, { denied = [], version = 'v1.36.0' }: Po
       return { status: 200, body: { kind: 'APIResourceList', resources } }
     }
     if (method === 'POST' && path.startsWith(REVIEWS)) {
-      // The toy shows faults no bodies; the reviews come in a known order.
+      // The fake server shows faults no bodies; the reviews come in a known order.
       const resource = ORDER[reviewed.size % ORDER.length] ?? ''
       reviewed.set(String(reviewed.size), true)
       return { status: 201, body: { status: { allowed: !denied.includes(resource) } } }
@@ -75,7 +75,7 @@ t.test('credentials that are not accepted', async (t) => {
   server.tokens.add('another')
   t.equal(
     await said(server.kubeconfig),
-    `context "toy" of FILE: the API server does not accept these credentials (401 Unauthorized): wrong, or expired; ${HINT}`,
+    `context "fake" of FILE: the API server does not accept these credentials (401 Unauthorized): wrong, or expired; ${HINT}`,
   )
   t.strictSame(
     server.requests.filter((line) => !line.startsWith('GET ')),
@@ -87,7 +87,7 @@ t.test('credentials that are not accepted', async (t) => {
 t.test('a client certificate that has expired', async (t) => {
   const { server, folder, said } = await setUp(t)
   server.fault = () => ({ status: 401, body: { kind: 'Status', reason: 'Unauthorized', message: 'Unauthorized' } })
-  const ca = await makeClusterCa('toy')
+  const ca = await makeClusterCa('fake')
   const { certificate, key } = await ca.issue({ name: 'ana', validMs: -3_600_000 })
   const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { user: object }[] }
   const [user] = config.users
@@ -96,17 +96,17 @@ t.test('a client certificate that has expired', async (t) => {
   user.user = { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) }
   const file = join(folder, 'expired')
   writeFileSync(file, stringify(config))
-  t.match(await said(file), /^context "toy" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
+  t.match(await said(file), /^context "fake" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
 })
 
 t.test('kubeconfigs that lead nowhere', async (t) => {
   const { server, folder, said } = await setUp(t)
   t.equal(await said(join(folder, 'none')), 'kubeconfig FILE does not exist')
-  t.equal(await said(server.kubeconfig, '--context', 'moon'), 'kubeconfig FILE has no context "moon"; it has: toy')
+  t.equal(await said(server.kubeconfig, '--context', 'moon'), 'kubeconfig FILE has no context "moon"; it has: fake')
   const away = server.kubeconfigAt('https://127.0.0.1:1')
   t.equal(
     await said(away),
-    'context "toy" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 cannot be reached: ' +
+    'context "fake" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 cannot be reached: ' +
       'connect ECONNREFUSED 127.0.0.1:1; see that the address in the kubeconfig is right and can be reached from here',
   )
 })
@@ -115,7 +115,7 @@ t.test('a user who may only read', async (t) => {
   const { server, said } = await setUp(t, { denied: ORDER })
   t.equal(
     await said(server.kubeconfig),
-    'context "toy" of FILE: this user may not create and patch customresourcedefinitions.apiextensions.k8s.io, ' +
+    'context "fake" of FILE: this user may not create and patch customresourcedefinitions.apiextensions.k8s.io, ' +
       'create and patch namespaces, patch nodes, create and patch clusterroles.rbac.authorization.k8s.io, ' +
       'create and patch clusterrolebindings.rbac.authorization.k8s.io, ' +
       'create and patch validatingadmissionpolicies.admissionregistration.k8s.io, ' +
@@ -165,7 +165,7 @@ t.test('where Sealane is not installed', async (t) => {
     t.equal(code, 1)
     t.equal(
       stderr.replaceAll(server.kubeconfig, 'FILE'),
-      'sealane: context "toy" of FILE: Sealane is not installed there: no ConfigMap sealane-system/sealane-site\n' +
+      'sealane: context "fake" of FILE: Sealane is not installed there: no ConfigMap sealane-system/sealane-site\n' +
         'first: sealane join --kubeconfig FILE --token-file FILE\n',
       words.join(' '),
     )
@@ -178,7 +178,7 @@ t.test('where Sealane is not installed', async (t) => {
 const ALL = ['--pod-cidr', '10.42.0.0/16', '--service-cidr', '10.43.0.0/16', '--gateway', 'n1', '--cluster-id', 'paris']
 const SYSTEM = 'sealane-system'
 
-/** What an earlier join left, with what stands on its Secret. */
+/** What an earlier join left, with what is noted on its Secret. */
 async function member(server: FakeApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
   const parts = Object.entries(await identityParts(clusterset))
   const data = Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
@@ -207,13 +207,13 @@ t.test(
       'then: sealane join --kubeconfig FILE --token-file FILE'
     t.equal(
       await join(),
-      '1: context "toy" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
+      '1: context "fake" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
         NEW,
     )
     await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
     t.equal(
       await join(),
-      '1: context "toy" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
+      '1: context "fake" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
         NEW,
     )
     const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
@@ -226,11 +226,11 @@ t.test('an earlier membership stands in the way: told before anything is changed
   const join = (): Promise<string> => said(server.kubeconfig, ...ALL)
   const LEAVE = 'leave first: sealane leave --kubeconfig FILE'
   await member(server, 'other')
-  t.equal(await join(), `context "toy" of FILE is already joined as paris in clusterset other; ${LEAVE}`)
+  t.equal(await join(), `context "fake" of FILE is already joined as paris in clusterset other; ${LEAVE}`)
   await member(server, 'demo')
   t.equal(
     await said(server.kubeconfig, ...ALL.slice(0, -1), 'tokyo'),
-    `context "toy" of FILE is a member already, as paris, not as tokyo; ${LEAVE}`,
+    `context "fake" of FILE is a member already, as paris, not as tokyo; ${LEAVE}`,
   )
   server.objects.put(server.place('Membership', 'self'), {
     apiVersion: 'sealane.io/v1alpha1',
@@ -240,7 +240,7 @@ t.test('an earlier membership stands in the way: told before anything is changed
   })
   t.equal(
     await join(),
-    'context "toy" of FILE is leaving clusterset demo: the broker is not told yet; ' +
+    'context "fake" of FILE is leaving clusterset demo: the broker does not know it yet; ' +
       'finish that first: sealane leave --kubeconfig FILE; with --force where the broker is gone for good',
   )
   const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))

@@ -1,4 +1,4 @@
-/** `sealane leave` and `uninstall` before anything is done: what they say, and what they want to hear. */
+/** `sealane leave` and `uninstall` before anything is done: what they print, and which answers they need. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -27,7 +27,7 @@ const writes = ({ requests }: FakeApiServer): string[] =>
   requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
 
 const LISTED =
-  'this takes out of context "toy" of FILE:\n' +
+  'this takes out of context "fake" of FILE:\n' +
   '  c1 leaves clusterset demo: cut off from c2, c3\n' +
   '  no other cluster can call what is exported here: shop/web\n' +
   '  lanes, routes and rules in the kernel of n1\n' +
@@ -73,8 +73,8 @@ t.test('a cluster by KUBECONFIG is named, and asked about', async (t) => {
   for (const verb of ['leave', 'uninstall']) {
     const said = masked(server, await spawnCli([verb], init))
     t.equal(said.code, 2)
-    t.ok(said.stderr.startsWith(`context "toy" of FILE, by KUBECONFIG\n${LISTED}`), said.stderr)
-    t.ok(said.stderr.endsWith(`\ntype: sealane ${verb} --context toy --yes\n`), said.stderr)
+    t.ok(said.stderr.startsWith(`context "fake" of FILE, by KUBECONFIG\n${LISTED}`), said.stderr)
+    t.ok(said.stderr.endsWith(`\ntype: sealane ${verb} --context fake --yes\n`), said.stderr)
   }
   const joining = await spawnCli(['join', '--token', 'x'], init)
   t.match(joining, { code: 2, stderr: /^sealane: there is no terminal to ask at: expected --yes\ntype: sealane join / })
@@ -85,7 +85,7 @@ t.test('nothing is there', async (t) => {
   const server = await fakeApiServer(t)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
   const at = ['--kubeconfig', server.kubeconfig]
-  const none = 'sealane: context "toy" of FILE: Sealane is not installed there\n'
+  const none = 'sealane: context "fake" of FILE: Sealane is not installed there\n'
   t.strictSame(masked(server, await runCli(['leave', ...at])), { code: 1, stdout: '', stderr: none })
   server.objects.put(server.place('Namespace', 'sealane-broker'), { metadata: {} })
   t.strictSame(masked(server, await runCli(['leave', ...at])), {

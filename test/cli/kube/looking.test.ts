@@ -12,7 +12,7 @@ import { SiteFolder } from '../site-folder.ts'
 const SITE = `
 apiVersion: sealane.io/v1alpha1
 kind: Site
-metadata: { name: toy }
+metadata: { name: fake }
 spec: { kubernetes: {}, podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16] }
 `
 
@@ -25,7 +25,7 @@ async function installed(t: Test): Promise<FakeApiServer> {
   const gateway = server.place('Gateway', 'n1')
   server.objects.put(gateway, { metadata: {} })
   const status = { version: '0.1.0', lanes: [], connections: [] }
-  server.objects.apply(gateway, { metadata: {}, status }, { manager: 'toy', force: true, status: true })
+  server.objects.apply(gateway, { metadata: {}, status }, { manager: 'fake', force: true, status: true })
   for (const namespace of ['shop', 'bank']) {
     const spec = { type: 'ClusterSetIP', ports: [{ port: 80, protocol: 'TCP' }] }
     server.objects.put(server.place('ServiceImport', 'web', namespace), { metadata: {}, spec })
@@ -56,13 +56,13 @@ t.test('which cluster is meant: flags, then KUBECONFIG, then what is here, then 
   const by = (how: string, path = 'FILE') => ({
     code: 0,
     stdout: SERVICES,
-    stderr: `context "toy" of ${path}, by ${how}\n`,
+    stderr: `context "fake" of ${path}, by ${how}\n`,
   })
   const KUBECONFIG = server.kubeconfig
   const rows: readonly (readonly [string, Record<string, string>, string, readonly string[], CliResult])[] = [
     ['a flag', {}, site.folder, ['--kubeconfig', KUBECONFIG], byFlag],
     ['a flag before KUBECONFIG', { KUBECONFIG: '/nowhere' }, site.folder, ['--kubeconfig', KUBECONFIG], byFlag],
-    ['a context of KUBECONFIG', { KUBECONFIG }, site.folder, ['--context', 'toy'], byFlag],
+    ['a context of KUBECONFIG', { KUBECONFIG }, site.folder, ['--context', 'fake'], byFlag],
     ['KUBECONFIG before site.yaml', { KUBECONFIG }, site.folder, [], by('KUBECONFIG')],
     ['--site before KUBECONFIG', { KUBECONFIG }, empty, ['--site', site.file], none],
     ['site.yaml before ~/.kube/config', { HOME: home }, site.folder, [], none],
@@ -92,10 +92,10 @@ function kubeconfigText(server: FakeApiServer): unknown {
   return {
     apiVersion: 'v1',
     kind: 'Config',
-    'current-context': 'toy',
-    clusters: [{ name: 'toy', cluster: { server: server.url, 'insecure-skip-tls-verify': true } }],
-    users: [{ name: 'toy', user: { token: 'let-me-in' } }],
-    contexts: [{ name: 'toy', context: { cluster: 'toy', user: 'toy' } }],
+    'current-context': 'fake',
+    clusters: [{ name: 'fake', cluster: { server: server.url, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'fake', user: { token: 'let-me-in' } }],
+    contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
   }
 }
 
@@ -132,8 +132,8 @@ t.test('broker deploy says where to, when nobody named it', async (t) => {
   const rows: readonly (readonly [string, Record<string, string>, readonly string[], string])[] = [
     ['a flag', {}, ['--kubeconfig', KUBECONFIG], ''],
     ['a flag before KUBECONFIG', { KUBECONFIG: '/nowhere' }, ['--kubeconfig', KUBECONFIG], ''],
-    ['KUBECONFIG', { KUBECONFIG, HOME: home }, [], 'context "toy" of FILE, by KUBECONFIG\n'],
-    ['~/.kube/config', { HOME: home }, [], 'context "toy" of HOME, by ~/.kube/config\n'],
+    ['KUBECONFIG', { KUBECONFIG, HOME: home }, [], 'context "fake" of FILE, by KUBECONFIG\n'],
+    ['~/.kube/config', { HOME: home }, [], 'context "fake" of HOME, by ~/.kube/config\n'],
   ]
   for (const [name, env, flags, want] of rows) {
     const found = masked(server, await runCli(['broker', 'deploy', '--dry-run', '--force', ...flags], { env }))
@@ -148,7 +148,7 @@ t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
   await broker.token()
   const env = { KUBECONFIG: server.kubeconfig }
   const none =
-    'sealane: context "toy" of FILE: no broker to ask: there is none\nfirst: sealane broker deploy --context toy\n'
+    'sealane: context "fake" of FILE: no broker to ask: there is none\nfirst: sealane broker deploy --context fake\n'
   for (const words of [
     ['token', 'list'],
     ['token', 'create'],
@@ -156,7 +156,7 @@ t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
     ['cluster', 'evict', 'paris'],
   ]) {
     const away = masked(server, await runCli(words, { env }))
-    const stderr = `context "toy" of FILE, by KUBECONFIG\n${none}`
+    const stderr = `context "fake" of FILE, by KUBECONFIG\n${none}`
     t.strictSame(away, { code: 1, stdout: '', stderr }, words.join(' '))
   }
   const here = await runCli(['token', 'list', '--state', broker.state], { env })
@@ -199,7 +199,7 @@ t.test('a missing CRD is named, with what brings it back', async (t) => {
       {
         code: 1,
         stdout: '',
-        stderr: `sealane: context "toy" of FILE: its CustomResourceDefinition ${crd} is missing\nbring it back: sealane join --kubeconfig FILE\n`,
+        stderr: `sealane: context "fake" of FILE: its CustomResourceDefinition ${crd} is missing\nbring it back: sealane join --kubeconfig FILE\n`,
       },
       view,
     )
@@ -222,7 +222,7 @@ t.test('an API server that does not answer: every command ends in its time', asy
     code: 1,
     stdout: '',
     stderr:
-      'sealane: context "toy" of FILE at SERVER: no answer within 300ms\n' +
+      'sealane: context "fake" of FILE at SERVER: no answer within 300ms\n' +
       'see that it runs and can be reached from here, or wait longer with --timeout\n',
   }
   for (const words of [

@@ -44,7 +44,7 @@ t.test('lanes: one that is up is enough, and nobody is missing where nobody else
   const conditions = [{ type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale' }]
   const silent = gateway('b', ['c1', 'up', ''])
   const states = laneStates(['c1'], [{ ...silent, status: { ...silent.status, conditions } } as unknown as Gateway])
-  t.match(states, [{ state: 'connecting', message: 'nothing is heard of the gateway on node b' }])
+  t.match(states, [{ state: 'connecting', message: 'nothing is heard from the gateway on node b' }])
   t.end()
 })
 
@@ -54,7 +54,7 @@ const MEMBERSHIP = {
   metadata: { name: 'self' },
   spec: { clusterId: 'c2' },
 }
-/** What is there once the agent has heard of the clusterset. */
+/** What is there once the agent has got the clusterset's members. */
 const SELF = [MEMBERSHIP, cluster('c2')]
 
 t.test('lanes of a cluster', async (t) => {
@@ -109,12 +109,12 @@ t.test('lanes to clusters that the broker does not hear are not waited for', asy
     ...cluster(id),
     status: { conditions: [{ type: 'InContact', status, reason: 'Silent', message, lastTransitionTime: SINCE }] },
   })
-  const silent = (id: string): Cluster => heard(id, 'False', 'the broker has not heard it since 2026-01-01T00:00:00Z')
+  const silent = (id: string) => heard(id, 'False', 'the broker has not heard from it since 2026-01-01T00:00:00Z')
   const look = (clusters: readonly Cluster[], ...connections: Parameters<typeof gateway>[1][]) => {
     const objects = [...SELF, ...clusters, gateway('n1', ...connections)]
     return lanesProgress(new MemoryAdmin(objects as never[]), [{ node: 'n1' }], signal)
   }
-  const DEAD = 'cluster c3 is not in contact: the broker has not heard it since 2026-01-01T00:00:00Z'
+  const DEAD = 'cluster c3 is not in contact: the broker has not heard from it since 2026-01-01T00:00:00Z'
   const both = [heard('c1', 'True', ''), silent('c3')]
   t.strictSame(await look(both, ['c1', 'up', ''], ['c3', 'down', 'no answer']), {
     reached: ['c1'],

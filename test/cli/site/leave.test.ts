@@ -1,4 +1,4 @@
-/** Leaving: the broker is told, the nodes clean up, and only then the identity goes. */
+/** Leaving: the broker gets the departure, the nodes clean up, and only then the identity goes. */
 import t, { type Test } from 'tap'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { KubeObject } from '../../../model/objects.ts'
@@ -106,14 +106,14 @@ t.test('a broker that never comes back', async (t) => {
   t.same(await leave(), {
     code: 1,
     stdout: '',
-    stderr: `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+    stderr: `sealane: the broker could not be told that this site leaves: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   })
   t.equal(site.identity().length, 5, 'still a member')
   t.same(await leave('--force'), {
     code: 0,
     stdout: LEFT,
     stderr:
-      `the broker could not be told (${why}); going on because of --force\n` +
+      `the broker could not be told that this site leaves (${why}); going on because of --force\n` +
       `on the broker paris-2 stays a member until it is evicted: run there: sealane cluster evict paris-2\n${CLEAN}`,
   })
   t.same([site.identity(), site.objects()], [[], []])
@@ -139,12 +139,12 @@ t.test('a damaged identity', async (t) => {
   t.equal(code, 1)
   t.equal(
     stderr,
-    `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+    `sealane: the broker could not be told that this site leaves: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   )
   t.same(await leave('--force'), {
     code: 0,
     stdout: LEFT,
-    stderr: `the broker cannot be told (${why}); going on because of --force\n${CLEAN}`,
+    stderr: `the broker cannot be told that this site leaves (${why}); going on because of --force\n${CLEAN}`,
   })
 })
 

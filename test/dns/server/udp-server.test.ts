@@ -80,7 +80,9 @@ async function client(t: Test, host: string, port: number): Promise<Client> {
   return { socket, received }
 }
 
-/** Gets no answer: what follows must not move up to the wrong client, so the gaps come at different places in a round. */
+/**
+ * Gets no answer: what follows must not move up to the wrong client, so the gaps come at different places in a round.
+ */
 function isSilent(text: string): boolean {
   const [c = 0, i = 0] = text.split('.').map(Number)
   return (3 * i + c) % 7 === 0

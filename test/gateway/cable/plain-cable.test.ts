@@ -10,7 +10,7 @@ import { PlainCable } from '../support/plain-cable.ts'
 import { PARIS, STAGE_ROUTES, Stage } from '../support/stage.ts'
 import { cluster, endpoint } from '../support/worlds.ts'
 
-/** All of them tell the same where WireGuard would have a key. */
+/** All of them publish the same where WireGuard would have a key. */
 function plain(clusterId: string, node: string, candidates: readonly string[] = []): Endpoint {
   const made = endpoint(clusterId, node, 0, candidates, 'none')
   return { ...made, spec: { ...made.spec, capabilities: ['plain'] } }
@@ -53,7 +53,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
     'traffic has a way',
   )
 
-  // Another gateway of paris takes the lane: called first, sent to once it is heard.
+  // Another gateway of paris takes the lane: called first, sent to once it answers.
   const next = plain('paris', 'gw2', ['public 198.51.100.21:4500'])
   const annotations = { 'sealane.io/published-at': '2026-11-23T12:00:00Z' }
   stage.put({ ...next, metadata: { ...next.metadata, annotations } })

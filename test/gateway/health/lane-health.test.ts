@@ -1,4 +1,7 @@
-/** The state machine of one peer, as a story per row: a = answer, m = miss, w = miss that may yet be answered; the state after each event. */
+/**
+ * The state machine of one peer, as a story per row: a = answer, m = miss, w = miss that may yet be answered; the state
+ * after each event.
+ */
 import t from 'tap'
 import { PeerHealth } from '../../../gateway/health/lane-health.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'

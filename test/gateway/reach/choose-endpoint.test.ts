@@ -314,7 +314,7 @@ t.test('choices', async (t) => {
   }
 })
 
-/** Times of the calls, in seconds, of one end that hears nothing: it plans when its last plan said so. */
+/** Times of the calls, in seconds, of one end that receives nothing: it plans when its last plan said so. */
 function callTimes(init: {
   readonly callsFirst: boolean
   readonly jitter: number

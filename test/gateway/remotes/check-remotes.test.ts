@@ -156,7 +156,7 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
     ['paris.b-lane0'],
   ],
   [
-    'whoever came last must be usable',
+    'the newest must be usable',
     [cameAt('2026-11-20T11:00:00Z', endpoint('paris', 'b', 0, [], 'short')), endpoint('paris', 'a', 0, [], key('a'))],
     ['Endpoint paris.b-lane0: publicKey "short": expected 32 bytes in base64'],
     ['paris.a-lane0'],

@@ -129,7 +129,7 @@ t.test('one that does not answer is looked at calmly', async (t) => {
   t.equal(nextLookMs(UPTIME - 20_000, UPTIME), UPTIME + 2000)
 })
 
-/** Rounds of a far gateway, 200 ms each, with a device that does what it is told. */
+/** Rounds of a far gateway, 200 ms each, with a device that does what the plan says. */
 class Rounds {
   readonly alive = new Set<Endpoint>()
   claims: [Endpoint, ...Endpoint[]]

@@ -1,4 +1,4 @@
-/** What a connection that is not up is told with. */
+/** The text for a connection that is not up. */
 import t from 'tap'
 import { HeardLinks } from '../../../gateway/status/heard-links.ts'
 import type { LinkState } from '../../../gateway/cable/cable.ts'

@@ -5,7 +5,8 @@
  *                   gateway ── uplink ── internet (router) ── uplink ── gateway
  *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
  *
- * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same. `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
+ * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same.
+ * `sealane-vx` is a plain veth here: it represents the overlay between nodes.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
@@ -279,7 +280,7 @@ export async function untilUp(process: GatewayProcess, cluster: string): Promise
   })
 }
 
-/** Runs a gateway in each site, lets them know each other, and tells the story when both are up. */
+/** Runs a gateway in each site, gives each the other's objects, and runs the story when both are up. */
 export async function withGateways(
   sites: readonly [Site, Site],
   story: (left: GatewayProcess, right: GatewayProcess) => Promise<void>,

@@ -1,6 +1,6 @@
 /**
- * The simplest cable there can be: in memory, without keys and without sessions of its own. It tells far ends apart by
- * the name of their node, and its Endpoints have nothing that WireGuard could use. What the gateway does over it, it
+ * The simplest cable there can be: in memory, without keys and without sessions of its own. It distinguishes far ends
+ * by the name of their node, and its Endpoints have nothing that WireGuard could use. What the gateway does over it, it
  * does without knowing what a key is.
  */
 import type { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
@@ -24,7 +24,7 @@ import type { Round } from '../../../kernel/apply/round.ts'
 
 /** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
 const OVERHEAD = 28
-/** It has no sessions: who was heard so long ago may be gone. */
+/** It has no sessions: a far end that was silent for so long may be gone. */
 const SESSION_MS = 60_000
 
 const rules: CableRules = {
@@ -116,7 +116,7 @@ export class PlainCable implements Cable {
     return true
   }
 
-  /** The far end is heard, for the first time or again. */
+  /** The far end sends something, for the first time or again. */
   onReason(end: FarEnd, atMs: number, at?: AddressPort): void {
     const links = this.#lanes.get(laneDevice(end.lane))
     const link = links?.get(linkKey(end))

@@ -1,7 +1,8 @@
 /**
- * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. Told what to hold by
- * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`, `{"setWallClock": ms}` by which it is wrong), tells on standard output what it writes
- * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
+ * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. The objects come as
+ * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`, `{"setWallClock": ms}` by which it is
+ * wrong); it prints on standard output what it writes (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`).
+ * Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'

@@ -153,7 +153,7 @@ export class Stage {
     for (const object of objects) this.objects.put(object)
   }
 
-  /** Lets fake time pass until the check holds. It stands still while a round reads a file. */
+  /** Lets fake time pass until the check holds. Time does not move while a round reads a file. */
   async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
     await eventually(
       async () => {

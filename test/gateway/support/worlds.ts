@@ -14,7 +14,7 @@ import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 export const NOW = Date.parse('2026-11-20T12:00:00Z')
 export const UPTIME = 7_200_000
 
-/** A public key that is told apart by its first letters. */
+/** A public key that is known by its first letters. */
 export function key(name: string): string {
   return Buffer.from(name.padEnd(32, '.').slice(0, 32)).toString('base64')
 }
@@ -94,7 +94,7 @@ export function laneState(device: DeviceState, endpoints: readonly Endpoint[]): 
   return laneStateOf(device, endpoints.map(farEndOf), handshakesOf([device]))
 }
 
-/** `devices` stands for `laneStates`. */
+/** `devices` is what `laneStates` is in the real world. */
 export type WorldFacts = Partial<GatewayWorld> & { readonly devices?: ReadonlyMap<number, DeviceState> }
 
 /** Milano with one lane on node gw, and whatever else is said. */

@@ -73,7 +73,7 @@ class Cluster {
     this.dead.add(ADDRESSES[name])
   }
 
-  /** What the node's gateway tells: its Endpoint, and its lanes to the other clusters. */
+  /** What the node's gateway publishes: its Endpoint, and its lanes to the other clusters. */
   reports(
     name: Name,
     states: Readonly<Record<string, ConnectionState>> | undefined,

@@ -1,5 +1,5 @@
 /**
- * A broker that somebody broke into: it has the right CA, and says what it is told to. Made from protocol/broker.proto
+ * A broker that somebody broke into: it has the right CA, and sends what the test says. Made from protocol/broker.proto
  * alone; what it sends no broker of ours would.
  */
 import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from '@grpc/grpc-js'
@@ -51,7 +51,7 @@ export class FakeBroker {
     this.#ca = ca
   }
 
-  /** Listens on loopback, and tells whoever watches `first` as its whole snapshot. */
+  /** Listens on loopback, and sends each watcher `first` as its whole snapshot. */
   static async start(t: Test, first: readonly LooseRecord[]): Promise<FakeBroker> {
     const nowMs = Date.now() - HOUR_MS
     const broker = new FakeBroker(await createCa({ clusterset: CLUSTERSET, key: createKey(), nowMs }))

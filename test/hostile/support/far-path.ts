@@ -16,7 +16,7 @@ const NO_SHORT_WAY = `table ip farpath {
   chain forward { type filter hook forward priority filter; policy drop; }
 }`
 
-/** Runs both gateways and tells the story once the lane is up. */
+/** Runs both gateways and then the story, once the lane is up. */
 export function withFarPath(
   t: Test,
   roundTripMs: number,

@@ -47,7 +47,10 @@ export async function floodedBroker(t: Test): Promise<FloodedBroker> {
   return { ...broker, members: { milano, paris, attacker }, residentMb }
 }
 
-/** The body of a row: under the flood of that name a change arrives again and again, and a member that comes anew is let in. */
+/**
+ * The body of a row: under the flood of that name a change arrives again and again, and a member that comes anew is let
+ * in.
+ */
 export function underFlood(flood: string, broker: FloodedBroker): (t: Test) => Promise<void> {
   return async (t) => {
     const { milano, paris, attacker } = broker.members

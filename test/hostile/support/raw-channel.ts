@@ -1,6 +1,6 @@
 /**
- * A client made from protocol/broker.proto with grpc-js alone: it does what it is told, also what no agent of ours does.
- * Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
+ * A client made from protocol/broker.proto with grpc-js alone: it does what the test says, also what no agent of ours
+ * does. Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
  */
 import { Client, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'
@@ -58,7 +58,7 @@ const DEADLINE_MS = 20_000
 /** For what is sent and comes as bytes. */
 export const same = (bytes: Buffer): Buffer => bytes
 
-/** A channel of its own, with the certificate of a member or none: the broker judges who is at its end. */
+/** A channel of its own, with the certificate of a member or none: the broker finds out who is at its end. */
 export function openChannel({ address, state }: RawBroker, identity?: RawIdentity): Client {
   const ca = readFileSync(join(state, 'ca.crt'))
   const own = identity === undefined ? [] : [Buffer.from(identity.key), Buffer.from(identity.cert)]

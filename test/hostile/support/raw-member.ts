@@ -10,7 +10,7 @@ import { NO_FACTS, certificatePem, csrOf, joinWith } from './raw-join.ts'
 import { RawPublish } from './raw-publish.ts'
 import { recordsOf } from './raw-watch.ts'
 
-/** The machine's time, or another one: OpenSSL judges certificates by the machine's, so it begins in the past. */
+/** The machine's time, or another one: OpenSSL checks certificates by the machine's, so it begins in the past. */
 export class ShiftedClock extends SystemClock {
   shiftMs = -3_600_000
   override now(): number {
@@ -18,7 +18,7 @@ export class ShiftedClock extends SystemClock {
   }
 }
 
-/** A broker on a loopback port whose time the test moves. Members are told twice a second who is silent. */
+/** A broker on a loopback port whose time the test moves. Members learn twice a second which of them are silent. */
 export async function startTarget(t: Test): Promise<{ readonly broker: LoopbackBroker; readonly clock: ShiftedClock }> {
   const clock = new ShiftedClock()
   return { broker: await LoopbackBroker.start(t, { contactMs: 500 }, clock), clock }
@@ -54,7 +54,9 @@ export class RawMember {
     return new RawMember(t, broker, identity, response)
   }
 
-  /** Whoever has read the files of this one: the same key and the same certificate, on a connection of its own. */
+  /**
+   * An attacker who has read the files of this one: the same key and the same certificate, on a connection of its own.
+   */
   stolen(): RawMember {
     return this.#with(this.identity)
   }

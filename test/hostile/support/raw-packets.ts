@@ -55,8 +55,8 @@ const SENDER = `
   }`
 
 /**
- * What comes of a TCP connection: 'connected', an error's code, or 'timeout' after 700 ms. For UDP a datagram is sent and
- * 'connected' means that something answered.
+ * What comes of a TCP connection: 'connected', an error's code, or 'timeout' after 700 ms. For UDP a datagram is sent
+ * and 'connected' means that something answered.
  */
 export async function knockAt(
   ns: Pick<Netns, 'exec'>,

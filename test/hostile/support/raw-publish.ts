@@ -1,4 +1,4 @@
-/** One Publish stream. It sends what it is given, and waits for an answer only where it is told to. */
+/** One Publish stream. It sends what it is given, and waits for an answer only where the test says so. */
 import { type Client, type ClientDuplexStream, Metadata } from '@grpc/grpc-js'
 import {
   BrokerService,

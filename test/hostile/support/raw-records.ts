@@ -1,4 +1,4 @@
-/** Records as they stand in messages. */
+/** Records as they are in messages. */
 import type { Endpoint, MemberRecord, ServiceExport } from '../../../protocol/gen/broker.ts'
 
 /** Of namespace `shop`; it says the text in an annotation. */

@@ -62,7 +62,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-false-owner',
-    tried: 'Records of one member say in their body that they are of another, or of nobody.',
+    tried: 'Records of one member say in their body that they are of another member, or of none.',
     holds: 'None of them counts.',
     against: '`agent/import/check-record.ts`: the key of a record says whose it is, and the body must agree.',
   },

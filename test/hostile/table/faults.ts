@@ -160,7 +160,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'What cannot be is refused, and what was told before stays. What can be is handed on with that member alone: the join goes through, and no other member’s figure changes.',
     against:
-      '`broker/admission/admission-status.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
+      '`broker/admission/admission-facts.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -181,7 +181,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
     against:
-      '`gateway/reach/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
+      '`gateway/reach/lane-doubt.ts`: what both ends publish about themselves; `sealane join` gives up after 15 s and says the same.',
   },
   {
     id: 'publish-range-regained',

@@ -7,7 +7,7 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
     holds:
-      'It is refused, the refusal names the range and the option that would allow it, and no other member is told of it.',
+      'It is refused, the refusal names the range and the option that would allow it, and no other member receives it.',
     against:
       '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
   },
@@ -22,7 +22,7 @@ export const RANGES: readonly AttackRow[] = [
   {
     id: 'range-holds-broker-ipv6',
     tried: 'The same with an IPv6 range that holds the IPv6 address of the broker.',
-    holds: 'No member is told of the range, and the join says why.',
+    holds: 'No member receives the range, and the join says why.',
     against:
       '`model/addresses/ipv6-claims.ts`: IPv6 is not translated, so a range that holds what all need is left out.',
   },
@@ -87,7 +87,7 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-importer-refuses',
     tried:
       'A broker that was broken into publishes, without translation, ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
-    holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
+    holds: 'The cluster takes in none of them, routes none of them, says why, and stays connected to the broker.',
     against:
       '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
@@ -96,7 +96,7 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'Clusters have a range that holds the broker, with its routes in their kernels, as an earlier release took it; the broker then corrects it, and evicts its owner.',
     holds:
-      'Each of them takes the routes out by itself, hears the broker again, takes the correction, and then the eviction.',
+      'Each of them takes the routes out by itself, reaches the broker again, takes the correction, and then the eviction.',
     against:
       '`agent/import/mirror-loop.ts` `#endHarm()`: harmful routes are removed before the agent has heard the broker.',
   },

@@ -1,4 +1,4 @@
-/** One attack, or one fault, as docs/security.md and its test tell it. */
+/** One attack, or one fault, as docs/security.md and its test describe it. */
 export interface AttackRow {
   /** By which the test names it: kebab-case, unique among all. */
   readonly id: string
@@ -6,6 +6,6 @@ export interface AttackRow {
   readonly tried: string
   /** What has to hold all the same. */
   readonly holds: string
-  /** What stands against it, as a reader of the code finds it. */
+  /** What prevents it, as a reader of the code finds it. */
   readonly against: string
 }

@@ -25,7 +25,7 @@ export const STRANGERS: readonly AttackRow[] = [
     tried: 'A hundred strangers of one address hold connections open.',
     holds:
       '64 have places and the oldest give way; a cluster with a good token joins from the same address, and a member goes on.',
-    against: '`protocol/transport/fair-pool.ts`: whoever holds most connections gives up the oldest.',
+    against: '`protocol/transport/fair-pool.ts`: the caller that holds most connections loses its oldest.',
   },
   {
     id: 'join-failed-by-address',

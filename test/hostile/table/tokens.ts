@@ -29,7 +29,7 @@ export const TOKENS: readonly AttackRow[] = [
   },
   {
     id: 'token-agent-leaves',
-    tried: "With the agent's token, the cluster is told to leave its clusterset.",
+    tried: "With the agent's token, somebody makes the cluster leave its clusterset.",
     holds: 'It is refused, and lanes stay.',
     against:
       'Policies `sealane-agent-membership` and `sealane-membership`: only an administrator may end the membership.',

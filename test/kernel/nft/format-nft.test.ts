@@ -161,7 +161,7 @@ t.test('no text makes a second statement', (t) => {
           throw error
         }
         const lines = statement.verb === 'add-elements' ? 4 : 2
-        // One colon stands between key and value, and none beside it.
+        // One colon is between key and value, and none beside it.
         if (statement.verb === 'add-elements' && text.match(/ : |^: | :$/gm)?.length !== 1) return false
         if (text.split('\n').length !== lines || /[;#$\\]/.test(text.replace(/comment ".*"$/m, ''))) return false
       }

@@ -34,8 +34,8 @@ interface World {
 }
 
 /**
- * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 is nothing too, but
- * not what would be written over: root could write to any file.
+ * A folder that looks like /sys/class/net, and tools that change it as the real ones do. A `hold` of 00 is nothing too,
+ * but not what would be written over: root could write to any file.
  */
 function world(t: Test, device: 'tun' | 'wireguard' = 'tun', hold = '0\n'): World {
   const root = t.testdir()
@@ -75,7 +75,7 @@ function world(t: Test, device: 'tun' | 'wireguard' = 'tun', hold = '0\n'): Worl
   return { root, clock, joining, failing, run, ran: () => ran.splice(0), flush }
 }
 
-/** What a gateway does in each round: every command that was told. */
+/** What a gateway does in each round: every command that was run. */
 async function round(joining: VethSegmentJoining): Promise<string[]> {
   const connected = await joining.connect('sealane0', SIGNAL)
   if (!connected.on) return [`off: ${connected.why ?? ''}`]

@@ -81,7 +81,10 @@ async function localStays(sites: readonly Site[]): Promise<void> {
   }
 }
 
-/** What release 0.5.1 of the standard's suite asks beyond 0.5.0 (its pull request 155). The import is that of localStays. */
+/**
+ * What release 0.5.1 of the standard's suite asks beyond 0.5.0 (its pull request 155). The import is that of
+ * localStays.
+ */
 async function slicesAreAnnounced(sites: readonly Site[]): Promise<void> {
   const [exporter] = sites
   if (exporter === undefined) throw new Error('there is no cluster')

@@ -1,4 +1,4 @@
-/** Reads the report of the suite, and judges it. */
+/** Reads the report of the suite, and decides whether it passed. */
 import { parse } from 'yaml'
 import type { Excuse } from './under-translation.ts'
 
@@ -14,7 +14,7 @@ export interface SpecRow {
 
 export interface Validation {
   readonly rows: readonly SpecRow[]
-  /** What stands against success, one line each. */
+  /** What speaks against success, one line each. */
   readonly faults: readonly string[]
 }
 
@@ -35,8 +35,8 @@ interface ReportedSpec {
 const FEWEST = { Required: 14, Optional: 13 } as const
 
 /**
- * Judges the text of report.yaml: every spec has to pass, except those with an excuse, which may fail. Throws when the
- * text is not YAML.
+ * Evaluates the text of report.yaml: every spec has to pass, except those with an excuse, which may fail. Throws when
+ * the text is not YAML.
  */
 export function validate(text: string, excuses: readonly Excuse[] = []): Validation {
   const { groups = [], suitefailure = '' } = (parse(text) ?? {}) as SuiteReport

@@ -1,4 +1,4 @@
-/** Specs that cannot pass where clusters have the same addresses. docs/limits.md tells users the same. */
+/** Specs that cannot pass where clusters have the same addresses. docs/limits.md says the same to users. */
 export interface Excuse {
   /** As docs/mcs.md numbers the suite's cases. */
   readonly id: string

@@ -1,6 +1,7 @@
 /**
- * Questions about the clusterset of the worked examples (test/dns/zone-fixture.ts), which our dns component and CoreDNS'
- * own `multicluster` zone both answer; and where the two differ, on purpose. docs/limits.md lists the differences.
+ * Questions about the clusterset of the worked examples (test/dns/zone-fixture.ts), which our dns component and
+ * CoreDNS' own `multicluster` zone both answer; and where the two differ, on purpose. docs/limits.md lists the
+ * differences.
  */
 import { TYPE, type WireMessage } from '../../dns/wire.ts'
 
@@ -81,7 +82,7 @@ export const QUESTIONS: readonly Question[] = [
   ['', 'A'],
 ]
 
-/** Where ours differs, with the gist of both; `zone` stands for clusterset.local. The key `row` is in the document. */
+/** Where ours differs, with the gist of both; `zone` is clusterset.local. The key `row` is in the document. */
 export interface Difference {
   readonly row: string
   readonly question: Question

@@ -1,4 +1,6 @@
-/** What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts. */
+/**
+ * What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts.
+ */
 import t from 'tap'
 import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { service, serviceImport } from '../../compliance/cluster-api.ts'

@@ -1,4 +1,6 @@
-/** Server-side apply as a real API server does it: what is ours, what stays, what goes. And the least rights it takes. */
+/**
+ * Server-side apply as a real API server does it: what is ours, what stays, what goes. And the least rights it takes.
+ */
 import t from 'tap'
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { kindPath } from '../../../kubeapi/kube/kinds.ts'

@@ -16,7 +16,7 @@ export function namespace(name: string): Json {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } }
 }
 
-/** Waits for it; what it was at last stands in the test's output. */
+/** Waits for it; what it was at last is in the test's output. */
 export async function same<T>(t: Test, read: () => Promise<T>, wanted: T, says: string): Promise<void> {
   let last: T | undefined
   await eventually(async () => (last = await read()) === wanted, SOON).catch(() => undefined)

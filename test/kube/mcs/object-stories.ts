@@ -1,4 +1,7 @@
-/** Objects that Sealane keeps in a cluster: About, slices, imports that are edited, that change, and that need a namespace. */
+/**
+ * Objects that Sealane keeps in a cluster: About, slices, imports that are edited, that change, and that need a
+ * namespace.
+ */
 import type { Test } from 'tap'
 import { type Site, callers, helloService } from '../support/callers.ts'
 import type { Json, KubeObject } from '../support/kube-request.ts'

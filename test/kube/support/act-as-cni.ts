@@ -1,11 +1,13 @@
-/** What a CNI would do between the nodes of a test cluster, as flannel's host-gw does it: routes and a masquerade rule. */
+/**
+ * What a CNI would do between the nodes of a test cluster, as flannel's host-gw does it: routes and a masquerade rule.
+ */
 import { execFileSync } from 'node:child_process'
 import { isIPv6 } from 'node:net'
 import { eventually } from '../../support/eventually.ts'
 import type { ControlPlane } from './control-plane.ts'
 import type { Underlay } from './underlay.ts'
 
-/** Where a node stands. */
+/** Where a node is. */
 export interface NodePlace {
   readonly name: string
   readonly netns: string
@@ -18,8 +20,8 @@ interface NodeObject {
 }
 
 /**
- * Routes between the nodes' pods, and masquerading of what leaves the pod range, for each family. Takes the pod ranges of
- * the cluster, with commas between; waits until the nodes have theirs.
+ * Routes between the nodes' pods, and masquerading of what leaves the pod range, for each family. Takes the pod ranges
+ * of the cluster, with commas between; waits until the nodes have theirs.
  */
 export async function actAsCni(
   plane: ControlPlane,

@@ -29,7 +29,7 @@ export interface ClusterCa extends CertificateAndKey {
   issue(request: CertificateRequest): Promise<CertificateAndKey>
 }
 
-/** A new CA. Its name tells clusters apart in error messages. */
+/** A new CA. Its name distinguishes clusters in error messages. */
 export async function makeClusterCa(cluster: string): Promise<ClusterCa> {
   const keys = await webcrypto.subtle.generateKey(KEY, true, ['sign', 'verify'])
   const own = await x509.X509CertificateGenerator.createSelfSigned({

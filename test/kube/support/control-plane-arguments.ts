@@ -42,7 +42,7 @@ export function etcdArguments(): string[] {
     `--initial-cluster=only=unix://${PEER_SOCKET}`,
     '--heartbeat-interval=50',
     '--election-timeout=500',
-    // The API server's watch cache tells by these that it is up to date.
+    // The API server's watch cache learns by these that it is up to date.
     '--experimental-watch-progress-notify-interval=5s',
     '--quota-backend-bytes=4294967296',
     '--log-level=warn',

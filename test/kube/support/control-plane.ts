@@ -33,7 +33,9 @@ export type ControlPlaneProgram = 'etcd' | 'kube-apiserver' | 'kube-controller-m
 export interface ControlPlaneInit {
   /** Name of the cluster in kubeconfigs and certificates; also what its keys in etcd begin with. */
   readonly name: string
-  /** A folder of the test's own, which exists and which the test removes. Its path must be short (a socket is in it). */
+  /**
+   * A folder of the test's own, which exists and which the test removes. Its path must be short (a socket is in it).
+   */
   readonly directory: string
   readonly serviceCIDR: string
   /** Ranges that nodes get theirs from (Node.spec.podCIDR), with commas between. Default: nodes get none. */

@@ -14,8 +14,8 @@ const UDP_SERVER =
 export const BIG_ANSWER = 300_000
 
 /**
- * Answers on port 42, by TCP and UDP of both families, with the site's name and the caller's address. Port 43 answers by
- * TCP with BIG_ANSWER bytes.
+ * Answers on port 42, by TCP and UDP of both families, with the site's name and the caller's address. Port 43 answers
+ * by TCP with BIG_ANSWER bytes.
  */
 export function dualTemplate(site: string, labels: Json): Json {
   const tcp = (name: string, listen: string, answer: string): Json => ({

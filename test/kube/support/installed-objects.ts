@@ -8,7 +8,9 @@ import type { KubeObject } from './kube-request.ts'
 
 export const MANIFESTS = join(ROOT, 'manifests')
 
-/** As it goes to an API server, in the order of kinds and names: templates are files, and files have their own order. */
+/**
+ * As it goes to an API server, in the order of kinds and names: templates are files, and files have their own order.
+ */
 export function sorted(objects: readonly unknown[]): KubeObject[] {
   // Kustomize leaves out maps of metadata that are empty.
   const text = JSON.stringify(objects).replaceAll(',"annotations":{}}', '}')

@@ -115,7 +115,7 @@ interface ServiceObject extends KubeObject {
   readonly spec: { readonly ports: readonly { readonly nodePort?: number }[] }
 }
 
-/** Waits until whoever calls where the broker was is refused: kube-proxy may be late to hear that its pod is gone. */
+/** Waits until a call to where the broker was is refused: kube-proxy may be late to learn that its pod is gone. */
 export async function brokerRefuses({ hub, member }: World): Promise<void> {
   const service = '/api/v1/namespaces/sealane-broker/services/sealane-broker'
   const port = (await hub.site.api.get<ServiceObject>(service)).spec.ports[0]?.nodePort ?? 0

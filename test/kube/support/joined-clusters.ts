@@ -17,7 +17,7 @@ export interface JoinedClusters extends TestClusters {
 }
 
 export interface JoinedClustersInit extends TestClustersInit {
-  /** Told what is done, one line each. */
+  /** Called with what is done, one line each. */
   readonly say?: Say
 }
 
@@ -39,8 +39,8 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
 }
 
 /**
- * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other, with
- * these flags besides.
+ * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other,
+ * with these flags besides.
  */
 export async function joinClusters(
   { clusters }: TestClusters,

@@ -11,7 +11,9 @@ export interface KubeProxyInit {
   readonly netns: string
   /** For the log. */
   readonly directory: string
-  /** The whole ranges of the cluster's pods, with commas between: what comes from elsewhere to a Service is masqueraded. */
+  /**
+   * The whole ranges of the cluster's pods, with commas between: what comes from elsewhere to a Service is masqueraded.
+   */
   readonly podCIDR?: string
   /** Default nftables. */
   readonly mode?: 'nftables' | 'iptables' | 'ipvs'

@@ -1,7 +1,7 @@
 /**
  * A load balancer as small as can be: gives Services of that type an address, and makes it reach a node. With
- * externalTrafficPolicy Local that is a node with a ready pod of the Service, else the first node. The node's kube-proxy
- * does the rest, as where addresses are announced by ARP.
+ * externalTrafficPolicy Local that is a node with a ready pod of the Service, else the first node. The node's
+ * kube-proxy does the rest, as where addresses are announced by ARP.
  */
 import { execFileSync } from 'node:child_process'
 import { eventually } from '../../support/eventually.ts'

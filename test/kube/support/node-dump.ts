@@ -40,7 +40,9 @@ function tables(ruleset: string): string[] {
   return ruleset.split(/^(?=table )/m).filter((table) => !KUBE_PROXY.test(table))
 }
 
-/** Without pods the bridge has no carrier: its flags change, its link-local routes go, its other routes are linkdown. */
+/**
+ * Without pods the bridge has no carrier: its flags change, its link-local routes go, its other routes are linkdown.
+ */
 const BRIDGE = /\bcni0\b/
 const POD = /\bpod[0-9a-f]{8}\b/
 

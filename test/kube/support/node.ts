@@ -68,7 +68,9 @@ export const IMAGES: Readonly<Record<string, Image>> = {
   'host:pause': { root: 'host', cmd: ['sleep', 'infinity'] },
 }
 
-/** Starts a node and waits until it is Ready. Throws with the end of the test kubelet's log when it does not become so. */
+/**
+ * Starts a node and waits until it is Ready. Throws with the end of the test kubelet's log when it does not become so.
+ */
 export async function startNode(init: NodeInit): Promise<KubeNode> {
   const { kubelet: path } = await kubeletPrograms()
   mkdirSync(init.directory, { recursive: true })

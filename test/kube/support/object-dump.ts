@@ -54,7 +54,7 @@ async function groups(api: KubeRequest): Promise<readonly string[]> {
   return ['/api/v1', ...found.map(({ preferredVersion }) => `/apis/${preferredVersion.groupVersion}`)]
 }
 
-/** When the controller last looked, told for measuring. */
+/** When the controller last looked, printed for measuring. */
 const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time'
 
 function content(object: KubeObject, { contentOnly = true }: DumpOptions, beats: boolean): string {

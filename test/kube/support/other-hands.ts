@@ -1,8 +1,8 @@
 /**
  * What other tools do with our objects, request for request. kubectl: server-side apply as manager `kubectl`, without
- * force, so that a field that somebody else wants otherwise is a conflict; and `kubectl apply -k` of today's default, which
- * patches what is there to what the files say. Helm 3: creates what is missing; an upgrade
- * with --take-ownership patches what is there to what the chart says and to its own labels, as manager `helm`.
+ * force, so that a field that somebody else wants otherwise is a conflict; and `kubectl apply -k` of today's default,
+ * which patches what is there to what the files say. Helm 3: creates what is missing; an upgrade with --take-ownership
+ * patches what is there to what the chart says and to its own labels, as manager `helm`.
  */
 import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'

@@ -1,4 +1,7 @@
-/** The command line as a user of a test cluster runs it: a process of its own, with its two outputs and how long it took. */
+/**
+ * The command line as a user of a test cluster runs it: a process of its own, with its two outputs and how long it
+ * took.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'

@@ -60,7 +60,9 @@ export function findImport(site: Site, namespace: string, name: string): Promise
   return site.api.find<ImportObject>(serviceImportPath(namespace, name))
 }
 
-/** Waits until there is one in that cluster; when none comes, says what became of the export, and what our parts said. */
+/**
+ * Waits until there is one in that cluster; when none comes, says what became of the export, and what our parts said.
+ */
 export async function awaitImport(site: Site, namespace: string, name: string): Promise<ImportObject> {
   const say = `ServiceImport ${namespace}/${name} in ${site.name}`
   try {
@@ -98,8 +100,8 @@ export async function importedSlices(
 }
 
 /**
- * An import in words: "ClusterSetIP IPv4 ips=1 tcp:42/TCP,udp:42/UDP ClientIP=10 Cluster PreferClose from c1,c2"; what is
- * not set is left out.
+ * An import in words: "ClusterSetIP IPv4 ips=1 tcp:42/TCP,udp:42/UDP ClientIP=10 Cluster PreferClose from c1,c2"; what
+ * is not set is left out.
  */
 export function importText(found: ImportObject | undefined): string {
   if (found === undefined) return 'none'

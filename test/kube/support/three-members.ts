@@ -24,8 +24,8 @@ export interface Three {
 }
 
 /**
- * The addresses of the first two overlap, those of the third lie apart: its coming gives nobody other addresses, so that
- * whatever is lost meanwhile is lost for nothing.
+ * The addresses of the first two overlap, those of the third lie apart: its coming gives nobody other addresses, so
+ * that whatever is lost meanwhile is lost for nothing.
  */
 const ROWS: readonly ClusterRow[] = [
   { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['hubn1'] },

@@ -1,7 +1,8 @@
 /**
- * The network that nodes stand in: one namespace with a bridge, and one namespace per node with eth0 on that bridge.
+ * The network that nodes are in: one namespace with a bridge, and one namespace per node with eth0 on that bridge.
  * All names begin with the underlay's own prefix, and everything that begins with it is removed at the end, whoever
- * made it: so pods of a test kubelet that was killed do not stay behind. If this process is killed, the next one does it.
+ * made it: so pods of a test kubelet that was killed do not stay behind. If this process is killed, the next one does
+ * it.
  */
 import { execFileSync } from 'node:child_process'
 import { namedNetns, ownedNetnsName, removeNetns } from '../../support/netns-names.ts'
@@ -9,12 +10,12 @@ import { namedNetns, ownedNetnsName, removeNetns } from '../../support/netns-nam
 export interface Underlay {
   /** What all namespaces begin with; see ownedNetnsName(). */
   readonly prefix: string
-  /** Namespace of the bridge `wan`, for what stands between the nodes. */
+  /** Namespace of the bridge `wan`, for what is between the nodes. */
   readonly wan: string
   /** Makes a node's namespace with the addresses, such as 192.0.2.11/24, on eth0, and gives its name. */
   addNode(name: string, ...addresses: readonly string[]): string
   /**
-   * As addNode(), but a router stands between the node and the bridge: what the node sends has the router's `outside`
+   * As addNode(), but a router is between the node and the bridge: what the node sends has the router's `outside`
    * address there, and nobody can call it from outside. Addresses such as 10.77.0.2/24, 10.77.0.1/24 and 192.0.2.9/24.
    */
   addNodeBehindNat(name: string, places: NatPlaces): string

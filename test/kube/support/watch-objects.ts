@@ -1,4 +1,4 @@
-/** Everything that happens to the objects of one kind, as the API server tells it. */
+/** Everything that happens to the objects of one kind, as the API server sends it. */
 import { request } from 'node:https'
 import { createInterface } from 'node:readline'
 import { type KubeObject, kubeRequest } from './kube-request.ts'
@@ -37,7 +37,7 @@ export async function watchObjects(kubeconfig: string, path: string): Promise<Ob
   asked.on('response', (response) => {
     response.on('end', () => (ended ??= new Error('the server has ended the watch')))
     const lines = createInterface({ input: response })
-    // It tells the response's errors too.
+    // It reports the response's errors too.
     lines.on('error', (error: Error) => (ended ??= error))
     lines.on('line', (line) => {
       events.push({ ...(JSON.parse(line) as Omit<WatchEvent, 'at'>), at: performance.now() })

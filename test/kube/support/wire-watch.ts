@@ -7,8 +7,8 @@ export interface WireCounts {
   /** Packets that bear a pod's address and go to something that is no pod of its cluster. */
   readonly bare: number
   /**
-   * Who sent them to whom, each once and in nft's words, at most 1,000 of each family: the ports of TCP and UDP, of ICMP
-   * its first bytes. A later fragment has none, and is only counted.
+   * Who sent them to whom, each once and in nft's words, at most 1,000 of each family: the ports of TCP and UDP, of
+   * ICMP its first bytes. A later fragment has none, and is only counted.
    */
   readonly bareKinds: readonly string[]
 }

@@ -1,4 +1,4 @@
-/** The Kubernetes driver on a toy API server. */
+/** The Kubernetes driver on a fake API server. */
 import type { Test } from 'tap'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'

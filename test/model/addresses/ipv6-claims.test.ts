@@ -13,7 +13,7 @@ function show(clusters: CidrClaims[]): string[] {
   return [...ipv6Clashes(clusters)].map(([id, { own, other, cluster }]) => `${id} ${own} for ${other} of ${cluster}`)
 }
 
-t.test('who stands back', async (t) => {
+t.test('whose IPv6 is left out', async (t) => {
   const rows: [string, CidrClaims[], string[]][] = [
     ['nobody', [], []],
     ['IPv4 does not count', [claims(1, ['10.42.0.0/16']), claims(2, ['10.42.0.0/16'])], []],
@@ -44,7 +44,7 @@ t.test('who stands back', async (t) => {
       [],
     ],
     [
-      'the one it stands back for stands back itself',
+      'the one that it gives way to is left out itself',
       [claims(1, ['fd00:1::/48']), claims(2, ['fd00::/32', 'fd00:1::/32']), claims(3, ['fd00::/48'])],
       ['c3 fd00::/48 for fd00::/32 of c2', 'c2 fd00:1::/32 for fd00:1::/48 of c1'],
     ],

@@ -227,7 +227,7 @@ t.test('a node without pods takes none of another, whose CNI gave it a block of 
   const claim = (name: string, podCIDR: string, podRanges: readonly string[]): NodeRanges =>
     nodeClaim(nodeObject(name, { spec: { podCIDR } }), routeAgentObject(name, { podRanges }), podCIDRs)
   const b = claim('b', '10.42.2.0/24', ['10.42.1.64/26'])
-  // What a tells: nothing; its own address; a block by chance (test/routeagent/fixtures).
+  // What a reports: nothing; its own address; a block by chance (test/routeagent/fixtures).
   for (const reported of [[], ['10.42.1.0/32'], ['10.42.1.128/26']]) {
     const places = podPlaces('c', [claim('a', '10.42.1.0/24', reported), b])
     t.strictSame(places.refused, [], reported.join())

@@ -29,7 +29,7 @@ function gateway(name: string, states?: Readonly<Record<string, ConnectionState>
 const served = (...endpoints: Endpoint[]): string[] =>
   [...laneClaims(endpoints).values()].map(([last]) => last.metadata.name).sort()
 
-t.test('who came last serves a lane; then the first by name', async (t) => {
+t.test('the newest serves a lane; then the first by name', async (t) => {
   t.strictSame(served(endpoint('paris', 'a', 0, 1), endpoint('paris', 'b', 0, 2)), ['paris.b-lane0'])
   t.strictSame(served(endpoint('paris', 'b', 0, 2), endpoint('paris', 'a', 0, 1)), ['paris.b-lane0'], 'in any order')
   t.strictSame(served(endpoint('paris', 'b', 0, 1), endpoint('paris', 'a', 0, 1)), ['paris.a-lane0'])
@@ -100,7 +100,7 @@ t.test('a lane is taken over by a later gateway that is up', async (t) => {
       [b],
       'a:0',
     ],
-    ['no Endpoint was seen: unseen is not gone', [gateway('a', up), gateway('b', up)], [], 'a:0 b:0'],
+    ['no Endpoint was seen: all count', [gateway('a', up), gateway('b', up)], [], 'a:0 b:0'],
     ['a lane each', [gateway('a', { ...up, 'paris/1': 'up' }), gateway('b', up)], [a, b], 'a:1 b:0'],
     ['nobody is up', [gateway('a', { 'paris/0': 'down' }), gateway('b')], [a, b], ''],
   ]

@@ -295,7 +295,7 @@ function revisionOf(event: RecordEvent): number {
   return event.t === 'put' ? event.record.revision : event.revision
 }
 
-t.test('unseen is not gone: nothing vanishes that was not removed, completed or departed', (t) => {
+t.test('a record that is not shown stays: nothing vanishes that was not removed, completed or departed', (t) => {
   const message = fc.oneof(
     fc.constantFrom('e1', 'e2').map((epoch) => reset(epoch)),
     fc

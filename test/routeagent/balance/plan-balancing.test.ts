@@ -33,7 +33,7 @@ const NFT_WORLD: NodeNftWorld = {
 }
 
 type Step = (planner: BalancePlanner, world: SimpleWorld) => void
-/** What the planner has been told, by name. */
+/** What the planner has been given, by name. */
 class SimpleWorld {
   readonly imports = new Map<string, ServiceImport>()
   readonly slices = new Map<string, EndpointSlice>()

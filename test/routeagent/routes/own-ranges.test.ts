@@ -1,4 +1,6 @@
-/** Where a node's pods are, by what CNIs leave in its kernel: listings as `ip` prints them, with what must come of it. */
+/**
+ * Where a node's pods are, by what CNIs leave in its kernel: listings as `ip` prints them, with what must come of it.
+ */
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'

@@ -1,4 +1,4 @@
-/** Plans as the commands they stand for, and the answers to awkward worlds. */
+/** Plans as the commands that they mean, and the answers to awkward worlds. */
 import t from 'tap'
 import type { Endpoint, Gateway, RouteAgent } from '../../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/describe-plan.ts'
@@ -98,7 +98,7 @@ t.test('which gateways lead to a cluster', async (t) => {
       want: { '244.1.0.0/16': '192.168.7.1*1 192.168.7.2*2', '244.2.0.0/16': '192.168.7.1' },
     },
     {
-      say: 'nobody has reported: unseen is not gone, all that serve a lane are used',
+      say: 'nobody has reported: all that serve a lane are used',
       change: { gateways: [gateway('gw-a')] },
       want: { '244.1.0.0/16': '192.168.7.1 192.168.7.2', '244.2.0.0/16': '192.168.7.1 192.168.7.2' },
     },

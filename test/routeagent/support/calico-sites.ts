@@ -1,6 +1,6 @@
 /**
- * Two sites on nodes as Calico makes them: a block of addresses for each, which stands in no Node, a /32 route for each pod,
- * and what masquerades (before priority 100) or drops invalid packets. The same pod CIDR at both ends.
+ * Two sites on nodes as Calico makes them: a block of addresses for each, which is in no Node, a /32 route for each
+ * pod, and what masquerades (before priority 100) or drops invalid packets. The same pod CIDR at both ends.
  *
  *   pod 10.42.5.7 ── gw 192.0.2.10 ─┐
  *                                    ├─ internet ── gw 198.51.100.20 ── pod 10.42.8.7   (paris)
@@ -109,7 +109,10 @@ export interface CalicoSites {
   readonly parisProcess: NodeProcess
 }
 
-/** Builds all of it, waits until the lane is up and all nodes of milano have told their ranges, and takes it away after `story`. */
+/**
+ * Builds all of it, waits until the lane is up and all nodes of milano have reported their ranges, and takes it away
+ * after `story`.
+ */
 export async function withCalicoSites(t: Test, story: (sites: CalicoSites) => Promise<void>): Promise<void> {
   await withSpaces(7, [], async ([internet, gw, gwPod, worker, workerPod, paris, parisPod]) => {
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])

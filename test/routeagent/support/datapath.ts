@@ -4,7 +4,7 @@
  *   client 10.42.1.5 ── cni0 10.42.1.1 [ worker: this namespace ] 192.168.7.11 ══ sealane-vx ══ 192.168.7.1 [ gateway ]
  *
  * The worker has the real routeagent on the real drivers, and a masquerade rule as a CNI makes it; the gateway node is
- * made by hand and stands for the far cluster.
+ * made by hand and takes the place of the far cluster.
  */
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
@@ -138,7 +138,9 @@ export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = '
   await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
 }
 
-/** Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others. */
+/**
+ * Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others.
+ */
 export async function balancedTo(site: Site, vip: string, want: readonly string[]): Promise<void> {
   const isOurs = new RegExp(`^slot-\\d+: ${vip} . tcp . 80 (\\S+)`)
   const sorted = [...want].sort().join()

@@ -1,4 +1,4 @@
-/** How often a loop of a routeagent has gone through, as its metrics tell. */
+/** How often a loop of a routeagent has gone through, by its metrics. */
 import type { Metrics } from '../../../runtime/metrics/metrics.ts'
 
 /** Runs of the loop (`routes`, `balance`, `balance-ipv6`) that ended well; 0 before the first. */

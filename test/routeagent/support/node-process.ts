@@ -1,4 +1,4 @@
-/** The processes of one node in a namespace (run-node.ts), and how several of them share what they tell. */
+/** The processes of one node in a namespace (run-node.ts), and how several of them share what they report. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -53,7 +53,7 @@ export class NodeProcess {
     return this.#objects.get(`${kind}/${name}`)
   }
 
-  /** What this node tells about itself goes to the other, from now on. */
+  /** What this node reports about itself goes to the other, from now on. */
   report(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
     const pass = (object: KubeObject): void => {
       if (isOurs(object)) other.put(object)

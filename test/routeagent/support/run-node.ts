@@ -1,7 +1,8 @@
 /**
  * The processes of one node for tests in network namespaces: routeagent and, where lanes are given, gateway. Real
- * kernel drivers, objects in memory. Told what to hold by JSON lines on standard input (`{"put": object}`), and that no loop
- * is to wait any longer (`{"wake": true}`); tells on standard output what it writes (`{"object": …}`). Arguments: node, state directory, lanes as JSON.
+ * kernel drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all
+ * waits of loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments:
+ * node, state directory, lanes as JSON.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'

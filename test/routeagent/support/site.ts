@@ -34,7 +34,7 @@ export const WORKER_LINKS: KernelFacts['links'] = [
   { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
 ]
 
-/** What the machine of the node `worker` tells, on IPv4. */
+/** What the machine of the node `worker` reports, on IPv4. */
 export const WORKER_FACTS: KernelFacts = {
   links: WORKER_LINKS,
   addresses: [
@@ -140,7 +140,7 @@ export function gateway(
   return gatewayObject(nodeName, { version: 'test', lanes, connections })
 }
 
-/** What the node tells: where its pods are. */
+/** What the node reports: where its pods are. */
 export function routeAgent(name: string, ...podRanges: readonly string[]): RouteAgent {
   return routeAgentObject(name, { podRanges })
 }
@@ -152,8 +152,8 @@ export function serviceImport(name: string, ip: string, spec: Partial<ServiceImp
 }
 
 /**
- * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may follow,
- * with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
+ * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may
+ * follow, with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
  */
 export function slice(
   service: string,

@@ -1,4 +1,4 @@
-/** Nodes as objects for tests, and what the processes on them tell. */
+/** Nodes as objects for tests, and what the processes on them report. */
 import type {
   ConnectionState,
   ConnectionStatus,
@@ -20,7 +20,7 @@ export function internalIps(...addresses: readonly string[]): NonNullable<Node['
   return { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) }
 }
 
-/** On lane 0, of which nothing more is told, unless `change` says so. */
+/** On lane 0, of which nothing more is known, unless `change` says so. */
 export function connectionTo(
   cluster: string,
   state: ConnectionState,

@@ -5,7 +5,7 @@ import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../../support/eventually.ts'
 
-/** A desk whose writes end when the test says so, well or not. */
+/** A JoinStore whose writes end when the test says so, well or not. */
 class SlowStore {
   readonly asked: (string | undefined)[] = []
   #end: ((failure?: Error) => void) | undefined

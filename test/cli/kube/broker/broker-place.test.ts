@@ -1,4 +1,4 @@
-/** What a cluster lacks for a broker, told before anything is changed: from objects to one list and one command. */
+/** What a cluster lacks for a broker, said before anything is changed: from objects to one list and one command. */
 import t from 'tap'
 import { requirePlace } from '../../../../cli/kube/broker/broker-place.ts'
 import { type BrokerOptions, deployCommand, withOptions } from '../../../../cli/kube/broker/broker-options.ts'

@@ -1,4 +1,4 @@
-/** A broker that is there already: what it was told is kept, what changes is named, and what is stuck is let go. */
+/** A broker that is there already: its settings are kept, what changes is named, and what is stuck is let go. */
 import t from 'tap'
 import { replaceStuckPods } from '../../../../cli/kube/wait/broker-rollout.ts'
 import { withOptions } from '../../../../cli/kube/broker/broker-options.ts'

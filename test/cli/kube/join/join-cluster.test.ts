@@ -18,7 +18,7 @@ import { clusterObject } from '../../../support/objects/cluster-objects.ts'
 
 const OURS = 'sealane.io/v1alpha1'
 const SYSTEM = 'sealane-system'
-/** By the agent, once it has heard of the clusterset. */
+/** By the agent, once it has got the clusterset's members. */
 const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
 
 function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
@@ -27,7 +27,7 @@ function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
 }
 
 function cluster(id: string, silent = false): ManifestObject {
-  const said = { type: 'InContact', status: 'False', message: 'the broker has not heard it since noon' }
+  const said = { type: 'InContact', status: 'False', message: 'the broker has not heard from it since noon' }
   const status = { conditions: silent ? [said] : [] }
   return { ...clusterObject({ id }, { metadata: { labels: MIRRORED } }), spec: { id }, status }
 }
@@ -182,7 +182,7 @@ t.test('a node that is down and a member that is silent are named, not waited fo
     'joined',
     'not waited for: node w3 is not ready',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the broker has not heard it since noon',
+    'not waited for: cluster kyoto is not in contact: the broker has not heard from it since noon',
     'lanes are up, and probes pass: tokyo',
   ])
 })
@@ -203,7 +203,7 @@ t.test('only silent members: it ends, and says that nobody is reached', async (t
   t.strictSame(reported, [
     'joined',
     'all parts are ready',
-    'not waited for: cluster kyoto is not in contact: the broker has not heard it since noon',
+    'not waited for: cluster kyoto is not in contact: the broker has not heard from it since noon',
   ])
 })
 
@@ -249,7 +249,7 @@ t.test('a cluster that is leaving is not installed again, whether or not the bro
   const unreported = await failure(
     (await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done,
   )
-  t.equal(unreported.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker is not told yet')
+  t.equal(unreported.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker does not know it yet')
   t.match(unreported, {
     hint: 'finish that first: sealane leave --context c1; with --force where the broker is gone for good',
   })
@@ -260,7 +260,7 @@ t.test('a cluster that its agent has not looked around in yet is not said to be 
   t.equal(error.message, 'waited 0ms for lanes: what the broker knows of the clusterset')
 })
 
-/** What stands after a first join, to be looked at by a second one. */
+/** What is there after a first join, to be looked at by a second one. */
 async function earlier(): Promise<readonly ManifestObject[]> {
   const { admin } = await join([node('n1', 'True'), cluster('paris'), gateway()])
   const kinds = [

@@ -1,4 +1,4 @@
-/** What stands is read back: whatever could be said about an installation is said again by a second join. */
+/** What is installed is read back: whatever could be said about an installation is said again by a second join. */
 import t from 'tap'
 import {
   MEMBER_PARTS,

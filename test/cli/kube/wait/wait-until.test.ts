@@ -1,4 +1,4 @@
-/** Waiting: each thing is told once, what comes and goes is not, and it ends. */
+/** Waiting: each thing is printed once, what comes and goes is not, and it ends. */
 import t from 'tap'
 import { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
 import { type Missing, waitUntil } from '../../../../cli/kube/wait/wait-until.ts'

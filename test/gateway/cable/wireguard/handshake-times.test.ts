@@ -93,7 +93,7 @@ t.test('no jump of the wall clock makes a handshake older or younger than the lo
         if (shakes && jumpMs === 0) assert.equal(atMs, shaken.atMs, 'and it is right where nothing jumped')
       }
     }),
-    // Two handshakes of one date are told apart by nobody; no wall clock is set so exactly.
+    // Two handshakes of one date cannot be distinguished; no wall clock is set so exactly.
     { numRuns: 300 },
   )
   t.pass()

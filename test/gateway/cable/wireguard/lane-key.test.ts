@@ -1,4 +1,4 @@
-/** The key file of a lane: how it is made, and what each kind of unusable file is told as. */
+/** The key file of a lane: how it is made, and the error for each kind of unusable file. */
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -71,7 +71,7 @@ const ROWS: [say: string, prepare: (dir: string) => void, want: string][] = [
     (dir) => {
       mkdirSync(join(dir, 'lane0.key'), { mode: 0o700 })
     },
-    'lane key DIR/lane0.key: a directory stands where a file is expected',
+    'lane key DIR/lane0.key: there is a directory where a file is expected',
   ],
   [
     'open directory',
@@ -99,6 +99,6 @@ t.test('a file where the state directory should be', async (t) => {
   writeFileSync(dir, '')
   await t.rejects(
     ensureLaneKey(dir, 0, () => KEY),
-    { message: `state directory ${dir}: a file stands where a directory is expected` },
+    { message: `state directory ${dir}: there is a file where a directory is expected` },
   )
 })

@@ -196,7 +196,7 @@ t.test('a file renamed to another name keeps its objects; a duplicate names both
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 2)
   await eventually(() => api.problems().length === 1)
   t.same(site.warnings(), [
-    'file not taken as it is: objects/c.yaml:1:1: Service shop/web also stands in objects/a.yaml:2, which counts; remove one of the two',
+    'file not taken as it is: objects/c.yaml:1:1: Service shop/web is also in objects/a.yaml:2, which counts; remove one of the two',
   ])
   unlinkSync(site.path('a.yaml'))
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 1)

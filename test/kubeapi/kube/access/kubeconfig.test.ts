@@ -214,7 +214,10 @@ t.test('a credential plugin runs once for all who ask, and its failure is said',
   const kubeconfig = join(folder, 'config')
   writeFileSync(plugin, `#!/bin/sh\necho run >> ${join(folder, 'runs')}\nsleep 0.1\necho '{"status":{"token":"x"}}'\n`)
   chmodSync(plugin, 0o755)
-  writeFileSync(kubeconfig, stringify({ ...config, users: [{ name: 'toy', user: { exec: { command: './plugin' } } }] }))
+  writeFileSync(
+    kubeconfig,
+    stringify({ ...config, users: [{ name: 'fake', user: { exec: { command: './plugin' } } }] }),
+  )
   const { api } = await openFake(t, server, { kubeconfig })
   const kinds = ['Service', 'Pod', 'Node'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(AbortSignal.timeout(5000))))

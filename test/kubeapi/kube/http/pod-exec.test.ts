@@ -25,7 +25,7 @@ async function listening(t: Test, server: Server): Promise<Listening> {
   const open = new Set<Socket>()
   server.on('connection', (socket: Socket) => {
     open.add(socket)
-    // Who does not read is not told of the end.
+    // A client that does not read does not learn of the end.
     socket
       .on('error', () => undefined)
       .on('close', () => open.delete(socket))
@@ -79,7 +79,7 @@ function run(
   const access: ServerAccess = {
     server: new URL(url),
     namespace: undefined,
-    title: 'toy',
+    title: 'fake',
     credentials: () => Promise.resolve({ headers }),
     forget: () => undefined,
   }
@@ -131,7 +131,7 @@ t.test('a login that does not end', async (t) => {
   const access: ServerAccess = {
     server: new URL('https://a.example:6443'),
     namespace: undefined,
-    title: 'toy',
+    title: 'fake',
     credentials: () => new Promise(() => undefined),
     forget: () => undefined,
   }
@@ -203,7 +203,7 @@ t.test('what a command is given, and output that is taken as it comes', async (t
     socket.on('message', (data: Buffer) => {
       t.equal(data[0], 0, 'it is standard input')
       heard += data.subarray(1).toString()
-      // An older server cannot be told where it ends: the command itself knows.
+      // An older server has no way to learn where it ends: the command itself knows.
       if (!heard.endsWith('.')) return
       socket.send(Buffer.concat([Buffer.of(1), Buffer.from('took ')]))
       socket.send(Buffer.concat([Buffer.of(1), Buffer.from(String(heard.length))]))

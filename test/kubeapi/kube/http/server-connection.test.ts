@@ -18,7 +18,7 @@ t.test('closing gives up a handshake that nobody answers', async (t) => {
     credentials: () => Promise.resolve({ headers: {} }),
     forget: () => undefined,
   }
-  // Its own time-out never comes: this clock stands still.
+  // Its own time-out never comes: this clock does not move.
   const connection = new ServerConnection({ clock: new FakeClock(), access })
   const asked = connection.send({ method: 'GET', path: '/version', headers: {} }, new AbortController().signal)
   const refused = failure(asked)

@@ -296,7 +296,7 @@ t.test('a change of nothing that is kept is no change', async (t) => {
   put(server, { ...service('web'), spec: { ...service('web').spec, selector: { app: 'y' } } } as Service)
   put(server, service('api'))
   await eventually(() => api.cache('Service').get('api', 'shop'))
-  t.equal(changes, 2, 'the generation of a toy Service, and the other Service')
+  t.equal(changes, 2, 'the generation of a fake Service, and the other Service')
 })
 
 t.test('selectors go along with list and watch', async (t) => {

@@ -70,7 +70,7 @@ t.test('what someone changes or removes of ours is put right; it stays ours with
 t.test("a user's object that we have not heard of yet is left as it was", async (t) => {
   const server = await fakeApiServer(t)
   const api = await synced(t, server)
-  // The watch is deaf: the cache cannot know.
+  // The watch delivers nothing: the cache cannot know.
   server.fault = ({ path, query }) =>
     query.has('watch') || (query.has('limit') && path.endsWith('serviceimports')) ? { status: 503 } : undefined
   server.endWatches()

@@ -12,7 +12,7 @@ import (
 	"sealane.io/test-kubelet/internal/network"
 )
 
-const enteredVariable = "PODLET_ENTERED"
+const enteredVariable = "TEST_KUBELET_ENTERED"
 
 // The main thread is the one that the parent-death signal of whoever started the test kubelet belongs to. It must be the one
 // that calls exec, or the test kubelet outlives a test that was killed.

@@ -12,7 +12,7 @@ import (
 	"sealane.io/test-kubelet/internal/podspec"
 )
 
-// Config is what one test kubelet is told.
+// Config is the configuration of one test kubelet.
 type Config struct {
 	Client    kubernetes.Interface
 	Node      string

@@ -103,7 +103,7 @@ func (kubelet *Kubelet) followPods(ctx context.Context) error {
 	return nil
 }
 
-// take starts a worker for a pod that is new, and tells an old pod's worker what has changed.
+// take starts a worker for a pod that is new, and gives an old pod's worker what has changed.
 func (kubelet *Kubelet) take(ctx context.Context, pod *corev1.Pod) {
 	kubelet.mu.Lock()
 	defer kubelet.mu.Unlock()

@@ -163,13 +163,13 @@ func (kubelet *Kubelet) describe(status *corev1.NodeStatus, ready bool) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "NotMeasured"},
-		{Type: corev1.NodeReady, Status: truth, Reason: "PodletRuns"},
+		{Type: corev1.NodeReady, Status: truth, Reason: "TestKubeletRuns"},
 	} {
 		setNodeCondition(status, condition)
 	}
 }
 
-// imageList is the table of images as a kubelet tells of those that its node has.
+// imageList is the table of images as a kubelet reports those that its node has.
 func (kubelet *Kubelet) imageList() []corev1.ContainerImage {
 	var list []corev1.ContainerImage
 	for _, name := range kubelet.Images.Names() {

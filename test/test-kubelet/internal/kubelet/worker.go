@@ -197,14 +197,14 @@ func (worker *worker) awaitImage(message string) {
 // be replaced at once, and again, as fast as the controller can.
 func (worker *worker) refuse(message string) {
 	pod := worker.latest()
-	worker.warn("UnsupportedByPodlet", message)
+	worker.warn("UnsupportedByTestKubelet", message)
 	if metav1.GetControllerOf(pod) == nil {
-		worker.state.finish(corev1.PodFailed, "UnsupportedByPodlet", message)
+		worker.state.finish(corev1.PodFailed, "UnsupportedByTestKubelet", message)
 		return
 	}
 	worker.state.update(func() {
 		for _, container := range append(worker.state.init, worker.state.main...) {
-			container.waiting, container.message = "UnsupportedByPodlet", message
+			container.waiting, container.message = "UnsupportedByTestKubelet", message
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (bridge *Bridge) Setup() error {
 }
 
 // hardwareAddress is what the bridge is given, as CNI plugins do: left to itself, it takes the lowest address of its
-// ports and changes it as pods come and go. A pod that was not told yet sends to another port's address. Where the
+// ports and changes it as pods come and go. A pod that has not learnt it yet sends to another port's address. Where the
 // bridge's netfilter hooks are on, connection tracking confirms such a packet before it is masqueraded, and the
 // connection never is.
 func (bridge *Bridge) hardwareAddress() string {

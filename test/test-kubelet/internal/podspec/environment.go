@@ -23,7 +23,7 @@ type Facts struct {
 type Variable struct{ Name, Value string }
 
 // Environment gives a container's variables in the order that Kubernetes defines: base (the image's and the API
-// server's), then envFrom, then env, where later ones win and $(NAME) is replaced by what stands before it.
+// server's), then envFrom, then env, where later ones win and $(NAME) is replaced by what is before it.
 func Environment(pod *corev1.Pod, container *corev1.Container, base []Variable, facts Facts, objects Objects) ([]Variable, error) {
 	result := append([]Variable(nil), base...)
 	for _, source := range container.EnvFrom {

@@ -25,7 +25,7 @@ const StageArgument = "stage"
 // Files that the parent hands to a stage.
 const (
 	stageProgramFD = 3 // the test kubelet's own program, which a container's root folder does not have
-	stagePlanFD    = 4 // a Plan as JSON; a pipe, so that no secret stands in an argument or in a file
+	stagePlanFD    = 4 // a Plan as JSON; a pipe, so that no secret is in an argument or in a file
 	stageErrorFD   = 5 // closed by a successful exec; otherwise the reason
 )
 

@@ -70,7 +70,7 @@ func writeFile(path string, file File, group int) error {
 	return os.Chmod(path, mode)
 }
 
-// linkNames makes a link for each first part of a path, and removes those that nothing stands behind any more.
+// linkNames makes a link for each first part of a path, and removes those whose target is gone.
 func linkNames(folder string, files map[string]File) error {
 	wanted := map[string]bool{}
 	for path := range files {
