@@ -4,6 +4,7 @@ import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from
 import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../../protocol/limits.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { admitFacts } from '../admission/admission-facts.ts'
@@ -111,7 +112,8 @@ export class Joining {
     const why = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reasonField(error), why })
+    const reason = reasonField(error).reason ?? reasonOf(error) ?? 'InternalError'
+    this.#deps.logger[level](message, { reason, cluster: cluster.slice(0, 63), address, why })
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {

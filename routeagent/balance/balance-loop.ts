@@ -115,7 +115,10 @@ export class BalanceLoop {
         this.poke()
       })
     } catch (error) {
-      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
+      logger.warn('what others change in nftables is found late', {
+        reason: 'KernelNotFollowed',
+        why: messageOf(error),
+      })
       return () => undefined
     }
   }
