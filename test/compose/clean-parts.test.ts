@@ -40,7 +40,7 @@ async function leftNode(t: Parameters<typeof temporaryFolder>[0]) {
   for (const one of [nft, nft6])
     await one.interfere([NFT_TABLE_NODE, NFT_TABLE_GATEWAY].map((table) => ({ verb: 'add-table', table })))
   const stateDir = temporaryFolder(t)
-  const cable = new WireguardCable({ clock, routes, wireguard: new FakeWireguard(routes), sysctl }, { stateDir })
+  const cable = new WireguardCable({ clock, routes, wireguard: new FakeWireguard({ routes }), sysctl }, { stateDir })
   const around = { clock, logger: new CapturingLogger(), status: new StatusBoard(), metrics: createMetrics('cli') }
   const deps = { ...around, api: new MemoryApi(), routes, nft, nft6, sysctl, cable }
   const node = { node: 'gw', version: '1', stateDir }
