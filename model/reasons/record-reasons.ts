@@ -75,8 +75,8 @@ export const RECORD_REASONS = {
   },
   RecordLimit: {
     status: 'ResourceExhausted',
-    means: 'The cluster publishes as many records, or as many bytes, as the broker allows it.',
-    todo: 'Withdraw exports, or raise the limit of the broker.',
+    means: 'The cluster publishes as many records, bytes or Endpoints as a member may have.',
+    todo: 'Withdraw exports, or raise the limit of the broker. Remove Endpoints of gateways that are gone.',
     shows: BROKER,
   },
   RecordChurn: {
