@@ -62,7 +62,7 @@ export const MEMBER_REASONS = {
   },
   TooManyAttempts: {
     status: 'ResourceExhausted',
-    means: 'Too many joins from one address, or too many looks with one token, came in a short time.',
+    means: 'Too many joins from one address or with one token, or looks with one token, came in a short time.',
     todo: 'Wait as long as the message says.',
     shows: BROKER,
   },
