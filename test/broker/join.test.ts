@@ -140,20 +140,6 @@ t.test('a spent token is no way back: not after leaving, not after an eviction, 
   t.equal(await refusal(join_(harness, 'milano', again)), used(bound.id, 'milano'), 'succeeded')
 })
 
-t.test('a join that does not spend its token is good for few more', async (t) => {
-  const harness = await startBroker(t)
-  const csr = await createCsr(createKey())
-  const { text } = await harness.tokens.create({})
-  for (let i = 0; i < 21; i += 1) await join_(harness, 'milano', { token: text, csr })
-  t.match(
-    await refusal(join_(harness, 'milano', { token: text, csr })),
-    /^ResourceExhausted token \| token: too many joins with it were refused or repeated: try again in 3 s$/,
-  )
-  await harness.clock.advance(3000)
-  await join_(harness, 'milano', { token: text, csr })
-  await join_(harness, 'paris')
-})
-
 t.test('other refusals of a join', async (t) => {
   const harness = await startBroker(t)
   const { clock } = harness
