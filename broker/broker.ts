@@ -15,6 +15,7 @@ import type {
 import { canonicalJson } from '../protocol/codec/content-hash.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
+import { reasonOf } from '../runtime/error-reason.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { CertificateAuthority } from './members/certificate-authority.ts'
 import { CertificateUse } from './members/certificate-use.ts'
@@ -230,7 +231,10 @@ export class Broker implements BrokerApi {
       .transact((tx) => {
         if (isOfMembership(tx, peer, clock.now())) writeStatusRecord(tx, cluster, status, clock.now())
       })
-      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, why: String(error) }))
+      .catch((error: unknown) => {
+        const reason = reasonOf(error) ?? 'RoundFailed'
+        logger.warn('status of a member not written', { reason, cluster, why: String(error) })
+      })
   }
 
   #isConnected(cluster: ClusterId): boolean {

@@ -47,6 +47,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   if (restored !== undefined) {
     const { takenAtMs, members, before } = restored
     logger.warn('restored from a backup', {
+      reason: 'StateRestored',
       takenAt: new Date(takenAtMs).toISOString(),
       members: members.length,
       before,
@@ -59,7 +60,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   stack.defer(() => log.close())
   const accepted = await checkMark(stateDir, log, { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now() })
-  if (accepted !== undefined) logger.warn('the state is older than what was given away, and accepted', { accepted })
+  if (accepted !== undefined)
+    logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
   const hosts = advertise.map((one) => parseBrokerAddress(one).host)
   const authority = await CertificateAuthority.open(
     { clock },

@@ -95,7 +95,11 @@ export class Pipeline {
       return reply ?? (finding === 'forward' ? this.#forward(Buffer.from(query), transport) : undefined)
     } catch (error) {
       // A fault of ours. The client gets SERVFAIL, and everyone else is still answered.
-      this.#deps.logger.error('cannot answer a query', { error: String(error), query: query.toString('hex', 0, 300) })
+      this.#deps.logger.error('cannot answer a query', {
+        reason: 'InternalError',
+        why: String(error),
+        query: query.toString('hex', 0, 300),
+      })
       return this.#servFail(query)
     }
   }

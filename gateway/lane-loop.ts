@@ -122,7 +122,10 @@ export class LaneLoop {
     try {
       for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
     } catch (error) {
-      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
+      logger.warn('what others change in nftables is found late', {
+        reason: 'KernelNotFollowed',
+        why: messageOf(error),
+      })
     }
     return stops
   }

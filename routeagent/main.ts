@@ -168,7 +168,7 @@ export async function cleanRouteAgentNode(
   await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
   // The overlay is never without the tables that say who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
-  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
+  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await round.attempt(() => removeNodeTable(nft, signal))
   round.finish()
   await deps.api.remove('RouteAgent', config.node, undefined, signal)
 }

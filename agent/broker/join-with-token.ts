@@ -59,7 +59,8 @@ export async function joinWithToken(
     if (failure === undefined) break
     state = failure.message
     refused = isFinal(failure) ? token : undefined
-    deps.logger.warn('not joined', { ...reasonField(failure), why: failure.message, refused: refused !== undefined })
+    const reason = reasonField(failure).reason ?? 'NotJoined'
+    deps.logger.warn('not joined', { reason, why: failure.message, refused: refused !== undefined })
     await store.problem({
       text: failure.message,
       ...reasonField(failure),
@@ -95,9 +96,11 @@ export async function rejoinWhenEnded(
   let reported: string | undefined
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAnewError) throw error
-    const reason = String(error)
-    if (!signal.aborted && reason !== reported) logger.warn('the identity is not as it should be, yet', { why: reason })
-    reported = reason
+    const why = String(error)
+    if (!signal.aborted && why !== reported) {
+      logger.warn('the identity is not as it should be, yet', { reason: 'RoundFailed', why })
+    }
+    reported = why
     return AWAY_MS
   }
   while (!signal.aborted) {
@@ -132,7 +135,8 @@ async function rejoin(
   const failure = await tryToJoin(deps, init, token, signal)
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
-  deps.logger.warn('not joined anew', { ...reasonField(failure), why: failure.message })
+  const reason = reasonField(failure).reason ?? 'NotJoined'
+  deps.logger.warn('not joined anew', { reason, why: failure.message })
   await store.problem({
     text: failure.message,
     ...reasonField(failure),
@@ -158,7 +162,7 @@ async function putBack(
 ): Promise<void> {
   if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(api)) return
   await identity.write(latest)
-  logger.warn('the identity was gone, and is there again', { place: identity.place })
+  logger.warn('the identity was gone, and is there again', { reason: 'MembershipRestored', place: identity.place })
 }
 
 /** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
@@ -167,7 +171,7 @@ async function dropToken({ logger }: ComponentDeps, store: JoinStore, signal: Ab
     if (await store.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
   } catch (error) {
     signal.throwIfAborted()
-    logger.warn('a token that is not needed could not be removed', { why: String(error) })
+    logger.warn('a token that is not needed could not be removed', { reason: 'TokenNotRemoved', why: String(error) })
   }
 }
 
@@ -218,7 +222,9 @@ async function tryToJoin(
   await deps.api.apply(joinedMembership(init.cluster, response), signal)
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
-  for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })
+  for (const note of response.notes ?? []) {
+    deps.logger.warn('addresses are not used as stated', { reason: 'AddressesNotAsStated', note })
+  }
   reportRenumbered(deps, response.renumbered ?? [])
   return undefined
 }

@@ -57,7 +57,10 @@ async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica
     return await store.load()
   } catch (error) {
     if (!(error instanceof CodecError)) throw error
-    logger.error('saved replica is damaged, a new one will be fetched from the broker', { why: error.message })
+    logger.error('saved replica is damaged, a new one will be fetched from the broker', {
+      reason: 'StateFileDamaged',
+      why: error.message,
+    })
     return new Replica()
   }
 }

@@ -99,7 +99,8 @@ export class ContactLoop {
   #giveUpWaiting(): void {
     const { findings, logger } = this.#deps
     if (findings.expired !== undefined) return
-    logger.warn('goes on without knowing which clusters are dead', { why: this.notReady() ?? 'not known yet' })
+    const why = this.notReady() ?? 'not known yet'
+    logger.warn('goes on without knowing which clusters are dead', { reason: 'ContactUnknown', why })
     findings.setExpired(new Set())
   }
 

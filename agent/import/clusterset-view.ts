@@ -1,5 +1,6 @@
 /** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
 import { serviceKey, type ServiceKey } from '../../model/ids.ts'
+import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/endpoint-limit.ts'
 import type { ClusterSpec, EndpointSpec } from '../../model/objects.ts'
 import type {
   ClusterSetIpBody,
@@ -12,7 +13,7 @@ import { recordKeyText } from '../../model/records.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import { ValueMap } from '../value-map.ts'
 import { recordProblem } from './check-record.ts'
-import type { Problem } from '../../model/reasons/problem.ts'
+import { type Problem, problem } from '../../model/reasons/problem.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }
 export type ExportRecord = Of<ServiceExportBody>
@@ -90,9 +91,9 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
     const { key, body, createdAtMs } = record
     // Nothing to mirror: report-loop.ts reads it.
     if (body.kind === 'MemberStatus') continue
-    const problem = validate.problem(record)
-    if (problem !== undefined) {
-      dropped.push({ what: recordKeyText(key), ...problem })
+    const found = validate.problem(record)
+    if (found !== undefined) {
+      dropped.push({ what: recordKeyText(key), ...found })
       if (body.kind === 'ServiceExport') refusedExports.push(key)
     } else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
     else if (body.kind === 'Endpoint')
@@ -101,7 +102,27 @@ export function viewClusterset(records: Iterable<StoredRecord>, validate: Record
   }
   for (const facts of services.values()) sortFacts(facts)
   endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
-  return { services: new ValueMap(services), clusters, endpoints, dropped, refusedExports }
+  return {
+    services: new ValueMap(services),
+    clusters,
+    endpoints: withinLimit(endpoints, dropped),
+    dropped,
+    refusedExports,
+  }
+}
+
+/** Of each member those that came first: a flood of new ones takes no gateway away. Keeps their order. */
+function withinLimit(endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): readonly RemoteEndpoint[] {
+  const byCluster = [...Map.groupBy(endpoints, ({ cluster }) => cluster)]
+  const surplus = new Set<RemoteEndpoint>()
+  for (const [cluster, own] of byCluster) {
+    const late = own.toSorted((a, b) => a.createdAtMs - b.createdAtMs).slice(MAX_ENDPOINTS_PER_CLUSTER)
+    if (late.length === 0) continue
+    for (const one of late) surplus.add(one)
+    const message = `${late.length} of ${own.length} Endpoints: a member has at most ${MAX_ENDPOINTS_PER_CLUSTER}`
+    dropped.push({ what: `${cluster}/Endpoint`, ...problem('RecordLimit', message) })
+  }
+  return surplus.size === 0 ? endpoints : endpoints.filter((one) => !surplus.has(one))
 }
 
 function addToService(services: Map<ServiceKey, OpenFacts>, record: StoredRecord): void {

@@ -36,7 +36,7 @@ export class LeftOut {
       logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })
     }
     if (fresh.length > MAX_LINES)
-      logger.warn('more left out of what the broker sent', { count: fresh.length - MAX_LINES })
+      logger.warn('more left out of what the broker sent', { reason: 'LinesOmitted', count: fresh.length - MAX_LINES })
   }
 }
 

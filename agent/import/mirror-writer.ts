@@ -224,8 +224,9 @@ export class MirrorWriter {
       const text = `${verb}: ${error.message}`
       // That a namespace ends is no failure, and its end is seen in the cache a moment later.
       const level = ending ? 'debug' : 'warn'
-      if (this.#reported.get(key) !== text)
-        logger[level]('object not written', { object: key, verb, why: error.message })
+      if (this.#reported.get(key) !== text) {
+        logger[level]('object not written', { reason: 'ObjectNotWritten', object: key, verb, why: error.message })
+      }
       remember(this.#reported, key, text)
       const at = this.#deps.clock.monotonic()
       remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })

@@ -3,6 +3,7 @@
  * written go to disk together (group commit).
  */
 import { errorOf } from '../../runtime/thrown.ts'
+import type { RecordKind } from '../../model/records.ts'
 import type { Scope, Scopes } from '../state/state.ts'
 import { LogState } from './log-state.ts'
 import type { Change, RecordLog, Row, Transaction } from './record-log.ts'
@@ -80,6 +81,9 @@ export class GroupedLog implements RecordLog {
   }
   recordBytes(group: string): number {
     return this.#state.recordBytes(group)
+  }
+  recordCount(group: string, kind: RecordKind): number {
+    return this.#state.recordCount(group, kind)
   }
   row<S extends Scope>(scope: S, key: string): Row<S> | undefined {
     const change = this.#state.change(scope, key)

@@ -1,4 +1,5 @@
 /** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
+import type { RecordKind } from '../../model/records.ts'
 import type { Scope, Scopes } from '../state/state.ts'
 import type { Change, LogView } from './record-log.ts'
 
@@ -14,6 +15,8 @@ export class LogState implements LogView {
   #order: Change<'record'>[] = []
   #recordCount = 0
   readonly #bytes = new Map<string, number>()
+  /** Records by group and kind. */
+  readonly #kinds = new Map<string, number>()
 
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
     return this.change(scope, key)?.value
@@ -43,6 +46,10 @@ export class LogState implements LogView {
 
   recordBytes(group: string): number {
     return this.#bytes.get(group) ?? 0
+  }
+
+  recordCount(group: string, kind: RecordKind): number {
+    return this.#kinds.get(`${group}/${kind}`) ?? 0
   }
 
   get removedCount(): number {
@@ -89,13 +96,13 @@ export class LogState implements LogView {
     this.#order = []
     this.#recordCount = 0
     this.#bytes.clear()
+    this.#kinds.clear()
   }
 
   #applyOne(change: Change): void {
     const id = `${change.scope} ${change.key}`
     const rows = this.#rows(change.scope, groupOf(change.key))
     const old = rows.get(change.key)
-    const had = old !== undefined
     this.#gone.delete(id)
     if (change.value === undefined) {
       rows.delete(change.key)
@@ -105,7 +112,6 @@ export class LogState implements LogView {
       rows.set(change.key, change)
     }
     if (change.scope === 'record') {
-      this.#recordCount += (change.value === undefined ? 0 : 1) - (had ? 1 : 0)
       this.#order.push(change as Change<'record'>)
       this.#count(change as Change<'record'>, old as Change<'record'> | undefined)
     }
@@ -114,9 +120,10 @@ export class LogState implements LogView {
 
   #count(change: Change<'record'>, old: Change<'record'> | undefined): void {
     const group = groupOf(change.key)
-    const sum = this.recordBytes(group) + (change.value?.bytes ?? 0) - (old?.value?.bytes ?? 0)
-    if (sum === 0) this.#bytes.delete(group)
-    else this.#bytes.set(group, sum)
+    add(this.#bytes, group, (change.value?.bytes ?? 0) - (old?.value?.bytes ?? 0))
+    const by = Number(change.value !== undefined) - Number(old !== undefined)
+    add(this.#kinds, kindOf(change.key), by)
+    this.#recordCount += by
   }
 
   #rows(scope: Scope, group: string): Rows {
@@ -146,6 +153,17 @@ export class LogState implements LogView {
   #sweep(): void {
     this.#order = this.#order.filter((change) => this.#isCurrent(change))
   }
+}
+
+function add(sums: Map<string, number>, key: string, by: number): void {
+  const sum = (sums.get(key) ?? 0) + by
+  if (sum === 0) sums.delete(key)
+  else sums.set(key, sum)
+}
+
+/** Of a record's key: its group and kind. */
+export function kindOf(key: string): string {
+  return key.split('/', 2).join('/')
 }
 
 /** The part of a key before its first '/'. */

@@ -3,6 +3,7 @@
  * sqlite-log.ts; one compliance suite runs on both.
  */
 import { UserError } from '../../runtime/user-error.ts'
+import type { RecordKind } from '../../model/records.ts'
 import type { Scope, Scopes } from '../state/state.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
@@ -28,6 +29,8 @@ export interface LogView {
   count(scope: Scope, group?: string): number
   /** Sum of `bytes` of the records of a cluster. */
   recordBytes(group: string): number
+  /** Records of one kind of a cluster. */
+  recordCount(group: string, kind: RecordKind): number
 }
 
 /** Reads see the writes before them. Nothing is kept when the function that was given it throws. */

@@ -1,6 +1,7 @@
 /** Writes that are not durable yet, laid over what is: reads through it see both. */
+import type { RecordKind } from '../../model/records.ts'
 import type { RecordRow, Scope, Scopes } from '../state/state.ts'
-import { groupOf } from './log-state.ts'
+import { groupOf, kindOf } from './log-state.ts'
 import type { LogView, Transaction } from './record-log.ts'
 
 export interface Write {
@@ -52,6 +53,10 @@ export class WriteLayer implements Transaction {
     return this.#below.recordBytes(group) + (this.#addedBytes.get(group) ?? 0)
   }
 
+  recordCount(group: string, kind: RecordKind): number {
+    return this.#below.recordCount(group, kind) + (this.#added.get(countKey('record', `${group}/${kind}`)) ?? 0)
+  }
+
   put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void {
     this.#write({ scope, key, value })
   }
@@ -74,7 +79,9 @@ export class WriteLayer implements Transaction {
   #write(write: Write): void {
     const id = `${write.scope} ${write.key}`
     const by = Number(write.value !== undefined) - Number(this.get(write.scope, write.key) !== undefined)
-    for (const key of [countKey(write.scope), countKey(write.scope, groupOf(write.key))]) {
+    const counts = [countKey(write.scope), countKey(write.scope, groupOf(write.key))]
+    if (write.scope === 'record') counts.push(countKey('record', kindOf(write.key)))
+    for (const key of counts) {
       if (by !== 0) this.#added.set(key, (this.#added.get(key) ?? 0) + by)
     }
     if (write.scope === 'record') this.#countBytes(write.key, write.value as RecordRow | undefined)

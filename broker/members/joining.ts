@@ -4,6 +4,7 @@ import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from
 import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../../protocol/limits.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { admitFacts } from '../admission/admission-facts.ts'
@@ -55,6 +56,8 @@ export class Joining {
   readonly #gate: JoinGate
   /** By token: a look does not spend it, and costs as much as a join. */
   readonly #lookGate: JoinGate
+  /** By token: joins that did not spend it. Each may have cost a signature. */
+  readonly #tokenGate: JoinGate
   /** Since the last forget(). */
   #refused = 0
 
@@ -63,6 +66,7 @@ export class Joining {
     this.#init = init
     this.#gate = new JoinGate(deps.clock)
     this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
+    this.#tokenGate = new JoinGate(deps.clock, () => 'too many joins with it were refused or repeated')
   }
 
   /** To be called now and then: refusals are logged again from here. */
@@ -111,35 +115,15 @@ export class Joining {
     const why = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reasonField(error), why })
+    const reason = reasonField(error).reason ?? reasonOf(error) ?? 'InternalError'
+    this.#deps.logger[level](message, { reason, cluster: cluster.slice(0, 63), address, why })
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
-    const { log, authority, clock } = this.#deps
-    const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
+    const { log, authority } = this.#deps
+    const { globalRange, clustersetIpRange, clusterset } = this.#init
     const cluster = await this.#admitJoin(request, observedAddress)
-    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
-    const { spec, renumbered } = await log.transact((tx) => {
-      const bearer = { cluster, keyHash, nowMs: clock.now() }
-      const token = checkToken(tx, request.secret, bearer)
-      spendToken(tx, token, bearer)
-      const entitled = token.repeated || token.row.cluster === cluster
-      const connected = this.#deps.isConnected(cluster)
-      return joinMember(
-        tx,
-        {
-          cluster,
-          facts: request.facts,
-          allowedCIDRs: token.row.allowedCIDRs ?? [],
-          certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
-          keyHash,
-          entitled,
-          connected,
-          membersLimit: limits.membersPerClusterset,
-        },
-        this.#context(cluster),
-      )
-    })
+    const { certificate, spec, renumbered } = await this.#issue(cluster, request)
     return {
       certificate,
       caBundle: [authority.caCertificate],
@@ -155,6 +139,43 @@ export class Joining {
       notes: log.get('member', cluster)?.notes ?? [],
       renumbered: renumbered.slice(0, MAX_RENUMBERED),
     }
+  }
+
+  /** A token that this does not spend is good for few more. */
+  async #issue(cluster: ClusterId, request: JoinRequest) {
+    const token = hashTokenSecret(request.secret)
+    this.#tokenGate.check(token)
+    try {
+      const { repeated, ...issued } = await this.#signAndWrite(cluster, request)
+      if (repeated) this.#tokenGate.count(token)
+      return issued
+    } catch (error) {
+      if (error instanceof RefusedError) this.#tokenGate.count(token)
+      throw error
+    }
+  }
+
+  async #signAndWrite(cluster: ClusterId, request: JoinRequest) {
+    const { log, authority, clock } = this.#deps
+    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
+    const joined = await log.transact((tx) => {
+      const bearer = { cluster, keyHash, nowMs: clock.now() }
+      const token = checkToken(tx, request.secret, bearer)
+      spendToken(tx, token, bearer)
+      const { row, repeated } = token
+      const join = {
+        cluster,
+        facts: request.facts,
+        allowedCIDRs: row.allowedCIDRs ?? [],
+        certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
+        keyHash,
+        entitled: repeated || row.cluster === cluster,
+        connected: this.#deps.isConnected(cluster),
+        membersLimit: this.#init.limits.membersPerClusterset,
+      }
+      return { ...joinMember(tx, join, this.#context(cluster)), repeated }
+    })
+    return { certificate, ...joined }
   }
 
   /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */

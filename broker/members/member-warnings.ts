@@ -57,8 +57,8 @@ export class MemberWarnings {
   reportClashes(): void {
     const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#reportedClashes.has(text))
-    for (const reason of fresh.slice(0, MAX_LOGGED_CLASHES))
-      this.#deps.logger.warn('members do not reach each other', { why: reason })
+    for (const why of fresh.slice(0, MAX_LOGGED_CLASHES))
+      this.#deps.logger.warn('members do not reach each other', { reason: 'ServicesOverPods', why })
     this.#reportedClashes = new Set(texts)
   }
 

@@ -16,7 +16,7 @@ import {
 import { memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { setHash } from '../../protocol/codec/set-hash.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
+import type { Logger, ProblemFields } from '../../runtime/logging/logger.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
@@ -265,7 +265,7 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /** A member that goes on sending nonsense must not fill the log. */
-  #log(message: string, fields: LogFields): void {
+  #log(message: string, fields: ProblemFields): void {
     this.#refusals += 1
     if (this.#refusals <= MAX_LOGGED_REFUSALS) this.#deps.logger.warn(message, fields)
     else this.#deps.logger.debug(message, fields)

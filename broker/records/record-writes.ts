@@ -4,6 +4,7 @@
  */
 import { PoolFullError, allocateAddress } from '../../model/addresses/address-pool.ts'
 import { formatAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/endpoint-limit.ts'
 import type { MemberRecord, RecordKey } from '../../model/records.ts'
 import { recordKeyText } from '../../model/records.ts'
 import type { ClusterId } from '../../model/ids.ts'
@@ -40,6 +41,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
   const refused =
     admitRecord(record, admissionContext(tx, context)) ??
     checkQuota(tx, old, context) ??
+    checkEndpoints(tx, record, old, context) ??
     checkBytes(tx, bytes - (old?.bytes ?? 0), context)
   if (refused !== undefined) return refused
   let createdAtMs = old?.createdAtMs ?? context.nowMs
@@ -116,6 +118,18 @@ function checkQuota(
     )
   }
   return undefined
+}
+
+/** Those that are there may change, also where an earlier release took more. */
+function checkEndpoints(
+  tx: Transaction,
+  { body }: MemberRecord,
+  old: RecordRow | undefined,
+  { cluster }: WriteContext,
+): Refusal | undefined {
+  const limit = MAX_ENDPOINTS_PER_CLUSTER
+  if (body.kind !== 'Endpoint' || old !== undefined || tx.recordCount(cluster, 'Endpoint') < limit) return undefined
+  return refusal('records', `cluster "${cluster}" has ${limit} Endpoints already, which is the limit`, 'RecordLimit')
 }
 
 function checkBytes(tx: Transaction, more: number, { cluster, rules }: WriteContext): Refusal | undefined {

@@ -140,7 +140,7 @@ export class StateMark {
       await writeMark(stateDir, markOf(log, clock.now()))
     } catch (error) {
       this.#dirty = true
-      logger.warn('the mark of the state is not moved on', { why: String(error) })
+      logger.warn('the mark of the state is not moved on', { reason: 'StateUnwritable', why: String(error) })
     }
   }
 }

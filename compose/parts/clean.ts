@@ -1,15 +1,15 @@
 /** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
 import { join } from 'node:path'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
-import { cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
+import { gatewayConfig } from '../../gateway/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { cleanRouteAgentNode } from '../../routeagent/main.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { withKernel } from '../kernel.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import type { OpenSite } from '../../cli/open-site.ts'
+import { cleanParts } from './clean-parts.ts'
 
 export interface CleanNodeInit {
   readonly node: string
@@ -27,7 +27,7 @@ export async function cleanNode({ config, api }: OpenSite, init: CleanNodeInit):
     const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
     const cable = new WireguardCable({ ...kernel, clock: around.clock }, { stateDir })
     const deps = { ...around, ...kernel, api, cable, logger }
-    await cleanRouteAgentNode(deps, { node, version, stateDir }, signal)
-    await cleanGatewayNode(deps, gatewayConfig({ node, version, stateDir, lanes }), signal)
+    const about = { node, version, stateDir }
+    await cleanParts(deps, { routeagent: about, gateway: gatewayConfig({ ...about, lanes }) }, signal)
   })
 }

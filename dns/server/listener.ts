@@ -72,7 +72,10 @@ export async function openListener(
       // The free port that UDP was given may be taken for TCP: another one then.
       if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
       if (error.code !== 'EADDRNOTAVAIL') throw error
-      if (attempt === 0) deps.logger.warn(`${error.message}; waiting for it`, { listen: formatSocketAddress(listen) })
+      if (attempt === 0) {
+        const fields = { reason: 'ListenAddressMissing', listen: formatSocketAddress(listen) } as const
+        deps.logger.warn(`${error.message}; waiting for it`, fields)
+      }
     }
     await deps.clock.sleep(config.listenRetryMs, signal)
   }

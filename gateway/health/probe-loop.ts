@@ -227,7 +227,13 @@ export class LaneProber {
       onError: (error) => {
         const problem = `cannot probe lane ${lane} from ${address}:${LANE_PROBE_PORT}: ${error.message}`
         // It is tried once a second, and logged once.
-        if (problem !== this.#problem) logger.warn('probe socket failed; it will be opened again', { lane, problem })
+        if (problem !== this.#problem) {
+          logger.warn('probe socket failed; it will be opened again', {
+            reason: 'ProbeSocketFailed',
+            lane,
+            why: problem,
+          })
+        }
         this.#problem = problem
         this.#socket = undefined
         this.#reopenAtMs = clock.monotonic() + REOPEN_MS

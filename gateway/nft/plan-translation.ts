@@ -26,11 +26,11 @@ import {
   laneCable,
 } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
-import { withoutContained } from '../../model/addresses/prefix-set.ts'
 import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import { FAMILY_WORDS } from './family-words.ts'
+import { nftSet, prefixSet } from './nft-set.ts'
 import {
   ICMP_ERROR_TYPES,
   INNER_DESTINATION,
@@ -293,12 +293,4 @@ function asRules(texts: readonly string[]): Rule[] {
 /** `ip saddr != { … } `; everything where there is no prefix. */
 function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
   return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
-}
-
-function prefixSet(prefixes: readonly Prefix[]): string {
-  return nftSet(withoutContained(prefixes).map(formatPrefix))
-}
-
-function nftSet(items: readonly string[]): string {
-  return items.length === 1 ? (items[0] ?? '') : `{ ${[...items].join(', ')} }`
 }

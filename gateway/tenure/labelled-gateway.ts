@@ -177,7 +177,11 @@ async function lastLook(deps: GatewayDeps, init: LabelledGatewayInit, known: boo
     leaveUntilDone(deps, await leaveInit(deps, init, signal), signal),
   )
   if (done) deps.logger.info('nothing of ours is left')
-  else deps.logger.error('not all could be taken out in time; what is left goes when this node is a gateway again')
+  else {
+    deps.logger.error('not all could be taken out in time; what is left goes when this node is a gateway again', {
+      reason: 'LeftInKernel',
+    })
+  }
 }
 
 /** True also for a label that cannot be used, and when nobody answers in time. */

@@ -275,7 +275,10 @@ export class LaneTenure {
     this.#seen = undefined
     this.#openSinceMs = undefined
     const why = messageOf(error)
-    if (why !== this.#trouble) this.#deps.logger.warn('the lease of the lane: no answer', { lane: this.lane, why })
+    if (why !== this.#trouble) {
+      const { lane } = this
+      this.#deps.logger.warn('the lease of the lane: no answer', { reason: 'LeaseNotRenewed', lane, why })
+    }
     this.#trouble = why
     if (this.#tenure.is !== 'unknown') return
     const isForbidden = error instanceof ClusterApiError && error.code === 'Forbidden'

@@ -47,8 +47,8 @@ export class LapsedHolder {
     const known = whyLost({ rules: cable.rules, lane, ...facts })
     const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
     const said = why ?? 'its machine answers, so it keeps the lane'
-    const silent = why === undefined ? ({ reason: 'LaneHolderSilent' } as const) : {}
-    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, ...silent, why: said })
+    const reason = why === undefined ? 'LaneHolderSilent' : 'LaneHolderLost'
+    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { reason, lane, holder, why: said })
     this.#said = said
     if (why === undefined && reports) this.#report(holder)
     return why !== undefined

@@ -1,4 +1,5 @@
 /** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type FileProblem, formatProblem } from './problem.ts'
@@ -34,12 +35,12 @@ export class ProblemBoard {
 
   /** A state file that cannot be used; what it held is synced again by its writer. */
   corrupt(path: string, reason: string): void {
-    this.#once(path, reason, 'state file is damaged and ignored')
+    this.#once('StateFileDamaged', { path, why: reason }, 'state file is damaged and ignored')
   }
 
   /** The state folder refuses a read or a note. */
   stateError(path: string, error: unknown): void {
-    this.#once(path, messageOf(error), 'state folder cannot be used')
+    this.#once('StateFolderUnusable', { path, why: messageOf(error) }, 'state folder cannot be used')
   }
 
   /** Paths in the state folder that there were complaints about, sorted. */
@@ -47,12 +48,12 @@ export class ProblemBoard {
     return [...new Set(this.#state.values())].sort()
   }
 
-  #once(path: string, reason: string, message: string): void {
-    const key = `${path}: ${reason}`
+  #once(reason: ReasonCode, { path, why }: { readonly path: string; readonly why: string }, message: string): void {
+    const key = `${path}: ${why}`
     if (this.#state.has(key)) return
     // Bounded: after very many complaints the oldest may be reported again.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
     this.#state.set(key, path)
-    this.#logger.warn(`${message}: ${key}`, { path, why: reason })
+    this.#logger.warn(`${message}: ${key}`, { reason, path, why })
   }
 }

@@ -102,7 +102,8 @@ export class Election {
     metrics.leader.set(1, { lease: name })
     const renewing = this.#renewUntilLost(since, AbortSignal.any([signal, over.signal])).then((lost) => {
       metrics.leader.set(0, { lease: name })
-      if (lost) logger.warn('leading no longer', { lease: name, identity, why: this.#trouble })
+      if (lost)
+        logger.warn('leading no longer', { reason: 'LeaseNotRenewed', lease: name, identity, why: this.#trouble })
       office.abort(lost ? new Error('this process is leader no longer') : abortReason(signal))
       return lost
     })
@@ -254,11 +255,12 @@ export class Election {
   }
 
   #note(error: unknown): void {
-    const reason = messageOf(error)
-    if (reason === this.#trouble) return
-    this.#trouble = reason
-    if (error instanceof HeldError) this.#deps.logger.info(reason, { lease: this.#init.name })
-    else this.#deps.logger.warn('lease not renewed', { lease: this.#init.name, why: reason })
+    const why = messageOf(error)
+    if (why === this.#trouble) return
+    this.#trouble = why
+    const { name: lease } = this.#init
+    if (error instanceof HeldError) this.#deps.logger.info(why, { lease })
+    else this.#deps.logger.warn('lease not renewed', { reason: 'LeaseNotRenewed', lease, why })
   }
 
   /** metav1.MicroTime. */

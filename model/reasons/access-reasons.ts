@@ -70,4 +70,29 @@ export const ACCESS_REASONS = {
     todo: 'Read the message, and check the disk.',
     shows: STORE,
   },
+  StateRestored: {
+    means: 'The broker goes on from a backup.',
+    todo: 'Nothing, if you restored it. Members that joined after the backup was taken join again.',
+    shows: ['log of the broker'],
+  },
+  StateFileDamaged: {
+    means: 'A file of the state directory is damaged, and what it says is not used. Its writer makes it anew.',
+    todo: 'Nothing, if it happens once. Otherwise check the disk.',
+    shows: ['log of the agent', 'log of every component at a site'],
+  },
+  StateFolderUnusable: {
+    means: 'The state directory cannot be read or written.',
+    todo: 'Check the directory that the message names, its permissions and the disk.',
+    shows: ['log of the agent', 'log of every component at a site'],
+  },
+  ObjectNotWritten: {
+    means: 'The API server does not take an object that the agent mirrors into it.',
+    todo: 'Read the message: admission policies, quotas or RBAC rules may refuse the object.',
+    shows: ['log of the agent'],
+  },
+  ObjectsNotFollowed: {
+    means: 'The API server refuses to list or to watch a kind of object; the message has its words.',
+    todo: 'Check the CRDs and the RBAC rules of Sealane: `sealane join` installs both again.',
+    shows: API,
+  },
 } as const satisfies ReasonTable

@@ -97,4 +97,34 @@ export const KERNEL_REASONS = {
     todo: 'Find the clients that keep many TCP connections open.',
     shows: DNS,
   },
+  LeftInKernel: {
+    means: 'Not everything of Sealane could be taken out of the kernel of a node that is no gateway any more.',
+    todo: 'Give the node the gateway label and take it away again. A restart of the node clears it as well.',
+    shows: ['log of the gateway'],
+  },
+  KernelNotFollowed: {
+    means: 'The kernel does not tell who else changes nftables. Such changes are found by a look every half minute.',
+    todo: 'Nothing, if it passes. The message says what the kernel refused.',
+    shows: ['log of the gateway', 'log of the routeagent'],
+  },
+  ConnectionsNotCounted: {
+    means: 'The routeagent cannot count the open connections to other clusters, which only warnings are made from.',
+    todo: 'Load the kernel module `nf_conntrack_netlink`, or read what the message says.',
+    shows: ['log of the routeagent'],
+  },
+  ListenAddressMissing: {
+    means: 'The DNS is to listen on an address that the node does not have. It waits for it.',
+    todo: 'Nothing, if the address comes later. Otherwise correct the listen address.',
+    shows: ['log of dns'],
+  },
+  ServicesNotRead: {
+    means: 'The DNS has not read the services yet, so that it answers SERVFAIL.',
+    todo: 'Nothing, if it passes. Otherwise look why the API server does not answer.',
+    shows: ['log of dns'],
+  },
+  InternalError: {
+    means: 'A fault in Sealane itself; the line says where.',
+    todo: 'Report it, with the line.',
+    shows: ['log of dns', 'log of the broker'],
+  },
 } as const satisfies ReasonTable

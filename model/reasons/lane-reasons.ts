@@ -116,4 +116,24 @@ export const LANE_REASONS = {
     todo: 'Tell the people of those members; connections to their former addresses end.',
     shows: ['event on Membership', 'log of the agent'],
   },
+  LaneHolderLost: {
+    means: 'The gateway that holds a lane is gone, or its machine is, so that another node may take the lane.',
+    todo: 'Look at the node that the line names.',
+    shows: ['log of the gateway'],
+  },
+  LeaseNotRenewed: {
+    means: 'A gateway could not renew its hold on a lane, or an agent its leadership; the message says why.',
+    todo: 'Look whether the API server answers, and whether the service account may update Leases.',
+    shows: ['log of the gateway', 'log of the agent'],
+  },
+  ProbeSocketFailed: {
+    means: 'The gateway cannot open the socket by which it probes a lane. It tries again by itself.',
+    todo: 'Find out who took the address of the lane device from it, or the port that the message names.',
+    shows: ['log of the gateway'],
+  },
+  ContactUnknown: {
+    means: 'The agent could not read in time when each cluster was heard last, so that it takes none as dead.',
+    todo: 'Nothing, if it passes. Otherwise look why the API server does not answer.',
+    shows: ['log of the agent'],
+  },
 } as const satisfies ReasonTable

@@ -2,6 +2,7 @@
 import type { ReasonTable } from './reason-row.ts'
 
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const
+const AGENT = ['log of the agent'] as const
 const ADMIN = ['output of the command'] as const
 const NEW_TOKEN = 'Create another token with `sealane token create`, and join with it.'
 
@@ -61,7 +62,7 @@ export const MEMBER_REASONS = {
   },
   TooManyAttempts: {
     status: 'ResourceExhausted',
-    means: 'Too many joins from one address, or too many looks with one token, came in a short time.',
+    means: 'Too many joins from one address or with one token, or looks with one token, came in a short time.',
     todo: 'Wait as long as the message says.',
     shows: BROKER,
   },
@@ -239,5 +240,31 @@ export const MEMBER_REASONS = {
     means: 'The state that the backup would replace has members.',
     todo: 'Check that it is the right broker. `--force` replaces the state all the same.',
     shows: ADMIN,
+  },
+  NotJoined: {
+    means: 'The cluster could not join, and there is no name for the reason; the message says it.',
+    todo: 'Mostly the broker is not reached: check its address and the network. The agent tries again by itself.',
+    shows: AGENT,
+  },
+  LeaveNotReported: {
+    means: 'The cluster leaves, and the broker could not be told; the message says why.',
+    todo: 'Check the way to the broker. `sealane leave --force` leaves without telling it; then evict the cluster there.',
+    shows: AGENT,
+  },
+  CertificateNotRenewed: {
+    means:
+      'The certificate of the cluster could not be renewed, and there is no name for the reason; the message says it.',
+    todo: 'Check that the agent reaches the broker. It tries again by itself until the certificate ends.',
+    shows: AGENT,
+  },
+  TokenNotRemoved: {
+    means: 'A join token that is not needed any more could not be removed.',
+    todo: 'Remove it by hand. Until it is used or expires, who reads it can join a cluster.',
+    shows: AGENT,
+  },
+  MembershipRestored: {
+    means: 'Somebody removed the Membership or the identity of the cluster, and the agent wrote it again.',
+    todo: 'Find out who removed it. Only `sealane leave` ends a membership.',
+    shows: AGENT,
   },
 } as const satisfies ReasonTable

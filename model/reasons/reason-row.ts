@@ -22,6 +22,7 @@ export type ReasonPlace =
   | 'log of the routeagent'
   | 'log of dns'
   | 'log of every component in a Kubernetes cluster'
+  | 'log of every component at a site'
   | 'refusal by the broker'
   | 'output of the command'
 

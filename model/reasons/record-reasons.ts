@@ -77,8 +77,8 @@ export const RECORD_REASONS = {
   },
   RecordLimit: {
     status: 'ResourceExhausted',
-    means: 'The cluster publishes as many records, or as many bytes, as the broker allows it.',
-    todo: 'Withdraw exports, or raise the limit of the broker.',
+    means: 'The cluster publishes as many records, bytes or Endpoints as a member may have.',
+    todo: 'Withdraw exports, or raise the limit of the broker. Remove Endpoints of gateways that are gone.',
     shows: BROKER,
   },
   RecordChurn: {
@@ -174,5 +174,26 @@ export const RECORD_REASONS = {
     means: 'The kernel of the node has no IPv6, so that only IPv4 is routed.',
     todo: 'Start the node without `ipv6.disable=1`, or leave it as it is.',
     shows: ['log of the gateway', 'log of the routeagent'],
+  },
+  ServicesOverPods: {
+    means:
+      'Service addresses of one member overlap pods of another that were there before: the two do not reach each other.',
+    todo: 'Let the cluster with the pods leave and join again: as the later one it gets global addresses.',
+    shows: ['log of the broker'],
+  },
+  AddressesNotAsStated: {
+    means: 'The broker does not use addresses of this cluster as the cluster states them; the note says which and why.',
+    todo: 'Nothing, if the pods have global addresses. Otherwise read the note.',
+    shows: ['log of the agent'],
+  },
+  IPv6NotCarried: {
+    means: 'Other clusters reach this one by IPv4 only, because its IPv6 addresses overlap those of another member.',
+    todo: 'Give the cluster other IPv6 addresses, or leave it as it is: IPv6 is never translated.',
+    shows: ['log of the agent'],
+  },
+  LinesOmitted: {
+    means: 'More was left out at once than the log tells line by line.',
+    todo: 'Mend what the lines before it tell; what remains is told then.',
+    shows: ['log of the agent'],
   },
 } as const satisfies ReasonTable

@@ -166,7 +166,7 @@ export class WatchSession {
     this.#saving = this.#saving
       .then(() => store.save(replica))
       .catch((error: unknown) => {
-        logger.error('replica not saved', { why: messageOf(error) })
+        logger.error('replica not saved', { reason: 'StateFolderUnusable', why: messageOf(error) })
       })
     await this.#saving
   }

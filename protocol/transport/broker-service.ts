@@ -7,6 +7,7 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/clock.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
 import { RefusedError } from '../broker-api.ts'
@@ -235,5 +236,8 @@ function report(deps: BrokerServiceDeps, method: string, peer: string, error: un
   if (isForPeer(error)) {
     const fields = { method, peer, code, ...reasonField(error), why: details }
     deps.logger[deps.refusalLevel()]('call refused', fields)
-  } else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
+  } else {
+    const why = error instanceof Error ? error.stack : String(error)
+    deps.logger.error('call failed', { reason: reasonOf(error) ?? 'InternalError', method, peer, why })
+  }
 }

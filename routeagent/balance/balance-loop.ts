@@ -5,7 +5,7 @@
  */
 import type { Nft } from '../../kernel/nft/nft.ts'
 import { plannedFamilies } from '../../model/addresses/addressing.ts'
-import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
@@ -19,6 +19,7 @@ import type { RouteAgentMetrics } from '../metrics.ts'
 import { ownCluster } from '../routes/own-ranges.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld } from './plan-node-nft.ts'
+import { overlayContext } from './plan-overlay-guard.ts'
 import type { NodeRouteWorld } from '../routes/node-route-world.ts'
 import { serviceContext } from './plan-table.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
@@ -115,7 +116,10 @@ export class BalanceLoop {
         this.poke()
       })
     } catch (error) {
-      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
+      logger.warn('what others change in nftables is found late', {
+        reason: 'KernelNotFollowed',
+        why: messageOf(error),
+      })
       return () => undefined
     }
   }
@@ -187,6 +191,11 @@ export class BalanceLoop {
       const { family } = this.#family
       const world = withFacts(reading.world, await facts.read(signal))
       const isPlanned = plannedFamilies(ownCluster(world)).includes(family)
+      if (isPlanned && (await this.#wouldCloseOverlay(world, signal))) {
+        this.#worldChanged = true
+        this.notReady = `waiting for Node ${this.#node} with an InternalIP of this machine`
+        return false
+      }
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
@@ -195,6 +204,14 @@ export class BalanceLoop {
       throw error
     }
     return true
+  }
+
+  // After a restart nothing is known of the table that is there. Without the own Node its successor would let nobody use
+  // an overlay that carries.
+  async #wouldCloseOverlay(world: NodeRouteWorld, signal: AbortSignal): Promise<boolean> {
+    if (this.#family.family !== 4 || this.isGuarding() || overlayContext(world) !== undefined) return false
+    if (!world.facts.links.some(({ name }) => name === VXLAN_DEVICE)) return false
+    return (await this.#deps.nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)
   }
 
   // While this node's own Node cannot be read, the overlay and its guard stay as they are: the Node may be there all

@@ -84,7 +84,9 @@ export class ConnectionLoop {
   #fail(error: unknown, signal: AbortSignal): undefined {
     signal.throwIfAborted()
     const why = messageOf(error)
-    if (why !== this.#failure) this.#deps.logger.warn('open connections cannot be counted', { why })
+    if (why !== this.#failure) {
+      this.#deps.logger.warn('open connections cannot be counted', { reason: 'ConnectionsNotCounted', why })
+    }
     this.#failure = why
   }
 }

@@ -10,7 +10,7 @@ import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
 import type { OpenConnections } from '../../model/open-connections.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
-import { problemText } from '../../model/reasons/problem.ts'
+import { problem, problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -168,11 +168,12 @@ export class RouteLoop {
 
   // Each set of problems is logged once, not at every run.
   #logPlan(plan: NodeRoutePlan): void {
-    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.message}`) : [plan.message]
-    const text = lines.join('; ')
-    if (text !== this.#lastPlan && text !== '') {
-      const reasons = [...new Set(plan.ok ? plan.problems.map(({ reason }) => reason) : [plan.reason])]
-      this.#deps.logger.warn('left out of the routes', { reasons, why: lines })
+    const problems = plan.ok ? plan.problems.map((p) => problem(p.reason, `${p.subject}: ${p.message}`)) : [plan]
+    const text = problems.map(problemText).join('; ')
+    if (text !== this.#lastPlan) {
+      for (const [reason, of] of Map.groupBy(problems, (one) => one.reason)) {
+        this.#deps.logger.warn('left out of the routes', { reason, why: of.map(({ message }) => message) })
+      }
     }
     this.#lastPlan = text
   }

@@ -1,5 +1,5 @@
 /** A Logger that keeps its lines, for tests. Redacts as the real one does. */
-import type { LogFields, Logger } from './logger.ts'
+import type { LogFields, Logger, ProblemFields } from './logger.ts'
 import { redact } from './redaction.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
@@ -26,10 +26,10 @@ export class CapturingLogger implements Logger {
   info(message: string, fields?: LogFields): void {
     this.#add('info', message, fields)
   }
-  warn(message: string, fields?: LogFields): void {
+  warn(message: string, fields: ProblemFields): void {
     this.#add('warn', message, fields)
   }
-  error(message: string, fields?: LogFields): void {
+  error(message: string, fields: ProblemFields): void {
     this.#add('error', message, fields)
   }
   child(fields: LogFields): CapturingLogger {

@@ -2,7 +2,7 @@
  * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
  */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
-import type { LogFields, LogThreshold, Logger } from './logger.ts'
+import type { LogFields, LogThreshold, Logger, ProblemFields } from './logger.ts'
 import { redact } from './redaction.ts'
 
 /** Where lines go; a WriteStream or a test's array. */
@@ -36,11 +36,11 @@ class PinoLogger implements Logger {
   info(message: string, fields?: LogFields): void {
     if (this.#pino.isLevelEnabled('info')) this.#pino.info(redact(fields ?? {}), message)
   }
-  warn(message: string, fields?: LogFields): void {
-    if (this.#pino.isLevelEnabled('warn')) this.#pino.warn(redact(fields ?? {}), message)
+  warn(message: string, fields: ProblemFields): void {
+    if (this.#pino.isLevelEnabled('warn')) this.#pino.warn(redact(fields), message)
   }
-  error(message: string, fields?: LogFields): void {
-    if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields ?? {}), message)
+  error(message: string, fields: ProblemFields): void {
+    if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields), message)
   }
   child(fields: LogFields): Logger {
     // Pino writes a field of a child beside its parent's: the name would be there twice.

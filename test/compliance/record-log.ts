@@ -1,7 +1,7 @@
 /** What every driver of the broker's log must do. Run on memory-log and sqlite-log. */
 import fc from 'fast-check'
 import type { Test } from 'tap'
-import type { RecordLog, Transaction } from '../../broker/log/record-log.ts'
+import type { LogView, RecordLog, Transaction } from '../../broker/log/record-log.ts'
 import type { RecordRow } from '../../broker/state/state.ts'
 
 export interface LogFactory {
@@ -128,6 +128,24 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
     })
     t.same(seen, [3, 1, 2, 0])
     t.same([log.count('record'), log.count('record', ''), log.count('record', 'ab')], [3, 1, 0])
+  })
+
+  t.test('records of one kind are counted', async (t) => {
+    const log = open(t)
+    await log.transact((tx) => {
+      for (const key of ['a/Endpoint//x', 'a/Endpoint//y', 'a/ServiceExport/n/x', 'ab/Endpoint//x'])
+        tx.put('record', key, row(key))
+    })
+    const counts = (view: LogView): number[] => ['a', 'ab', 'c'].map((group) => view.recordCount(group, 'Endpoint'))
+    t.same(counts(log), [2, 1, 0])
+    const seen = await log.transact((tx) => {
+      tx.remove('record', 'ab/Endpoint//x')
+      tx.put('record', 'a/Endpoint//x', row('other'))
+      tx.put('record', 'c/Endpoint//x', row('1'))
+      return counts(tx)
+    })
+    t.same(seen, [2, 0, 1])
+    t.same(counts(log), seen)
   })
 
   t.test('compaction forgets the oldest removals and says up to where', async (t) => {

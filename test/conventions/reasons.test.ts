@@ -7,6 +7,7 @@ import t from 'tap'
 import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
 import type { ReasonRow } from '../../model/reasons/reason-row.ts'
 import { REASON_PARTS, firstReason, joinReasons, knownReason } from '../../model/reasons/reasons.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
 import { reasonsDocument } from '../../scripts/documents/reasons-document.ts'
 import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
@@ -40,6 +41,14 @@ t.test('the product uses every row of the table', async (t) => {
   for (const [code] of rows) {
     if (!new RegExp(`'${code}'|^\\s+${code}:`, 'm').test(all)) t.fail(`${code}: nothing says it`)
   }
+})
+
+/** What a warning and an error must be given beside their message. */
+type Named = Parameters<Logger['warn' | 'error']>[1]['reason']
+
+t.test('a warning or an error without a reason does not compile', async (t) => {
+  const isNeeded: undefined extends Named ? never : true = true
+  t.ok(isNeeded)
 })
 
 t.test('a place that is a metric has a label for the reason', async (t) => {

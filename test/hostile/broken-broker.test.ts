@@ -185,6 +185,26 @@ await attack('broker-empty-snapshot', async (t) => {
   })
 })
 
+await attack('broker-many-gateways', async (t) => {
+  const victim = await Victim.start(t)
+  const gateways = Array.from({ length: 300 }, (_, i) => {
+    const publicKey = Buffer.alloc(32, `key of gateway ${i}`).toString('base64')
+    return { ...endpointRecord('paris', { node: `a${i}`, publicKey }), createdAtMs: 1000 + i }
+  })
+  victim.broker.put(...gateways)
+  await victim.caughtUp()
+  const imported = victim.api
+    .cache('Endpoint')
+    .list()
+    .filter(({ spec }) => spec.cluster === 'paris')
+  t.equal(imported.length, 64)
+  t.ok(
+    imported.some(({ spec }) => spec.node === 'gw'),
+    'those that came first stay',
+  )
+  t.ok(victim.reportedOf('237 of 301 Endpoints'), 'and it is told')
+})
+
 await attack('broker-flood-elsewhere', async (t) => {
   const victim = await unmoved(t, ({ broker }) => {
     for (let i = 0; i < 3000; i += 500) {

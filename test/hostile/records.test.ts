@@ -74,6 +74,25 @@ await attack('key-many-kept', async (t) => {
   t.equal(await outcomeOf(paris.records()), 'ok')
 })
 
+await attack('gateways-without-end', async (t) => {
+  const { broker } = await startTarget(t)
+  const paris = await RawMember.join(t, broker, 'paris')
+  const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.66.0.0/16'] })
+  const stream = await mallory.publish().open()
+  const gateway = (i: number): MemberRecord => endpointRecord('mallory', `m${i}`, wireguardKey())
+  const answers = await Promise.all(Array.from({ length: 200 }, (_, i) => stream.put(gateway(i))))
+  t.equal(answers.filter((one) => one === 'ok').length, 64)
+  t.match(answers[64], /^records: cluster "mallory" has 64 Endpoints already, which is the limit$/)
+  const heard = await paris.stored('mallory')
+  t.equal(heard.filter((one) => one.startsWith('endpoint/')).length, 64, 'others hear of no more')
+  t.equal(await stream.put(gateway(0)), 'ok', 'one that is there may change')
+  t.equal(await stream.put(exportRecord('shop', 'web')), 'ok', 'and the rest goes on')
+  t.equal(await stream.remove({ kind: 'Endpoint', namespace: '', name: 'mallory.m1-lane0' }), 'ok')
+  t.equal(await stream.put(gateway(100)), 'ok', 'one that goes makes room')
+  const other = await paris.publish().open()
+  t.equal(await other.put(endpointRecord('paris', 'gw', wireguardKey())), 'ok', 'each member has its own limit')
+})
+
 await attack('ids-reserved', async (t) => {
   const { broker } = await startTarget(t)
   for (const id of ['broker', 'constructor', 'kube-system', 'sealane', 'sealane-system', 'self']) {

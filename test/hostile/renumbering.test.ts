@@ -101,6 +101,19 @@ await attack('range-exhausted', async (t) => {
   t.strictSame(await states(broker), ['milano silent 244.0.0.0/17', 'paris silent 244.0.128.0/18'])
 })
 
+await attack('join-refused-after-signing', async (t) => {
+  const broker = await LoopbackBroker.start(t, { globalRange: '244.0.0.0/16' })
+  await ask(t, broker, await broker.token(), { cluster: 'milano', pods: '10.42.0.0/16' })
+  const [token, other] = [await broker.token(), await broker.token()]
+  const said: (JoinResponse | string)[] = []
+  for (let i = 0; i < 40; i += 1) said.push(await ask(t, broker, token, { cluster: 'tokyo', pods: '10.42.0.0/16' }))
+  const why = 'token: too many joins with it were refused or repeated: try again in'
+  const paced = said.filter((one) => typeof one === 'string' && one.startsWith(why))
+  t.ok(paced.length >= 10, `${paced.length} of 40 cost no signature`)
+  const paris = await ask(t, broker, other, { cluster: 'paris', pods: '10.50.0.0/16' })
+  t.match(paris, { podCidrs: ['10.50.0.0/16'] }, 'another token of the same address is good')
+})
+
 /** The broker's answer, or the text of its refusal. */
 async function ask(
   t: Test,

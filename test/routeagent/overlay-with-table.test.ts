@@ -4,7 +4,7 @@ import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'
-import { membership } from './support/site.ts'
+import { membership, node } from './support/site.ts'
 
 t.test('a node that cannot have its table has no overlay, and says why', async (t) => {
   const machine = new Machine(t)
@@ -20,6 +20,24 @@ t.test('a node that cannot have its table has no overlay, and says why', async (
   await machine.ready()
   await eventually(() => failure() === '', { say: 'and no longer' })
   t.match(machine.kernel(), 'sealane-vx')
+})
+
+t.test('after a restart without its Node the overlay goes on, and so do those who may use it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const first = machine.start(t)
+  await machine.ready()
+  await first.stop()
+  const unchanged = machine.kernel()
+  machine.api.drop('Node', 'worker')
+  const second = machine.start(t)
+  const waits = 'waiting for Node worker'
+  await eventually(() => machine.status.notReady().some((one) => one.includes(`balance: ${waits}`)), { say: waits })
+  t.equal(machine.kernel(), unchanged)
+  machine.api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
+  await machine.ready()
+  t.match(machine.nft.toString(), 'ip daddr 192.168.7.11 udp dport 4810')
+  await second.stop()
 })
 
 t.test('an overlay that cannot be taken out keeps the tables that say who may use it', async (t) => {

@@ -169,11 +169,10 @@ export class CertificateRenewal {
       const state = ended
         ? `ended at ${endOf(notAfterMs)}; join again with a new token`
         : `ends at ${endOf(notAfterMs)}`
-      const reason = messageOf(error)
-      this.#failure = `the certificate ${state}: ${reason}`
-      if (ended)
-        logger.error('certificate not renewed and no longer valid', { ...reasonField(error), why: this.#failure })
-      else logger.warn('certificate not renewed yet', { ...reasonField(error), why: this.#failure })
+      this.#failure = `the certificate ${state}: ${messageOf(error)}`
+      const fields = { reason: reasonField(error).reason ?? 'CertificateNotRenewed', why: this.#failure }
+      if (ended) logger.error('certificate not renewed and no longer valid', fields)
+      else logger.warn('certificate not renewed yet', fields)
       return false
     }
   }

@@ -39,7 +39,9 @@ export async function keepMembership(
       () => undefined,
       (error: unknown) => (signal.aborted ? reported : String(error)),
     )
-    if (problem !== undefined && problem !== reported) logger.warn('the Membership is not looked at', { why: problem })
+    if (problem !== undefined && problem !== reported) {
+      logger.warn('the Membership is not looked at', { reason: 'RoundFailed', why: problem })
+    }
     reported = problem
     await clock.sleep(LOOK_MS, signal).catch(() => undefined)
   }
@@ -49,7 +51,8 @@ async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger,
   const wanted = await wantedMembership(api.cache('Membership'), identity)
   if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
   await kube.createMembership(wanted, signal)
-  logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })
+  const { clusterId: cluster } = wanted.spec
+  logger.warn('the Membership was gone, and is there again', { reason: 'MembershipRestored', cluster })
 }
 
 /** As the broker said last; else as the identity has it, once it is certain that the broker has said nothing. */

@@ -24,7 +24,10 @@ export async function reportLeaving(
   while (!signal.aborted) {
     const problem = await report(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined || isUnreported(deps.api)) return store.remove()
-    deps.logger.warn('the broker could not be told that this cluster leaves', { why: problem })
+    deps.logger.warn('the broker could not be told that this cluster leaves', {
+      reason: 'LeaveNotReported',
+      why: problem,
+    })
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }

@@ -10,7 +10,8 @@ import {
   type TolerationValues,
 } from '../../../install/values.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { hasOpenMetrics, upgradedImage } from '../join/plan-installed-values.ts'
+import { upgradedImage } from '../image/upgraded-image.ts'
+import { hasOpenMetrics } from '../join/plan-installed-values.ts'
 import { readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from '../join/values-options.ts'
 

@@ -26,6 +26,7 @@ import { checkRights, memberRights } from '../access/check-rights.ts'
 import { bringToken, identitySecret, knownMembership, offerSecret } from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
+import { answered } from './answer-questions.ts'
 import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
 import type { InstalledObjects } from './plan-installed-values.ts'
 import { chooseId } from './choose-id.ts'
@@ -287,23 +288,4 @@ function until(
 ): Promise<void> {
   const hint = 'the same command goes on where this one ended'
   return waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
-}
-
-async function answered(asks: readonly Ask[], { chosen, ask }: JoinClusterInit): Promise<JoinOptions> {
-  let answers = chosen
-  for (const question of asks) {
-    if (ask === undefined) throw new UserError(`${question.why}: say ${FLAGS[question.field]}`, { exitCode: 2 })
-    const said = await ask(question)
-    answers =
-      question.field === 'gateways'
-        ? { ...answers, gateways: said.map((node) => ({ node })) }
-        : { ...answers, [question.field]: said }
-  }
-  return answers
-}
-
-const FLAGS: Readonly<Record<Ask['field'], string>> = {
-  podCIDRs: '--pod-cidr CIDR',
-  serviceCIDRs: '--service-cidr CIDR',
-  gateways: '--gateway NODE',
 }

@@ -11,6 +11,7 @@ import type { InstallValues, PodValues } from '../../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import { at, listAt, textAt } from '../../discovery/snapshot/raw.ts'
+import { upgradedImage } from '../image/upgraded-image.ts'
 import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
@@ -236,36 +237,6 @@ function imageText(values: InstallValues): string {
     .flatMap((part) => part.objects)
     .filter(({ kind, metadata }) => kind === 'Deployment' && metadata.name === objectName('agent'))
   return (agent === undefined ? undefined : textAt(containerOf('agent', agent), 'image')) ?? ''
-}
-
-/**
- * The image of this release in the repository that is used, where the installed one is that of an earlier release;
- * undefined for a tag that is no release, for a digest, and for the same release or a newer one.
- */
-export function upgradedImage(earlier: string, ours: string): string | undefined {
-  const [from, to] = [releaseOf(earlier), releaseOf(ours)]
-  if (from === undefined || to === undefined || !isBefore(from.numbers, to.numbers)) return undefined
-  return `${from.repository}:${from.prefix}${to.text}`
-}
-
-interface Release {
-  readonly repository: string
-  /** `v` or nothing. */
-  readonly prefix: string
-  readonly text: string
-  readonly numbers: readonly number[]
-}
-
-function releaseOf(image: string): Release | undefined {
-  const match = /^([^@]+):(v?)((\d{1,6})\.(\d{1,6})\.(\d{1,6}))$/.exec(image)
-  if (match === null) return undefined
-  const [, repository = '', prefix = '', text = '', ...numbers] = match
-  return { repository, prefix, text, numbers: numbers.map(Number) }
-}
-
-function isBefore(a: readonly number[], b: readonly number[]): boolean {
-  const i = a.findIndex((number, at) => number !== b[at])
-  return i >= 0 && (a[i] ?? 0) < (b[i] ?? 0)
 }
 
 /** What may be empty in a pod. */

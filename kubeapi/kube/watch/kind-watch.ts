@@ -201,9 +201,8 @@ export class KindWatch<K extends Kind> {
     if (error instanceof KubeError && error.status === 410) logger.debug(`${objects.kind}: ${reason}`)
     else if (reason !== this.#trouble) {
       this.#trouble = reason
-      const named = error instanceof KubeError ? error.ownReason : undefined
-      const fields = { kind: objects.kind, ...(named === undefined ? {} : { reason: named }) }
-      logger.warn(`cannot follow ${objects.kind} objects: ${reason}`, fields)
+      const named = (error instanceof KubeError ? error.ownReason : undefined) ?? 'ObjectsNotFollowed'
+      logger.warn(`cannot follow ${objects.kind} objects: ${reason}`, { reason: named, kind: objects.kind })
     }
   }
 

@@ -133,6 +133,12 @@ export const BROKER: readonly AttackRow[] = [
     against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
+    id: 'broker-many-gateways',
+    tried: 'The broker passes on hundreds of gateways of one member.',
+    holds: 'The 64 that came first are imported, and one line of the log names how many are left out.',
+    against: '`agent/import/clusterset-view.ts`: the importer has the limit of the broker.',
+  },
+  {
     id: 'broker-flood-elsewhere',
     tried: 'Thousands of exports in namespaces that are not here or not allowed.',
     holds: 'Nothing is written, and the log says it in a few lines.',

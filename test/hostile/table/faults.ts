@@ -169,6 +169,13 @@ export const FAULTS: readonly AttackRow[] = [
     against: '`broker/broker.ts`: a look is admitted as a join is, and for no key at all.',
   },
   {
+    id: 'join-refused-after-signing',
+    tried:
+      'Somebody whose good token is never spent, since the range is exhausted, joins again and again: each costs a signature.',
+    holds: 'About twenty hear the reason, the others RESOURCE_EXHAUSTED before anything is signed. Other tokens join.',
+    against: '`broker/members/joining.ts`: joins that were refused late, or repeated, are counted by token.',
+  },
+  {
     id: 'range-exhausted',
     tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
     holds:

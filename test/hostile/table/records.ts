@@ -24,6 +24,13 @@ export const RECORDS: readonly AttackRow[] = [
       '`broker/admission/admission.ts`: the certificate says who owns a record, and addresses must lie inside the owner’s pod ranges.',
   },
   {
+    id: 'gateways-without-end',
+    tried: 'A member publishes two hundred Endpoints, each with a name and a key of its own.',
+    holds:
+      'The broker takes 64 and refuses the others. Those that are there may change, and the rest of the member goes on.',
+    against: '`checkEndpoints()` in `broker/records/record-writes.ts`: eight lanes, and room for gateways of before.',
+  },
+  {
     id: 'service-range-over-pods',
     tried: "A member states Service addresses over another one's pods, at its join and by changing what it states.",
     holds:

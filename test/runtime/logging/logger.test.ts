@@ -17,10 +17,10 @@ t.test('one JSON line per call, with component, level and fields', async (t) => 
   const { logger, parsed } = lines()
   logger.debug('not shown')
   logger.info('lane up', { lane: 0, bytes: 5n })
-  logger.child({ peer: 'paris' }).warn('lane down', { lane: 1 })
+  logger.child({ peer: 'paris' }).warn('lane down', { reason: 'LaneDown', lane: 1 })
   t.match(parsed(), [
     { level: 'info', component: 'gateway', msg: 'lane up', lane: 0, bytes: '5', time: /^\d{4}-.*Z$/ },
-    { level: 'warn', component: 'gateway', msg: 'lane down', lane: 1, peer: 'paris' },
+    { level: 'warn', component: 'gateway', msg: 'lane down', reason: 'LaneDown', lane: 1, peer: 'paris' },
   ])
 })
 
@@ -42,7 +42,7 @@ t.test('secrets never reach a line, at any depth, also in children', async (t) =
     error: new Error('failed', { cause: { presharedKey: 'hunter2' } }),
   }
   logger.debug('a', fields)
-  logger.child(fields).error('b')
+  logger.child(fields).error('b', { reason: 'InternalError' })
   t.equal(written.length, 2)
   t.notMatch(written.join(), /hunter2/)
   t.match(written[0], /"token":"\[redacted\]"/)
@@ -65,10 +65,10 @@ t.test('errors become data: a stack only for what the language threw', async (t)
 
 t.test('the capturing logger keeps lines of children and redacts too', async (t) => {
   const logger = new CapturingLogger()
-  logger.child({ component: 'dns' }).warn('slow', { token: 'x', ms: 5 })
+  logger.child({ component: 'dns' }).warn('slow', { reason: 'NoAnswer', token: 'x', ms: 5 })
   logger.debug('quiet')
   t.same(logger.lines, [
-    { level: 'warn', message: 'slow', fields: { component: 'dns', token: '[redacted]', ms: 5 } },
+    { level: 'warn', message: 'slow', fields: { component: 'dns', reason: 'NoAnswer', token: '[redacted]', ms: 5 } },
     { level: 'debug', message: 'quiet', fields: {} },
   ])
   t.same(logger.messages('warn'), ['slow'])

@@ -1,11 +1,11 @@
 /** What is installed is read back: whatever could be said about an installation is said again by a second join. */
 import t from 'tap'
+import { upgradedImage } from '../../../../cli/kube/image/upgraded-image.ts'
 import {
   MEMBER_PARTS,
   type InstalledObjects,
   planInstalledMember,
   readInstalledValues,
-  upgradedImage,
 } from '../../../../cli/kube/join/plan-installed-values.ts'
 import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
