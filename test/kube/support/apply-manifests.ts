@@ -38,7 +38,7 @@ export async function applyCrds(api: KubeRequest): Promise<Map<string, string>> 
   const present = await api.list<CustomResourceDefinition>(CRDS)
   const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd])))
   for (const { name, crd } of decisions) {
-    if (crd !== undefined) await api.apply(`${CRDS}/${name}`, crd as unknown as Json)
+    if (crd !== undefined) await api.apply(`${CRDS}/${name}`, crd)
   }
   return new Map(decisions.map(({ name, action }) => [name, action]))
 }
