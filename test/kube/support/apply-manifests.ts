@@ -7,7 +7,7 @@ import type { CustomResourceDefinition } from '../../../install/crds/custom-reso
 import { planCrds } from '../../../install/crds/plan-crds.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type ControlPlane, startControlPlane } from './control-plane.ts'
-import type { Json, KubeObject, KubeRequest } from './kube-request.ts'
+import type { KubeObject, KubeRequest } from './kube-request.ts'
 
 export const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 const PLURALS: Readonly<Record<string, string>> = {
