@@ -35,6 +35,19 @@ export const ROUTE_TABLE_NODE = 7312
 export const ROUTE_TABLE_LANES_PUBLIC = 7313
 export const ROUTE_TABLE_NODE_PUBLIC = 7314
 
+/** A block of ids of next-hop objects and groups (`ip nexthop`), both ends included. */
+export interface NextHopIds {
+  readonly first: number
+  readonly last: number
+}
+/**
+ * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each table whose
+ * routes name such ids has a block that begins with its number: lanes (gateway), the way to the gateway nodes (routeagent).
+ */
+export const NEXT_HOP_IDS: NextHopIds = { first: 731_000_000, last: 731_999_999 }
+export const NEXT_HOP_IDS_LANES: NextHopIds = { first: 731_100_000, last: 731_199_999 }
+export const NEXT_HOP_IDS_NODE: NextHopIds = { first: 731_200_000, last: 731_299_999 }
+
 /**
  * Priorities of the rules that lead to these tables. Below 99 (WireGuard of Calico), 110 (Cilium with addresses of a
  * cloud) and 512 (Amazon VPC CNI), whose rules lead packets of pods out of the node; above 9 to 20, where Cilium leads

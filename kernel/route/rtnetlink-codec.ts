@@ -1,5 +1,5 @@
 /** Bytes of rtnetlink: attributes, addresses and fixed heads, in host byte order. linux/rtnetlink.h. */
-import { AttrStream, parseAttributes } from 'netlink'
+import { parseAttributes } from 'netlink'
 import { addressBits, formatAddress, parseAddress, type Family } from '../../model/addresses/ip.ts'
 
 export type AttributeValue = Uint8Array | readonly Attribute[]
@@ -13,19 +13,34 @@ export function addressFamily(family: Family): number {
   return family === 4 ? AF_INET : AF_INET6
 }
 
-/** A fixed head followed by attributes, as message body. */
-export function body(head: Uint8Array, attributes: readonly Attribute[]): Uint8Array[] {
-  const stream = new AttrStream()
-  stream.emit(head)
-  pushAll(stream, attributes)
-  return stream.bufs
+/** linux/netlink.h. Newer message types want it on nested attributes; the old ones never had it. */
+const NLA_F_NESTED = 0x8000
+const ATTRIBUTE_HEAD_BYTES = 4
+const MAX_ATTRIBUTE_BYTES = 0xffff
+
+/** The type of an attribute that says of itself that it holds others. */
+export function nested(type: number): number {
+  return type | NLA_F_NESTED
 }
 
-function pushAll(stream: AttrStream, attributes: readonly Attribute[]): void {
+/** A fixed head followed by attributes, as message body. */
+export function body(head: Uint8Array, attributes: readonly Attribute[]): Uint8Array[] {
+  return [head, ...encodeAttributes(attributes)]
+}
+
+/** Each begins at a multiple of four bytes. */
+function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[] {
+  const parts: Uint8Array[] = []
+  let padding = 0
   for (const [type, value] of attributes) {
-    if (value instanceof Uint8Array) stream.push(type, value)
-    else stream.push(type, (inner: AttrStream) => pushAll(inner, value))
+    if (padding > 0) parts.push(Buffer.alloc(padding))
+    const content = value instanceof Uint8Array ? value : Buffer.concat(encodeAttributes(value))
+    const length = ATTRIBUTE_HEAD_BYTES + content.length
+    if (length > MAX_ATTRIBUTE_BYTES) throw new RangeError(`attribute ${type}: ${length} bytes: expected at most 65535`)
+    parts.push(u16(length), u16(type), content)
+    padding = -length & 3
   }
+  return parts
 }
 
 /** Attributes that follow the first `skip` bytes, by type. Nested ones stay bytes: call again with skip 0. */

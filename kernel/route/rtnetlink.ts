@@ -10,7 +10,7 @@ import {
   refuseInvalid,
   routeMetric,
 } from './check-route.ts'
-import { isNotFound, KernelError } from '../errors.ts'
+import { KernelError } from '../errors.ts'
 import {
   formatAddress,
   formatForwardingEntry,
@@ -47,6 +47,7 @@ import type {
   VxlanLink,
 } from './route-table.ts'
 import { namingPortHolders } from '../port-holders.ts'
+import { allDevices, deviceNames, needDevice } from './rtnetlink-device.ts'
 import * as link from './rtnetlink-link.ts'
 import * as neigh from './rtnetlink-neighbour.ts'
 import * as route from './rtnetlink-route.ts'
@@ -72,9 +73,8 @@ export class Rtnetlink implements RouteTable {
     this.#socket = new RtnetlinkSocket(init.timeoutMs)
   }
 
-  async links(signal?: AbortSignal): Promise<readonly (Link | VxlanLink)[]> {
-    const messages = await this.#dump(link.RTM_GETLINK, link.encodeLinkIndex(0), 'ip link show', signal)
-    return messages.map((message) => link.decodeLink(message.data))
+  links(signal?: AbortSignal): Promise<readonly (Link | VxlanLink)[]> {
+    return allDevices(this.#socket, signal)
   }
 
   async addLink(item: NewLink, signal?: AbortSignal): Promise<void> {
@@ -112,7 +112,7 @@ export class Rtnetlink implements RouteTable {
   }
 
   async addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]> {
-    const names = await this.#names(signal)
+    const names = await deviceNames(this.#socket, signal)
     const messages = await this.#dump(link.RTM_GETADDR, link.encodeAddressDump(), 'ip address show', signal)
     return messages.map((message) => link.decodeAddress(message.data, names)).filter((item) => item !== undefined)
   }
@@ -285,16 +285,8 @@ export class Rtnetlink implements RouteTable {
     await this.#socket.request({ type, flags, body, operation, signal })
   }
 
-  async #needLink(name: string, operation: string, signal: AbortSignal | undefined): Promise<Link | VxlanLink> {
-    checkDeviceName(name, operation)
-    try {
-      const request = { type: link.RTM_GETLINK, body: link.encodeLinkName(name), operation, signal }
-      const [answer] = await this.#socket.request(request)
-      if (answer !== undefined) return link.decodeLink(answer.data)
-    } catch (error) {
-      if (!isNotFound(error)) throw error
-    }
-    throw new KernelError('ENODEV', operation, `no device ${name}`)
+  #needLink(name: string, operation: string, signal: AbortSignal | undefined): Promise<Link | VxlanLink> {
+    return needDevice(this.#socket, name, operation, signal)
   }
 
   // The kernel takes neighbours of a device that is down, and forgets them when it comes up.
@@ -302,10 +294,6 @@ export class Rtnetlink implements RouteTable {
     const found = await this.#needLink(name, operation, signal)
     if (!found.up) throw new KernelError('ENETDOWN', operation, `${name} is down`)
     return found
-  }
-
-  async #names(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
-    return new Map((await this.links(signal)).map((item) => [item.index, item.name]))
   }
 
   async #neighbourDump(
@@ -330,7 +318,7 @@ export class Rtnetlink implements RouteTable {
     decode: (data: Buffer, family: Family, name: route.DeviceNames) => T | undefined,
     signal: AbortSignal | undefined,
   ): Promise<readonly T[]> {
-    const names = await this.#names(signal)
+    const names = await deviceNames(this.#socket, signal)
     const found: T[] = []
     for (const family of FAMILIES) {
       const operation = family === 4 ? `ip ${words}` : `ip -6 ${words}`
