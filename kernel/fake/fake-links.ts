@@ -5,6 +5,7 @@ import { usualAddress, usualInterfaceAddress } from '../route/address-text.ts'
 import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from '../route/check-route.ts'
 import { KernelError } from '../errors.ts'
 import { formatAddress, formatLink, formatLinkChange } from '../route/format-ip.ts'
+import type { NextHopFeatures } from '../route/nexthop/next-hop-table.ts'
 import type { InterfaceAddress, Link, MainRoute, NewLink, VxlanLink } from '../route/route-table.ts'
 
 export interface FakeNode {
@@ -18,6 +19,8 @@ export interface FakeNode {
   readonly addresses?: readonly InterfaceAddress[]
   /** What others have in the main table. */
   readonly mainRoutes?: readonly MainRoute[]
+  /** What its kernel has of next-hop objects; default: all. */
+  readonly nextHopFeatures?: NextHopFeatures
   /** Where packets go that no rule and no connected network wants; IPv6 ones only if it has an IPv6 address. */
   readonly defaultDevice?: string
 }

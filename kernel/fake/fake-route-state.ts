@@ -7,6 +7,7 @@ import {
   parsePrefix,
   prefixOf,
 } from '../../model/addresses/ip.ts'
+import { KernelError } from '../errors.ts'
 import { normalRoute, routeMetric } from '../route/check-route.ts'
 import type { InterfaceAddress, Route, Rule } from '../route/route-table.ts'
 
@@ -19,10 +20,22 @@ export function ruleKey(rule: Rule): string {
 }
 
 /** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */
-export function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
+function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
   const wanted = parseAddress(address)
   if (wanted.family === 6 && classifyAddress(wanted) === 'linkLocal') return true
   return addresses.some((entry) => entry.device === device && containsAddress(networkOf(entry.address), wanted))
+}
+
+/** Throws KernelError where no network of the device has the gateway in it. */
+export function needReach(
+  addresses: readonly InterfaceAddress[],
+  device: string,
+  via: string,
+  operation: string,
+): void {
+  if (isConnected(addresses, device, via)) return
+  const code = parseAddress(via).family === 4 ? 'ENETUNREACH' : 'EHOSTUNREACH'
+  throw new KernelError(code, operation, `no address of ${device} reaches ${via}`)
 }
 
 /** The device whose connected network holds the address, longest prefix first. */

@@ -6,10 +6,13 @@
 import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import { usualAddress } from '../route/address-text.ts'
-import { checkMac, checkRoute, checkRule, normalRoute, refuseInvalid } from '../route/check-route.ts'
+import { checkRoute, checkRule, normalRoute, refuseInvalid } from '../route/check-route.ts'
 import { KernelError } from '../errors.ts'
 import { FakeLinks, type FakeNode } from './fake-links.ts'
-import { bestRoute, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
+import { FakeNextHopTable } from './fake-next-hop-table.ts'
+import { FakeNextHops } from './fake-next-hops.ts'
+import { FakeNeighbours } from './fake-neighbours.ts'
+import { bestRoute, connectedDevice, needReach, routeKey, ruleKey } from './fake-route-state.ts'
 import * as format from '../route/format-ip.ts'
 import type * as item from '../route/route-table.ts'
 
@@ -19,8 +22,10 @@ export class FakeRouteTable implements item.RouteTable {
   readonly #links: FakeLinks
   readonly #routes = new Map<string, item.Route>()
   readonly #rules = new Map<string, item.Rule>()
-  readonly #neighbours = new Map<string, item.Neighbour>()
-  readonly #entries = new Map<string, item.ForwardingEntry>()
+  readonly #neighbours: FakeNeighbours
+  readonly #nextHops: FakeNextHops
+  /** The next-hop objects of the same node. */
+  readonly nextHops: FakeNextHopTable
   readonly #listeners = new Set<() => void>()
   readonly #defaultDevice: string | undefined
   #mainRoutes: readonly item.MainRoute[]
@@ -29,6 +34,16 @@ export class FakeRouteTable implements item.RouteTable {
 
   constructor(node: FakeNode = {}) {
     this.#links = new FakeLinks(node)
+    this.#neighbours = new FakeNeighbours(this.#links)
+    this.#nextHops = new FakeNextHops(this.#links, () => this.#idsNamedByIpv6())
+    this.nextHops = new FakeNextHopTable({
+      state: this.#nextHops,
+      features: node.nextHopFeatures ?? { objects: true, resilient: true },
+      read: (operation, signal, action) => this.#read(operation, signal, action),
+      change: (operation, signal, action) => this.#change(operation, signal, action),
+      gone: (ids) => this.#forgetNextHops(ids),
+      onChange: (listener) => this.onChange(listener),
+    })
     this.#defaultDevice = node.defaultDevice
     this.#mainRoutes = node.mainRoutes ?? []
   }
@@ -44,7 +59,10 @@ export class FakeRouteTable implements item.RouteTable {
   setLink(name: string, change: { readonly up?: boolean; readonly mtu?: number }, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatLinkChange(name, change), signal, () => {
       this.#links.change(name, change)
-      for (const family of FAMILIES) if (change.up === false) this.#stopUsing(name, family)
+      if (change.up === false) {
+        this.#forgetNextHops(this.#nextHops.stopUsing(name))
+        for (const family of FAMILIES) this.#stopUsing(name, family)
+      }
       if (change.mtu !== undefined && change.mtu < IPV6_MIN_MTU) this.#forget(name, 6)
     })
   }
@@ -52,8 +70,9 @@ export class FakeRouteTable implements item.RouteTable {
   deleteLink(name: string, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatLinkDeletion(name), signal, (operation) => {
       this.#links.delete(name, operation)
+      this.#forgetNextHops(this.#nextHops.stopUsing(name))
       for (const family of FAMILIES) this.#forget(name, family)
-      remove(this.#entries, (entry) => entry.device === name)
+      this.#neighbours.forgetEntries(name)
     })
   }
 
@@ -84,10 +103,9 @@ export class FakeRouteTable implements item.RouteTable {
       const family = familyOf(route.destination)
       for (const { device, via, onlink } of route.nextHops) {
         this.#links.needCarries(device, family, operation)
-        if (via === undefined || onlink === true || isConnected(this.#links.addresses(), device, via)) continue
-        const code = family === 4 ? 'ENETUNREACH' : 'EHOSTUNREACH'
-        throw new KernelError(code, operation, `no address of ${device} reaches ${via}`)
+        if (via !== undefined && onlink !== true) needReach(this.#links.addresses(), device, via, operation)
       }
+      if (route.nextHopId !== undefined) this.#nextHops.needUsable(route.nextHopId, family, operation)
       if (family === 6 && hasTwice(route.nextHops))
         throw new KernelError('EEXIST', operation, 'a next hop is there twice')
       if (route.source !== undefined && !this.#links.isLocal(route.source)) {
@@ -125,7 +143,8 @@ export class FakeRouteTable implements item.RouteTable {
         const route = bestRoute([...this.#routes.values()], rule.table, destination)
         if (route === undefined || route.type === 'throw') continue
         if (route.type === 'unreachable') throw new KernelError('EHOSTUNREACH', operation, 'no route to host')
-        return this.#way(family, { device: route.nextHops[0]?.device ?? '', source: route.source, mtu: route.mtu })
+        const device = route.nextHops[0]?.device ?? this.#nextHops.deviceOf(route.nextHopId ?? 0) ?? ''
+        return this.#way(family, { device, source: route.source, mtu: route.mtu })
       }
       const connected = connectedDevice(this.#links.addresses(), destination)
       const device = connected?.device ?? this.#defaultDeviceOf(family)
@@ -153,61 +172,39 @@ export class FakeRouteTable implements item.RouteTable {
   }
 
   neighbours(device: string, signal?: AbortSignal): Promise<readonly item.Neighbour[]> {
-    return this.#read(`ip neighbour show dev ${device}`, signal, (operation) => {
-      this.#links.need(device, operation)
-      return [...this.#neighbours.values()].filter((entry) => entry.device === device)
-    })
+    return this.#read(`ip neighbour show dev ${device}`, signal, (operation) =>
+      this.#neighbours.listOf(device, operation),
+    )
   }
 
   replaceNeighbour(neighbour: item.Neighbour, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatNeighbour(neighbour), signal, (operation) => {
-      checkMac(neighbour.mac, operation)
-      refuseInvalid(operation, () => parseAddress(neighbour.address))
-      const { device } = neighbour
-      const address = usualAddress(neighbour.address)
-      this.#links.needUp(device, operation)
-      if (!this.#links.carries(device, familyOf(address))) {
-        throw new KernelError('EINVAL', operation, `the MTU of ${device} is too small`)
-      }
-      this.#neighbours.set(`${device}|${address}`, { ...neighbour, address })
-    })
+    return this.#change(format.formatNeighbour(neighbour), signal, (operation) =>
+      this.#neighbours.replace(neighbour, operation),
+    )
   }
 
-  deleteNeighbour({ device, address }: item.Neighbour, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatNeighbourDeletion({ address, device }), signal, (operation) => {
-      refuseInvalid(operation, () => parseAddress(address))
-      this.#links.need(device, operation)
-      if (this.#neighbours.delete(`${device}|${usualAddress(address)}`)) return
-      throw new KernelError('ENOENT', operation, 'no such neighbour')
-    })
+  deleteNeighbour(neighbour: item.Neighbour, signal?: AbortSignal): Promise<void> {
+    return this.#change(format.formatNeighbourDeletion(neighbour), signal, (operation) =>
+      this.#neighbours.delete(neighbour, operation),
+    )
   }
 
   forwardingEntries(device: string, signal?: AbortSignal): Promise<readonly item.ForwardingEntry[]> {
-    return this.#read(`bridge fdb show dev ${device}`, signal, (operation) => {
-      this.#links.need(device, operation)
-      return [...this.#entries.values()].filter((entry) => entry.device === device)
-    })
+    return this.#read(`bridge fdb show dev ${device}`, signal, (operation) =>
+      this.#neighbours.entriesOf(device, operation),
+    )
   }
 
   replaceForwardingEntry(entry: item.ForwardingEntry, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatForwardingEntry(entry), signal, (operation) => {
-      checkMac(entry.mac, operation)
-      refuseInvalid(operation, () => parseAddress(entry.destination))
-      if (this.#links.need(entry.device, operation).kind !== 'vxlan') {
-        throw new KernelError('EOPNOTSUPP', operation, 'not a vxlan device')
-      }
-      this.#entries.set(`${entry.device}|${entry.mac}`, entry)
-    })
+    return this.#change(format.formatForwardingEntry(entry), signal, (operation) =>
+      this.#neighbours.replaceEntry(entry, operation),
+    )
   }
 
   deleteForwardingEntry(entry: item.ForwardingEntry, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatForwardingEntryDeletion(entry), signal, (operation) => {
-      const { device, mac, destination } = entry
-      this.#links.need(device, operation)
-      const present = this.#entries.get(`${device}|${mac}`)
-      if (present?.destination !== destination) throw new KernelError('ENOENT', operation, 'no such entry')
-      this.#entries.delete(`${device}|${mac}`)
-    })
+    return this.#change(format.formatForwardingEntryDeletion(entry), signal, (operation) =>
+      this.#neighbours.deleteEntry(entry, operation),
+    )
   }
 
   onChange(listener: () => void): () => void {
@@ -246,8 +243,8 @@ export class FakeRouteTable implements item.RouteTable {
       ...this.#links.commands(),
       ...[...this.#routes.values()].map(format.formatRoute),
       ...[...this.#rules.values()].map(format.formatRule),
-      ...[...this.#neighbours.values()].map(format.formatNeighbour),
-      ...[...this.#entries.values()].map(format.formatForwardingEntry),
+      ...this.#nextHops.commands(),
+      ...this.#neighbours.commands(),
     ]
       .sort()
       .join('\n')
@@ -279,7 +276,7 @@ export class FakeRouteTable implements item.RouteTable {
       this.#routes,
       (route) => isOf(route, family) && route.nextHops.length > 0 && !route.nextHops.some((hop) => usable(hop.device)),
     )
-    this.#forgetNeighbours(device, family)
+    this.#neighbours.forget(device, family)
   }
 
   // A device that goes takes every route that uses it; of IPv6 ones that have other ways, only its own.
@@ -290,17 +287,26 @@ export class FakeRouteTable implements item.RouteTable {
       if (family === 4 || rest.length === 0) this.#routes.delete(key)
       else this.#routes.set(key, normalRoute({ ...route, nextHops: rest }))
     }
-    this.#forgetNeighbours(device, family)
+    this.#neighbours.forget(device, family)
   }
 
-  #forgetNeighbours(device: string, family: Family): void {
-    remove(this.#neighbours, (entry) => entry.device === device && familyOf(entry.address) === family)
+  #idsNamedByIpv6(): ReadonlySet<number> {
+    const routes = [...this.#routes.values()].filter((route) => isOf(route, 6))
+    return new Set(routes.map(({ nextHopId }) => nextHopId).filter((id) => id !== undefined))
   }
 
-  // An IPv6 address that is taken away, unlike one that goes with its device, is forgotten by all routes.
+  // Routes that name what is gone go too.
+  #forgetNextHops(ids: readonly number[]): void {
+    remove(this.#routes, ({ nextHopId }) => nextHopId !== undefined && ids.includes(nextHopId))
+  }
+
+  // An IPv6 address that is taken away, unlike one that goes with its device, is forgotten by all routes with hops of
+  // their own.
   #forgetSource(address: string): void {
     const gone = usualAddress(address.split('/')[0] ?? '')
-    for (const [key, { source, ...route }] of this.#routes) if (source === gone) this.#routes.set(key, route)
+    for (const [key, { source, ...route }] of this.#routes) {
+      if (source === gone && route.nextHopId === undefined) this.#routes.set(key, route)
+    }
   }
 
   async #read<T>(operation: string, signal: AbortSignal | undefined, action: (operation: string) => T): Promise<T> {
@@ -337,12 +343,12 @@ function hasTwice(hops: readonly item.NextHop[]): boolean {
   return new Set(hops.map(({ device, via = '' }) => `${device}|${usualAddress(via)}`)).size < hops.length
 }
 
-/** As it is listed: IPv4 is not said. */
 /** Of what starts on the node and has no address yet. */
 function isForOwnTraffic({ inputDevice, exceptInputDevice, source }: item.Rule): boolean {
   return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
 }
 
+/** As it is listed: IPv4 is not said. */
 function normalRule({ family, ...rule }: item.Rule): item.Rule {
   return family === 6 ? { family, ...rule } : rule
 }

@@ -12,20 +12,32 @@ export function checkRoute(route: Route): void {
     if (route.source !== undefined) checkFamily('source', route.source, family)
     for (const hop of route.nextHops) if (hop.via !== undefined) checkFamily('via', hop.via, family)
   })
-  const several = route.nextHops.length > 1
-  const problem =
-    route.type === 'unicast' && route.nextHops.length === 0
-      ? 'a unicast route needs a next hop'
-      : route.type !== 'unicast' && route.nextHops.length > 0
-        ? `a route of type ${route.type} has no next hop`
-        : !Number.isInteger(route.table) || route.table < 1 || route.table > 0xffffffff
-          ? `table ${route.table}: expected 1 to 4294967295`
-          : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256))
-            ? 'weight: expected 1 to 256'
-            : familyOf(route.destination) === 6 && several && route.nextHops.some((hop) => hop.via === undefined)
-              ? 'device only next hops: IPv6 takes several only if each has a gateway'
-              : undefined
+  const problem = wayProblem(route) ?? fieldProblem(route)
   if (problem !== undefined) throw new KernelError('EINVAL', operation, problem)
+}
+
+function wayProblem({ type, nextHops, nextHopId }: Route): string | undefined {
+  if (type !== 'unicast') {
+    return nextHops.length > 0 || nextHopId !== undefined ? `a route of type ${type} has no next hop` : undefined
+  }
+  if (nextHopId === undefined) return nextHops.length === 0 ? 'a unicast route needs a next hop' : undefined
+  if (nextHops.length > 0) return 'next hops beside the id of one: expected either'
+  return isNumberOf32Bits(nextHopId) ? undefined : `next-hop id ${nextHopId}: expected 1 to 4294967295`
+}
+
+function fieldProblem({ table, destination, nextHops }: Route): string | undefined {
+  if (!isNumberOf32Bits(table)) return `table ${table}: expected 1 to 4294967295`
+  if (nextHops.some(({ weight }) => weight !== undefined && !(weight >= 1 && weight <= 256))) {
+    return 'weight: expected 1 to 256'
+  }
+  const needsGateways = familyOf(destination) === 6 && nextHops.length > 1
+  return needsGateways && nextHops.some((hop) => hop.via === undefined)
+    ? 'device only next hops: IPv6 takes several only if each has a gateway'
+    : undefined
+}
+
+function isNumberOf32Bits(number: number): boolean {
+  return Number.isInteger(number) && number >= 1 && number <= 0xffffffff
 }
 
 export function checkInterfaceAddress(address: InterfaceAddress, operation: string): void {

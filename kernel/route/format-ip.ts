@@ -34,9 +34,10 @@ export function formatAddress(address: InterfaceAddress): string {
 /** `ip route replace …`, with our protocol number. */
 export function formatRoute(route: Route): string {
   const only = route.nextHops.length === 1 ? ` ${formatNextHop(route.nextHops[0] as NextHop)}` : ''
+  const named = route.nextHopId === undefined ? '' : ` nhid ${route.nextHopId}`
   const several = route.nextHops.length > 1 ? route.nextHops.map(formatWeightedHop).join('') : ''
   return (
-    `${tool(route.destination)} route replace ${routeKey(route)}${only} table ${route.table} proto ${ROUTE_PROTOCOL}` +
+    `${tool(route.destination)} route replace ${routeKey(route)}${only}${named} table ${route.table} proto ${ROUTE_PROTOCOL}` +
     (route.metric === undefined ? '' : ` metric ${route.metric}`) +
     (route.source === undefined ? '' : ` src ${route.source}`) +
     (route.mtu === undefined ? '' : ` mtu ${route.mtu}`) +

@@ -61,9 +61,14 @@ export interface Route {
   /**
    * One or more for unicast (several make a multipath route), none for the others. Gateways are of the route's own
    * family. The kernel takes a multipath route of IPv6 only if each of its next hops has a gateway: for a device that
-   * needs none, any link-local one with `onlink` will do.
+   * needs none, any link-local one with `onlink` will do. None, too, where `nextHopId` says where it goes.
    */
   readonly nextHops: readonly NextHop[]
+  /**
+   * Of unicast only: a next-hop object or group (nexthop/next-hop-table.ts) instead of next hops of its own. The route
+   * goes with it, without a notification where it is IPv4.
+   */
+  readonly nextHopId?: number
   /** Absent: 0, for IPv6 1024, the kernel's own default (there is no 0); listed as absent. */
   readonly metric?: number
   readonly mtu?: number
@@ -156,7 +161,7 @@ export interface RouteTable {
   deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
 
   /**
-   * Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone; also neighbours
+   * Calls back (coalesced) when links, addresses, routes, rules or next-hop objects change, by anyone; also neighbours
    * and forwarding entries of devices that were asked for theirs.
    */
   onChange(listener: () => void): () => void

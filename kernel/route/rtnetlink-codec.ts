@@ -85,6 +85,10 @@ export function readU32(data: Buffer, offset = 0): number {
   return LITTLE ? data.readUInt32LE(offset) : data.readUInt32BE(offset)
 }
 
+export function readU64(data: Buffer, offset = 0): bigint {
+  return LITTLE ? data.readBigUInt64LE(offset) : data.readBigUInt64BE(offset)
+}
+
 /** With the closing zero. */
 export function cString(text: string): Buffer {
   return Buffer.from(`${text}\0`, 'utf8')

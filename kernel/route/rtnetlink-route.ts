@@ -42,6 +42,7 @@ const RTA = {
   TABLE: 15,
   MARK: 16,
   VIA: 18,
+  NH_ID: 30,
 } as const
 const RTAX_MTU = 2
 const FRA = { SRC: 2, IIFNAME: 3, PRIORITY: 6, FWMARK: 10, TABLE: 15, FWMASK: 16, PROTOCOL: 21 } as const
@@ -76,6 +77,8 @@ export function encodeRoute(route: Route, index: (device: string) => number): Ui
     if (only.via !== undefined) list.push([RTA.GATEWAY, addressBytes(only.via)])
   } else if (route.nextHops.length > 1) {
     list.push([RTA.MULTIPATH, Buffer.concat(route.nextHops.map((hop) => encodeNextHop(hop, index(hop.device))))])
+  } else if (route.nextHopId !== undefined) {
+    list.push([RTA.NH_ID, u32(route.nextHopId)])
   }
   const scope = only !== undefined && only.via === undefined ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE
   return body(rtmsg(route, scope, only?.onlink === true ? RTNH_F_ONLINK : 0), list)
@@ -128,12 +131,15 @@ export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Ro
   const metric = found.get(RTA.PRIORITY)
   const source = found.get(RTA.PREFSRC)
   const mtu = readMtu(found.get(RTA.METRICS))
+  const nextHopId = type === 'unicast' ? found.get(RTA.NH_ID) : undefined
   return normalRoute({
     table: table === undefined ? data.readUInt8(4) : readU32(table),
     destination: decodeDestination(data, found),
     type,
     // The kernel leads what is unreachable for IPv6 to the loopback device.
-    nextHops: type === 'unicast' ? decodeNextHops(data, found, name) : [],
+    // Beside an id it tells, for programs that know none, what the id stands for.
+    nextHops: type === 'unicast' && nextHopId === undefined ? decodeNextHops(data, found, name) : [],
+    ...(nextHopId === undefined ? {} : { nextHopId: readU32(nextHopId) }),
     ...(metric === undefined ? {} : { metric: readU32(metric) }),
     ...(mtu === undefined ? {} : { mtu }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
@@ -148,7 +154,9 @@ export function decodeMainRoute(data: Buffer, family: Family, name: DeviceNames)
   if ((table === undefined ? data.readUInt8(4) : readU32(table)) !== RT_TABLE_MAIN) return undefined
   const number = data.readUInt8(7)
   const type = number === RTN_UNICAST ? 'unicast' : number === RTN_BLACKHOLE ? 'blackhole' : 'other'
-  const hop = type === 'unicast' ? decodeNextHops(data, found, name)[0] : undefined
+  // With net.ipv4.nexthop_compat_mode off, the id of a next-hop object stands alone.
+  const tellsHops = !found.has(RTA.NH_ID) || found.has(RTA.OIF) || found.has(RTA.MULTIPATH)
+  const hop = type === 'unicast' && tellsHops ? decodeNextHops(data, found, name)[0] : undefined
   const ipv6Gateway = found.has(RTA.VIA) ? '::' : undefined
   const via = hop?.via ?? ipv6Gateway
   return {

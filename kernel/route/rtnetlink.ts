@@ -48,6 +48,7 @@ import type {
 } from './route-table.ts'
 import { namingPortHolders } from '../port-holders.ts'
 import { allDevices, deviceNames, needDevice } from './rtnetlink-device.ts'
+import { watchNextHops } from './nexthop/watch-next-hops.ts'
 import * as link from './rtnetlink-link.ts'
 import * as neigh from './rtnetlink-neighbour.ts'
 import * as route from './rtnetlink-route.ts'
@@ -250,6 +251,8 @@ export class Rtnetlink implements RouteTable {
   onChange(listener: () => void): () => void {
     const stops = [
       watchGroups(WATCHED_GROUPS, listener),
+      // IPv4 routes that name what is removed go without a word of their own.
+      watchNextHops(listener),
       watchGroups(NEIGHBOUR_GROUPS, listener, ({ data }) => this.#neighbourDevices.has(neigh.deviceOf(data))),
     ]
     const stop = (): void => stops.forEach((one) => one())

@@ -27,7 +27,11 @@ t.test('kernel ids do not collide', async (t) => {
   t.same([...tables].sort(), tables, 'looked up in this order')
   const { NEXT_HOP_IDS: all, NEXT_HOP_IDS_LANES: lanes, NEXT_HOP_IDS_NODE: node } = kernelIds
   const ends = [all.first, lanes.first, lanes.last, node.first, node.last, all.last]
-  t.same([...ends].sort((a, b) => a - b), ends, 'blocks of next-hop ids lie apart, within ours')
+  t.same(
+    [...ends].sort((a, b) => a - b),
+    ends,
+    'blocks of next-hop ids lie apart, within ours',
+  )
   t.ok(laneDevice(255).length <= 15, 'fits an interface name')
   t.notMatch(kernelIds.VXLAN_DEVICE, /^sealane\d/)
   t.notOk(kernelIds.VXLAN_PORT >= lanePort(0) && kernelIds.VXLAN_PORT <= lanePort(255), 'outside the lanes ports')
