@@ -1,18 +1,22 @@
 /**
- * Brings routes, rules, neighbours and forwarding entries to a plan: reads what is there, adds before it deletes, goes
- * on past failures. Looks only at the tables and the device that the caller names as its own.
+ * Brings routes, rules, next hops, neighbours and forwarding entries to a plan: reads what is there, adds before it
+ * deletes, goes on past failures. Looks only at the tables, ids and the device that the caller names as its own.
  */
-import { keyedDiff } from '../../reconcile/diff.ts'
 import { isExists, isNotFound } from '../errors.ts'
 import * as format from '../route/format-ip.ts'
 import type { ForwardingEntry, Neighbour, Route, RouteTable, Rule } from '../route/route-table.ts'
-import type { ChangeKind, Round } from './round.ts'
+import type { NextHopListing } from '../route/nexthop/next-hop-table.ts'
+import { bringNextHops, clearNextHops, NO_NEXT_HOPS, observeNextHops, type NextHopScope } from './apply-next-hops.ts'
+import { bring, type Kind } from './bring.ts'
+import type { Round } from './round.ts'
 
 export interface RoutingPlan {
   readonly routes: readonly Route[]
   readonly rules: readonly Rule[]
   readonly neighbours?: readonly Neighbour[]
   readonly forwarding?: readonly ForwardingEntry[]
+  /** Of the ids in the scope; routes may name them. An id is to keep its meaning as long as a route names it. */
+  readonly nextHops?: NextHopListing
 }
 
 /** What is the caller's own. */
@@ -20,6 +24,8 @@ export interface RoutingScope {
   readonly tables: ReadonlySet<number>
   /** Whose neighbours and forwarding entries are planned; absent: those of no device are looked at. */
   readonly device?: string
+  /** Absent: no next hops are planned, and none are looked at. */
+  readonly nextHops?: NextHopScope
 }
 
 /** The plan of one who leaves. */
@@ -37,14 +43,16 @@ export async function applyRouting(
   round: Round,
   signal: AbortSignal,
 ): Promise<void> {
-  const observed = await round.attempt(() => observe(table, scope, signal))
+  const desired = plan.nextHops ?? NO_NEXT_HOPS
+  const observed = await observeCleared(table, desired, scope, round, signal)
   if (observed === undefined) return
-  const { neighbours, forwarding, routes, rules } = observed.value
+  const { neighbours, forwarding, nextHops, routes, rules } = observed
   const removals = [
-    await bring(neighbourKind(table, signal), plan.neighbours ?? [], neighbours, round),
-    await bring(forwardingKind(table, signal), plan.forwarding ?? [], forwarding, round),
-    await bring(routeKind(table, signal), refusalsFirst(plan.routes), routes, round),
-    await bring(ruleKind(table, signal), plan.rules, rules, round),
+    (await bring(neighbourKind(table, signal), plan.neighbours ?? [], neighbours, round)).remove,
+    (await bring(forwardingKind(table, signal), plan.forwarding ?? [], forwarding, round)).remove,
+    ...(scope.nextHops === undefined ? [] : await bringNextHops(scope.nextHops, desired, nextHops, round, signal)),
+    (await bring(routeKind(table, signal), refusalsFirst(plan.routes), routes, round)).remove,
+    (await bring(ruleKind(table, signal), plan.rules, rules, round)).remove,
   ]
   for (const remove of removals.reverse()) await remove()
 }
@@ -52,15 +60,32 @@ export async function applyRouting(
 interface Observed {
   readonly neighbours: readonly Neighbour[]
   readonly forwarding: readonly ForwardingEntry[]
+  readonly nextHops: NextHopListing
   readonly routes: readonly Route[]
   readonly rules: readonly Rule[]
 }
 
-async function observe(table: RouteTable, { tables, device }: RoutingScope, signal: AbortSignal): Promise<Observed> {
+/** What is there, after next hops have gone that stand in the way. Undefined where it cannot be read. */
+async function observeCleared(
+  table: RouteTable,
+  desired: NextHopListing,
+  scope: RoutingScope,
+  round: Round,
+  signal: AbortSignal,
+): Promise<Observed | undefined> {
+  const first = await round.attempt(() => observe(table, scope, signal))
+  if (first === undefined || scope.nextHops === undefined) return first?.value
+  const isCleared = await clearNextHops(scope.nextHops, desired, first.value.nextHops, round, signal)
+  return isCleared ? (await round.attempt(() => observe(table, scope, signal)))?.value : first.value
+}
+
+async function observe(table: RouteTable, scope: RoutingScope, signal: AbortSignal): Promise<Observed> {
+  const { tables, device } = scope
   const isOurs = (one: { readonly table: number }): boolean => tables.has(one.table)
   return {
     neighbours: device === undefined ? [] : await ifThere(table.neighbours(device, signal)),
     forwarding: device === undefined ? [] : await ifThere(table.forwardingEntries(device, signal)),
+    nextHops: await observeNextHops(scope.nextHops, signal),
     // Several parts make routes with our protocol number; only the table shows whose a route is.
     routes: (await table.routes(signal)).filter(isOurs),
     rules: (await table.rules(signal)).filter(isOurs),
@@ -74,51 +99,6 @@ async function ifThere<T>(reading: Promise<readonly T[]>): Promise<readonly T[]>
   } catch (error) {
     if (isNotFound(error)) return []
     throw error
-  }
-}
-
-/** One kind of thing in the kernel. */
-interface Kind<T> {
-  readonly kind: ChangeKind
-  /** What the kernel has one of. */
-  readonly key: (item: T) => string
-  /** By which two of one key are the same; the command that makes it where absent. */
-  readonly text?: (item: T) => string
-  readonly format: (item: T) => string
-  readonly formatDeletion: (item: T) => string
-  readonly put: (item: T) => Promise<void>
-  /** Of a failed put: it is there all the same. */
-  readonly isThere?: (error: unknown) => boolean
-  readonly remove: (item: T) => Promise<void>
-}
-
-/** Adds and changes, in the order of `desired`. Gives what removes the rest. */
-async function bring<T>(
-  kind: Kind<T>,
-  desired: readonly T[],
-  observed: readonly T[],
-  round: Round,
-): Promise<() => Promise<void>> {
-  const text = kind.text ?? kind.format
-  const equal = (a: T, b: T): boolean => text(a) === text(b)
-  const diff = keyedDiff({ desired, observed, desiredKey: kind.key, observedKey: kind.key, equal })
-  const changed = diff.change.map((change) => change.desired)
-  const { drift } = round
-  drift?.repaired(kind.kind, 'Missing', drift.had(kind.kind, diff.add.map(kind.format)))
-  drift?.repaired(kind.kind, 'Changed', drift.had(kind.kind, changed.map(kind.format)))
-  drift?.repaired(kind.kind, 'Foreign', drift.neverHad(kind.kind, diff.remove.map(kind.format)))
-  const there = new Set(desired.map(kind.format))
-  const wanting = new Set([...diff.add, ...changed])
-  for (const item of desired.filter((one) => wanting.has(one))) {
-    const made = kind.format(item)
-    if (!(await round.change(kind.kind, made, () => kind.put(item), kind.isThere))) there.delete(made)
-  }
-  drift?.settle(kind.kind, there)
-  return async () => {
-    for (const item of diff.remove) {
-      // The kernel was faster: a device that goes takes along what hangs on it.
-      await round.change(kind.kind, kind.formatDeletion(item), () => kind.remove(item), isNotFound)
-    }
   }
 }
 

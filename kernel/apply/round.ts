@@ -8,7 +8,17 @@ import { errorOf } from '../../runtime/thrown.ts'
 import type { Drift } from '../drift.ts'
 
 export type ChangeKind =
-  'device' | 'address' | 'peers' | 'neighbour' | 'forwarding-entry' | 'route' | 'rule' | 'nft' | 'sysctl'
+  | 'device'
+  | 'address'
+  | 'peers'
+  | 'neighbour'
+  | 'forwarding-entry'
+  | 'next-hop'
+  | 'next-hop-group'
+  | 'route'
+  | 'rule'
+  | 'nft'
+  | 'sysctl'
 
 export interface RoundDeps {
   readonly logger: Pick<Logger, 'debug' | 'info'>

@@ -1,12 +1,20 @@
 import { execFileSync } from 'node:child_process'
+import fc from 'fast-check'
 import t from 'tap'
+import { NO_ROUTING, type RoutingPlan, applyRouting } from '../../kernel/apply/apply-routing.ts'
+import { Round } from '../../kernel/apply/round.ts'
+import { normalGroup } from '../../kernel/route/nexthop/check-next-hop.ts'
 import { formatGroup, formatHop, formatNextHopDeletion } from '../../kernel/route/nexthop/format-next-hop.ts'
-import { memberShares } from '../../kernel/route/nexthop/next-hop-table.ts'
+import { memberShares, type NextHopGroup } from '../../kernel/route/nexthop/next-hop-table.ts'
 import { RtnetlinkNextHops } from '../../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { formatRoute } from '../../kernel/route/format-ip.ts'
 import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
+import { NEXT_HOP_IDS_NODE } from '../../model/kernel-ids.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { anyPlan } from '../compliance/next-hop-plans.ts'
 import { group, hop, hop6, id, resilient, route, wires } from '../compliance/next-hop-stage.ts'
 import { nextHopTableCompliance, type NextHopNode } from '../compliance/next-hop-table.ts'
+import { sorted } from '../compliance/route-table-stage.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
@@ -15,6 +23,10 @@ const sh = (line: string, input = ''): string => {
   const [tool = '', ...args] = line.split(' ')
   return execFileSync(tool, args, { encoding: 'utf8', input })
 }
+
+const byId = <T extends { readonly id: number }>(items: readonly T[]): readonly T[] =>
+  [...items].sort((a, b) => a.id - b.id)
+const normalGroups = ({ nextHops }: RoutingPlan): readonly NextHopGroup[] => (nextHops?.groups ?? []).map(normalGroup)
 
 inPrivateNetns(t, import.meta.url, () => {
   const make = (): NextHopNode => ({ hops: new RtnetlinkNextHops(), routes: new Rtnetlink() })
@@ -155,6 +167,28 @@ inPrivateNetns(t, import.meta.url, () => {
     sh('ip link set sl-d down')
     t.same(moved(settled, ways()), ['sl-d'], 'the link goes: its own flows alone')
     await routes.deleteRoute(route('244.1.0.0/16', 10))
+  })
+
+  t.test('from any plan to any other in one round, with nothing refused', async (t) => {
+    const { hops, routes } = await staged(t)
+    const scope = { tables: new Set([7312]), nextHops: { table: hops, ids: NEXT_HOP_IDS_NODE } }
+    const apply = async (plan: RoutingPlan): Promise<Round> => {
+      const round = new Round({ logger: new CapturingLogger() })
+      await applyRouting(routes, plan, scope, round, new AbortController().signal)
+      return round
+    }
+    await fc.assert(
+      fc.asyncProperty(anyPlan(['sl-a', 'sl-b']), async (plan) => {
+        t.equal((await apply(plan)).failure, undefined)
+        const { nextHops } = plan
+        t.strictSame(await hops.list(), { hops: byId(nextHops?.hops ?? []), groups: byId(normalGroups(plan)) })
+        t.strictSame(sorted(await routes.routes()), sorted(plan.routes))
+        t.equal((await apply(plan)).changes, 0, 'and then there is nothing to do')
+      }),
+      { numRuns: 60 },
+    )
+    await apply(NO_ROUTING)
+    t.strictSame([await hops.list(), await routes.routes()], [{ hops: [], groups: [] }, []])
   })
 
   t.test('500 hops and 200 groups are listed whole', async (t) => {
