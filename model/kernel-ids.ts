@@ -41,8 +41,9 @@ export interface NextHopIds {
   readonly last: number
 }
 /**
- * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each table whose
- * routes name such ids has a block that begins with its number: lanes (gateway), the way to the gateway nodes (routeagent).
+ * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each table
+ * whose routes name such ids has a block that begins with its number: lanes (gateway), the way to the gateway nodes
+ * (routeagent).
  */
 export const NEXT_HOP_IDS: NextHopIds = { first: 731_000_000, last: 731_999_999 }
 export const NEXT_HOP_IDS_LANES: NextHopIds = { first: 731_100_000, last: 731_199_999 }

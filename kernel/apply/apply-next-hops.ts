@@ -25,7 +25,10 @@ export async function observeNextHops(scope: NextHopScope | undefined, signal: A
   return { hops: hops.filter(isOurs), groups: groups.filter(isOurs) }
 }
 
-/** Takes away what cannot be replaced in place. True when something went: routes that used it went too, so look again. */
+/**
+ * Removes what cannot be replaced in place. True when something was removed: the kernel then has removed the routes
+ * over it too, and the caller has to read again.
+ */
 export async function clearNextHops(
   { table }: NextHopScope,
   desired: NextHopListing,

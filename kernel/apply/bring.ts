@@ -1,4 +1,4 @@
-/** Brings one kind of thing in the kernel to what is desired: adds and changes first, and removes when it is told to. */
+/** Brings one kind of thing in the kernel to what is desired: adds and changes, then removes. */
 import { keyedDiff } from '../../reconcile/diff.ts'
 import { isNotFound } from '../errors.ts'
 import type { ChangeKind, Round } from './round.ts'
@@ -21,11 +21,11 @@ export interface Kind<T> {
 export interface Brought<T> {
   /** What could not be made, or not be changed. */
   readonly failed: readonly T[]
-  /** Removes what nobody wants. */
+  /** Removes what is there and not desired. */
   readonly remove: () => Promise<void>
 }
 
-/** Adds and changes, in the order of `desired`. What somebody else changed is counted as drift. */
+/** Adds and changes, in the order of `desired`. What another program changed is counted as drift. */
 export async function bring<T>(
   kind: Kind<T>,
   desired: readonly T[],

@@ -3,9 +3,9 @@ import { cannotReplace } from '../route/nexthop/check-next-hop.ts'
 import type { NextHopGroup, NextHopListing, NextHopObject } from '../route/nexthop/next-hop-table.ts'
 
 /**
- * What stands in the way of the plan: the kernel refuses to replace it in place, whatever the order. Of another sort, kind
- * or number of buckets; and what is to become IPv4, while IPv6 routes may use it. Routes over it go with it, and have to
- * be made anew. Groups before hops. Where ids keep their meaning there is nothing of it.
+ * What has to be removed before the plan can be applied, since the kernel refuses to replace it in place: an item of
+ * another sort, kind or number of buckets, and one that is to become IPv4 while IPv6 routes may use it. The routes over
+ * it go with it and have to be made again. Groups come before hops. As long as ids keep their meaning, it is empty.
  */
 export function planClearance(
   desired: NextHopListing,
@@ -27,10 +27,10 @@ export interface GroupPlan {
   readonly kept: ReadonlySet<number>
 }
 
-/** A hop that could not be made holds up none of the others in its groups. */
+/** Leaves out hops that could not be made, so that one failure does not hold up the other members of a group. */
 export function planGroups(groups: readonly NextHopGroup[], failed: ReadonlySet<number>): GroupPlan {
   const left = groups.map((group) => ({ ...group, members: group.members.filter(({ id }) => !failed.has(id)) }))
-  // A group that was planned without members is a mistake, which the driver is to name.
+  // A group that was planned without members is left to the driver, which names the mistake.
   const kept = left.filter(({ members }, index) => members.length === 0 && groups[index]?.members.length !== 0)
   return { groups: left.filter((group) => !kept.includes(group)), kept: new Set(kept.map(({ id }) => id)) }
 }

@@ -1,6 +1,6 @@
 /**
- * The next-hop objects and groups of a fake node, as its FakeRouteTable gives them: they go with their devices there, and
- * take the routes along that name them.
+ * The next-hop objects and groups of a fake node; its FakeRouteTable makes it. They are removed with their devices
+ * there, and the routes that name them are removed with them.
  */
 import { KernelError } from '../errors.ts'
 import { checkNextHopId } from '../route/nexthop/check-next-hop.ts'
@@ -88,7 +88,7 @@ export class FakeNextHopTable implements item.NextHopTable {
     this.#deps.state.carry(group, bucket)
   }
 
-  /** Another program takes an id among ours. */
+  /** Another program uses an id in our range. */
   putForeign(id: number): void {
     this.#deps.state.putForeign(id)
   }

@@ -5,14 +5,14 @@
  */
 import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { usualAddress } from '../route/address-text.ts'
-import { checkRoute, checkRule, normalRoute, refuseInvalid } from '../route/check-route.ts'
+import { checkRule, refuseInvalid } from '../route/check-route.ts'
 import { KernelError } from '../errors.ts'
 import { FakeLinks, type FakeNode } from './fake-links.ts'
 import { FakeNextHopTable } from './fake-next-hop-table.ts'
 import { FakeNextHops } from './fake-next-hops.ts'
 import { FakeNeighbours } from './fake-neighbours.ts'
-import { bestRoute, connectedDevice, needReach, routeKey, ruleKey } from './fake-route-state.ts'
+import { FakeRoutes } from './fake-routes.ts'
+import { bestRoute, connectedDevice, ruleKey } from './fake-route-state.ts'
 import * as format from '../route/format-ip.ts'
 import type * as item from '../route/route-table.ts'
 
@@ -20,7 +20,7 @@ export type { FakeNode } from './fake-links.ts'
 
 export class FakeRouteTable implements item.RouteTable {
   readonly #links: FakeLinks
-  readonly #routes = new Map<string, item.Route>()
+  readonly #routes: FakeRoutes
   readonly #rules = new Map<string, item.Rule>()
   readonly #neighbours: FakeNeighbours
   readonly #nextHops: FakeNextHops
@@ -35,13 +35,14 @@ export class FakeRouteTable implements item.RouteTable {
   constructor(node: FakeNode = {}) {
     this.#links = new FakeLinks(node)
     this.#neighbours = new FakeNeighbours(this.#links)
-    this.#nextHops = new FakeNextHops(this.#links, () => this.#idsNamedByIpv6())
+    this.#nextHops = new FakeNextHops(this.#links, () => this.#routes.idsNamedByIpv6())
+    this.#routes = new FakeRoutes(this.#links, this.#nextHops)
     this.nextHops = new FakeNextHopTable({
       state: this.#nextHops,
       features: node.nextHopFeatures ?? { objects: true, resilient: true },
       read: (operation, signal, action) => this.#read(operation, signal, action),
       change: (operation, signal, action) => this.#change(operation, signal, action),
-      gone: (ids) => this.#forgetNextHops(ids),
+      gone: (ids) => this.#routes.forgetNextHops(ids),
       onChange: (listener) => this.onChange(listener),
     })
     this.#defaultDevice = node.defaultDevice
@@ -60,7 +61,7 @@ export class FakeRouteTable implements item.RouteTable {
     return this.#change(format.formatLinkChange(name, change), signal, () => {
       this.#links.change(name, change)
       if (change.up === false) {
-        this.#forgetNextHops(this.#nextHops.stopUsing(name))
+        this.#routes.forgetNextHops(this.#nextHops.stopUsing(name))
         for (const family of FAMILIES) this.#stopUsing(name, family)
       }
       if (change.mtu !== undefined && change.mtu < IPV6_MIN_MTU) this.#forget(name, 6)
@@ -70,7 +71,7 @@ export class FakeRouteTable implements item.RouteTable {
   deleteLink(name: string, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatLinkDeletion(name), signal, (operation) => {
       this.#links.delete(name, operation)
-      this.#forgetNextHops(this.#nextHops.stopUsing(name))
+      this.#routes.forgetNextHops(this.#nextHops.stopUsing(name))
       for (const family of FAMILIES) this.#forget(name, family)
       this.#neighbours.forgetEntries(name)
     })
@@ -87,41 +88,23 @@ export class FakeRouteTable implements item.RouteTable {
   deleteAddress(address: item.InterfaceAddress, signal?: AbortSignal): Promise<void> {
     return this.#change(`ip address del ${address.address} dev ${address.device}`, signal, (operation) => {
       this.#links.deleteAddress(address, operation)
-      if (familyOf(address.address) === 6) this.#forgetSource(address.address)
+      this.#routes.forgetSource(address.address)
       // The kernel ends IPv4 on a device with its last address, as if it were stopped.
-      else if (this.#links.addressOf(address.device, 4) === undefined) this.#stopUsing(address.device, 4)
+      const family = familyOf(address.address)
+      if (family === 4 && this.#links.addressOf(address.device, 4) === undefined) this.#stopUsing(address.device, 4)
     })
   }
 
   routes(signal?: AbortSignal): Promise<readonly item.Route[]> {
-    return this.#read('ip route show table all', signal, () => [...this.#routes.values()])
+    return this.#read('ip route show table all', signal, () => this.#routes.list())
   }
 
   replaceRoute(route: item.Route, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatRoute(route), signal, (operation) => {
-      checkRoute(route)
-      const family = familyOf(route.destination)
-      for (const { device, via, onlink } of route.nextHops) {
-        this.#links.needCarries(device, family, operation)
-        if (via !== undefined && onlink !== true) needReach(this.#links.addresses(), device, via, operation)
-      }
-      if (route.nextHopId !== undefined) this.#nextHops.needUsable(route.nextHopId, family, operation)
-      if (family === 6 && hasTwice(route.nextHops))
-        throw new KernelError('EEXIST', operation, 'a next hop is there twice')
-      if (route.source !== undefined && !this.#links.isLocal(route.source)) {
-        throw new KernelError('EINVAL', operation, `source ${route.source} is not an address of this node`)
-      }
-      this.#routes.set(routeKey(route), normalRoute(route))
-    })
+    return this.#change(format.formatRoute(route), signal, (operation) => this.#routes.replace(route, operation))
   }
 
   deleteRoute(route: item.Route, signal?: AbortSignal): Promise<void> {
-    return this.#change(format.formatRouteDeletion(route), signal, (operation) => {
-      checkRoute(route)
-      const present = this.#routes.get(routeKey(route))
-      if (present?.type !== route.type) throw new KernelError('ESRCH', operation, 'no such route')
-      this.#routes.delete(routeKey(route))
-    })
+    return this.#change(format.formatRouteDeletion(route), signal, (operation) => this.#routes.delete(route, operation))
   }
 
   mainRoutes(signal?: AbortSignal): Promise<readonly item.MainRoute[]> {
@@ -140,7 +123,7 @@ export class FakeRouteTable implements item.RouteTable {
         (rule) => (rule.family ?? 4) === family && rule.exceptMark !== mark && isForOwnTraffic(rule),
       )
       for (const rule of matching) {
-        const route = bestRoute([...this.#routes.values()], rule.table, destination)
+        const route = bestRoute(this.#routes.list(), rule.table, destination)
         if (route === undefined || route.type === 'throw') continue
         if (route.type === 'unreachable') throw new KernelError('EHOSTUNREACH', operation, 'no route to host')
         const device = route.nextHops[0]?.device ?? this.#nextHops.deviceOf(route.nextHopId ?? 0) ?? ''
@@ -241,7 +224,7 @@ export class FakeRouteTable implements item.RouteTable {
   toString(): string {
     return [
       ...this.#links.commands(),
-      ...[...this.#routes.values()].map(format.formatRoute),
+      ...this.#routes.list().map(format.formatRoute),
       ...[...this.#rules.values()].map(format.formatRule),
       ...this.#nextHops.commands(),
       ...this.#neighbours.commands(),
@@ -269,44 +252,15 @@ export class FakeRouteTable implements item.RouteTable {
     return { device, ...(source === undefined ? {} : { source }), mtu: way.mtu ?? this.#links.find(device)?.mtu ?? 0 }
   }
 
-  // A device that stops takes its neighbours and the routes that have no other way left.
+  // A device that stops takes its neighbours along, and routes.
   #stopUsing(device: string, family: Family): void {
-    const usable = (name: string): boolean => name !== device && this.#links.carries(name, family)
-    remove(
-      this.#routes,
-      (route) => isOf(route, family) && route.nextHops.length > 0 && !route.nextHops.some((hop) => usable(hop.device)),
-    )
+    this.#routes.stopUsing(device, family)
     this.#neighbours.forget(device, family)
   }
 
-  // A device that goes takes every route that uses it; of IPv6 ones that have other ways, only its own.
   #forget(device: string, family: Family): void {
-    for (const [key, route] of this.#routes) {
-      const rest = route.nextHops.filter((hop) => hop.device !== device)
-      if (!isOf(route, family) || rest.length === route.nextHops.length) continue
-      if (family === 4 || rest.length === 0) this.#routes.delete(key)
-      else this.#routes.set(key, normalRoute({ ...route, nextHops: rest }))
-    }
+    this.#routes.forgetDevice(device, family)
     this.#neighbours.forget(device, family)
-  }
-
-  #idsNamedByIpv6(): ReadonlySet<number> {
-    const routes = [...this.#routes.values()].filter((route) => isOf(route, 6))
-    return new Set(routes.map(({ nextHopId }) => nextHopId).filter((id) => id !== undefined))
-  }
-
-  // Routes that name what is gone go too.
-  #forgetNextHops(ids: readonly number[]): void {
-    remove(this.#routes, ({ nextHopId }) => nextHopId !== undefined && ids.includes(nextHopId))
-  }
-
-  // An IPv6 address that is taken away, unlike one that goes with its device, is forgotten by all routes with hops of
-  // their own.
-  #forgetSource(address: string): void {
-    const gone = usualAddress(address.split('/')[0] ?? '')
-    for (const [key, { source, ...route }] of this.#routes) {
-      if (source === gone && route.nextHopId === undefined) this.#routes.set(key, route)
-    }
   }
 
   async #read<T>(operation: string, signal: AbortSignal | undefined, action: (operation: string) => T): Promise<T> {
@@ -335,14 +289,6 @@ export class FakeRouteTable implements item.RouteTable {
   }
 }
 
-function isOf(route: item.Route, family: Family): boolean {
-  return familyOf(route.destination) === family
-}
-
-function hasTwice(hops: readonly item.NextHop[]): boolean {
-  return new Set(hops.map(({ device, via = '' }) => `${device}|${usualAddress(via)}`)).size < hops.length
-}
-
 /** Of what starts on the node and has no address yet. */
 function isForOwnTraffic({ inputDevice, exceptInputDevice, source }: item.Rule): boolean {
   return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
@@ -351,8 +297,4 @@ function isForOwnTraffic({ inputDevice, exceptInputDevice, source }: item.Rule):
 /** As it is listed: IPv4 is not said. */
 function normalRule({ family, ...rule }: item.Rule): item.Rule {
   return family === 6 ? { family, ...rule } : rule
-}
-
-function remove<V>(items: Map<string, V>, unwanted: (value: V) => boolean): void {
-  for (const [key, value] of items) if (unwanted(value)) items.delete(key)
 }

@@ -37,7 +37,8 @@ export function formatRoute(route: Route): string {
   const named = route.nextHopId === undefined ? '' : ` nhid ${route.nextHopId}`
   const several = route.nextHops.length > 1 ? route.nextHops.map(formatWeightedHop).join('') : ''
   return (
-    `${tool(route.destination)} route replace ${routeKey(route)}${only}${named} table ${route.table} proto ${ROUTE_PROTOCOL}` +
+    `${tool(route.destination)} route replace ${routeKey(route)}${only}${named} ` +
+    `table ${route.table} proto ${ROUTE_PROTOCOL}` +
     (route.metric === undefined ? '' : ` metric ${route.metric}`) +
     (route.source === undefined ? '' : ` src ${route.source}`) +
     (route.mtu === undefined ? '' : ` mtu ${route.mtu}`) +

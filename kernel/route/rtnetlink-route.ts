@@ -137,7 +137,7 @@ export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Ro
     destination: decodeDestination(data, found),
     type,
     // The kernel leads what is unreachable for IPv6 to the loopback device.
-    // Beside an id it tells, for programs that know none, what the id stands for.
+    // Beside an id the kernel lists the hops of that object, for programs that know no ids.
     nextHops: type === 'unicast' && nextHopId === undefined ? decodeNextHops(data, found, name) : [],
     ...(nextHopId === undefined ? {} : { nextHopId: readU32(nextHopId) }),
     ...(metric === undefined ? {} : { metric: readU32(metric) }),
@@ -154,9 +154,9 @@ export function decodeMainRoute(data: Buffer, family: Family, name: DeviceNames)
   if ((table === undefined ? data.readUInt8(4) : readU32(table)) !== RT_TABLE_MAIN) return undefined
   const number = data.readUInt8(7)
   const type = number === RTN_UNICAST ? 'unicast' : number === RTN_BLACKHOLE ? 'blackhole' : 'other'
-  // With net.ipv4.nexthop_compat_mode off, the id of a next-hop object stands alone.
-  const tellsHops = !found.has(RTA.NH_ID) || found.has(RTA.OIF) || found.has(RTA.MULTIPATH)
-  const hop = type === 'unicast' && tellsHops ? decodeNextHops(data, found, name)[0] : undefined
+  // With net.ipv4.nexthop_compat_mode off, the kernel lists the id of a next-hop object without its hops.
+  const hasHops = !found.has(RTA.NH_ID) || found.has(RTA.OIF) || found.has(RTA.MULTIPATH)
+  const hop = type === 'unicast' && hasHops ? decodeNextHops(data, found, name)[0] : undefined
   const ipv6Gateway = found.has(RTA.VIA) ? '::' : undefined
   const via = hop?.via ?? ipv6Gateway
   return {

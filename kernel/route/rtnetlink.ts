@@ -251,7 +251,7 @@ export class Rtnetlink implements RouteTable {
   onChange(listener: () => void): () => void {
     const stops = [
       watchGroups(WATCHED_GROUPS, listener),
-      // IPv4 routes that name what is removed go without a word of their own.
+      // The kernel sends no notification about IPv4 routes that it removes with a next-hop object.
       watchNextHops(listener),
       watchGroups(NEIGHBOUR_GROUPS, listener, ({ data }) => this.#neighbourDevices.has(neigh.deviceOf(data))),
     ]

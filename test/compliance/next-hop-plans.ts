@@ -21,7 +21,7 @@ const anyGroup = fc.record({
 })
 const anyRoute = fc.record({ destination: fc.nat(3), is6: fc.boolean(), way: fc.nat(11) })
 
-/** Any plan that the kernel can have; hops and groups share few ids, so that these change their meaning all the time. */
+/** Any plan that the kernel can have. Hops and groups share few ids, so that these often change their meaning. */
 export function anyPlan(devices: readonly string[]): fc.Arbitrary<RoutingPlan> {
   const anyHop = fc.record({ number: few, device: fc.constantFrom(...devices), is6: fc.boolean() })
   return fc

@@ -10,7 +10,8 @@ export const nextHopRoutes = {
   'routes change between ids and hops of their own': mixed,
   'routes that are refused': refused,
   'look-up over a group': lookup,
-  'addresses go, routes that name an id': sources,
+  'addresses go, routes that name an id stay': sources,
+  'a device too small for IPv6 keeps its hops': small,
 }
 
 async function stage(node: NextHopNode): Promise<void> {
@@ -120,10 +121,24 @@ async function sources(t: Test, node: NextHopNode): Promise<void> {
   await stage(node)
   const { routes } = node
   const [plain, own] = [route('244.1.0.0/16', 10), route('fd01::/48', 11, { source: 'fd00:7::1' })]
-  for (const one of [plain, own]) await routes.replaceRoute(one)
+  const own4 = route('244.2.0.0/16', 10, { source: '192.0.2.7' })
+  await routes.addAddress({ device: 'sl-b', address: '192.0.2.7/32' })
+  for (const one of [plain, own4, own]) await routes.replaceRoute(one)
+  await routes.deleteAddress({ device: 'sl-b', address: '192.0.2.7/32' })
   await routes.deleteAddress({ device: 'sl-a', address: 'fd00:7::1/64' })
-  t.strictSame(await routes.routes(), [plain, own], 'unlike one with hops of its own, it keeps its source')
+  t.strictSame(await routes.routes(), [plain, own4, own], 'unlike one with hops of its own, it keeps its source')
   await routes.deleteAddress({ device: 'sl-a', address: '192.0.2.1/24' })
-  t.strictSame(await routes.routes(), [plain, own], 'the last address of IPv4 takes no hop along')
+  t.strictSame(await routes.routes(), [plain, own4, own], 'the last address of IPv4 takes no hop along')
   t.equal((await node.hops.list()).hops.length, 4)
+}
+
+async function small(t: Test, node: NextHopNode): Promise<void> {
+  await stage(node)
+  const { hops, routes } = node
+  const over = route('fd01::/48', 11)
+  await routes.replaceRoute(over)
+  await routes.setLink('sl-b', { mtu: 1279 })
+  t.strictSame(await routes.routes(), [over])
+  t.strictSame((await hops.list()).hops[3], hop6(4, 'sl-b'), 'as members of groups that lead nowhere')
+  await t.rejects(hops.replaceHop(hop6(4, 'sl-b')), { code: 'ENODEV' }, 'though none is made anew')
 }

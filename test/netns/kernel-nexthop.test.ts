@@ -97,12 +97,12 @@ inPrivateNetns(t, import.meta.url, () => {
     sh('ip nexthop add id 6 dev sl-b')
     sh('ip nexthop add id 7 group 5/6')
     sh('ip route add 10.42.6.0/24 nhid 7')
-    const told = async (): Promise<unknown> =>
+    const listed = async (): Promise<unknown> =>
       (await routes.mainRoutes()).filter(({ destination }) => destination === '10.42.6.0/24')
     const known = { destination: '10.42.6.0/24', type: 'unicast' }
-    t.strictSame(await told(), [{ ...known, device: 'sl-a', via: '192.0.2.9' }])
+    t.strictSame(await listed(), [{ ...known, device: 'sl-a', via: '192.0.2.9' }])
     sh('sysctl -qw net.ipv4.nexthop_compat_mode=0')
-    t.strictSame(await told(), [known], 'the kernel does not tell where it leads')
+    t.strictSame(await listed(), [known], 'the kernel does not say where it leads')
     sh('sysctl -qw net.ipv4.nexthop_compat_mode=1')
     for (const one of [7, 6, 5]) sh(`ip nexthop del id ${one}`)
   })

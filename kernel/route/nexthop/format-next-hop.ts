@@ -3,7 +3,7 @@ import { ROUTE_PROTOCOL } from '../../../model/kernel-ids.ts'
 import type { GroupMember, NextHopGroup, NextHopObject } from './next-hop-table.ts'
 
 export function formatHop({ id, family, device, via, onlink }: NextHopObject): string {
-  // The tool takes the family from the gateway; without one it has to be told.
+  // The tool takes the family from the gateway; without one it needs -6.
   const tool = family === 6 ? 'ip -6' : 'ip'
   const gateway = via === undefined ? '' : `via ${via} `
   return (

@@ -70,12 +70,12 @@ export function encodeNextHopId(id: number): Uint8Array[] {
   return body(nhmsg(AF_UNSPEC, 0, 0), [[NHA.ID, u32(id)]])
 }
 
-/** The kernel can filter by device or kind, not by protocol: all are listed, and decodeNextHop knows ours. */
+/** The kernel can filter by device or kind, not by protocol: all are listed, and the caller picks ours. */
 export function encodeNextHopDump(): Uint8Array[] {
   return body(nhmsg(AF_UNSPEC, 0, 0), [])
 }
 
-/** What a message tells of an item, also of one of others. */
+/** What a message says about an item, also about those of other programs. */
 export interface ListedNextHop {
   readonly id: number
   readonly protocol: number

@@ -35,9 +35,9 @@ export interface PlainGroup {
 }
 
 /**
- * The hash of a flow chooses a bucket, and the bucket has a member. A member that goes gives only its own buckets to the
- * others, at once. One that comes or gets more weight is given buckets in which nothing has flowed for the idle timer, and
- * when the group has been out of balance for the unbalanced timer, also busy ones.
+ * The hash of a flow chooses a bucket, and the bucket has a member. When a member is removed, its own buckets alone go
+ * to the others, at once. A member that is added, or gets more weight, is given buckets in which nothing has flowed for
+ * the idle timer. When the group has been out of balance for the unbalanced timer, it is given busy ones too.
  */
 export interface ResilientGroup {
   readonly kind: 'resilient'
@@ -57,8 +57,8 @@ export interface Bucket {
   /** Id of the hop that it leads to. */
   readonly member: number
   /**
-   * Since when nothing has flowed, or since it has had this member. One that has carried nothing for its member counts as
-   * idle at once, whatever the timer.
+   * Time since something flowed, or since the bucket has had this member. A bucket that has carried nothing for its
+   * member counts as idle at once, whatever the timer.
    */
   readonly idleMs: number
 }
@@ -88,28 +88,28 @@ export interface NextHopTable {
   /**
    * Makes it, or replaces the hop of that id in place: flows that it carries go the new way, and routes and groups keep
    * it. Throws ENODEV (no such device, or one that does not carry the family), ENETDOWN (the device is down or has no
-   * carrier), ENETUNREACH or, for IPv6,
-   * EHOSTUNREACH (no address of the device reaches the gateway), EINVAL (the id is that of a group,
-   * or IPv6 routes need it to be IPv6), EEXIST (somebody else has the id).
+   * carrier), ENETUNREACH or, for IPv6, EHOSTUNREACH (no address of the device reaches the gateway), EINVAL (the id is
+   * that of a group, or IPv6 routes need it to be IPv6), EEXIST (another program has the id).
    */
   replaceHop(hop: NextHopObject, signal?: AbortSignal): Promise<void>
   /**
    * Makes it, or replaces members, weights and timers of the group of that id in place; routes keep it. Of a resilient
-   * group the kernel moves only buckets of members that are gone, at once, and idle ones: flows of members that stay are
-   * not disturbed. Throws ENOENT (a member is missing), EINVAL (kind or number of buckets is another one, the id is that
-   * of a hop, a member is a group, IPv6 routes use it and a member is IPv4), EEXIST (somebody else has the id).
+   * group the kernel moves only buckets of members that are gone, at once, and idle ones: flows of members that stay
+   * are not disturbed. Throws ENOENT (a member is missing), EINVAL (kind or number of buckets is another one, the id is
+   * that of a hop, a member is a group, IPv6 routes use it and a member is IPv4), EEXIST (another program has the id).
    */
   replaceGroup(group: NextHopGroup, signal?: AbortSignal): Promise<void>
   /**
    * Removes a hop or a group. The kernel takes a hop out of its groups, and removes groups that become empty and routes
-   * that named what is gone, IPv4 routes without a notification. Throws ENOENT.
+   * that name what is gone, IPv4 routes without a notification. Throws ENOENT.
    */
   remove(id: number, signal?: AbortSignal): Promise<void>
   /** All buckets of a resilient group, by index. Throws ENOENT; EINVAL for anything that has no buckets. */
   buckets(id: number, signal?: AbortSignal): Promise<readonly Bucket[]>
   /**
-   * Calls back (coalesced) when next-hop objects, groups or links change, by anyone. Links, because a device that stops,
-   * goes or loses its carrier takes its hops along, and the kernel says nothing of these: then list again.
+   * Calls back (coalesced) when next-hop objects, groups or links change, whatever program changed them. Links are
+   * included because the kernel removes the hops of a device that stops, goes or loses its carrier, and sends no
+   * notification about these hops: list again then.
    */
   onChange(listener: () => void): () => void
   close(): void
@@ -119,7 +119,7 @@ export interface NextHopTable {
 export interface MemberShare {
   readonly member: number
   readonly buckets: number
-  /** Since when nothing has flowed in any of them. */
+  /** Time since something flowed in one of them. */
   readonly idleMs: number
 }
 

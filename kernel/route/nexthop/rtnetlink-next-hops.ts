@@ -20,7 +20,7 @@ import { watchNextHops } from './watch-next-hops.ts'
 /** Multicast group of links. */
 const LINK_GROUP = 1
 const LIST = 'ip nexthop show'
-/** The id of a group that is never made: asking for its buckets shows whether the kernel knows the question. */
+/** The id of a group that is never made: asking for its buckets shows whether the kernel knows the request. */
 const NO_GROUP = 0xffffffff
 
 export class RtnetlinkNextHops implements NextHopTable {
@@ -119,7 +119,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     }
   }
 
-  /** What has the id, whoever made it. */
+  /** The item of that id, of any program. */
   async #present(
     id: number,
     operation: string,
@@ -135,7 +135,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     }
   }
 
-  /** The kernel would replace an item of another program without asking. */
+  /** The kernel would replace an item of another program too. */
   async #checkPresent(
     item: NextHopObject | NextHopGroup,
     operation: string,
@@ -159,7 +159,7 @@ export class RtnetlinkNextHops implements NextHopTable {
     return this.#socket.dump({ type: codec.RTM_GETNEXTHOPBUCKET, body: codec.encodeNextHopId(id), operation, signal })
   }
 
-  /** The kernel has one number for all reasons. */
+  /** Finds the reason: the kernel has one error number for all of them. */
   async #whyRefused(group: NextHopGroup, error: KernelError, signal: AbortSignal | undefined): Promise<KernelError> {
     const { operation } = error
     if (group.kind === 'resilient' && !(await this.features(signal)).resilient) {

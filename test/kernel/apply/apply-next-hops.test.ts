@@ -162,14 +162,14 @@ t.test('when something cannot be read, nothing is changed', async (t) => {
   t.same(await stage.apply(PLAN), { done: [], failure: 'ip nexthop show: no answer from the kernel' })
 })
 
-t.test('what stands in the way', (t) => {
+t.test('what has to be removed first', (t) => {
   const six = [hop6(3, 'sealane0'), hop6(4, 'sealane1')]
   const of = (hops: readonly NextHopObject[], ...groups: readonly NextHopGroup[]) => ({ hops, groups })
   const ids = (...sides: Parameters<typeof planClearance>): readonly number[] =>
     planClearance(...sides).map((item) => item.id - id(0))
   const there = of([...HOPS, ...six], resilient(10, BOTH), group(11, [{ id: id(3) }]))
   t.same(ids(there, there), [])
-  t.same(ids(of([]), there), [], 'what nobody wants goes in its own time')
+  t.same(ids(of([]), there), [], 'what is not desired goes last')
   t.same(ids(of([hop(1, 'sealane2', { via: '246.0.0.1', onlink: true })]), there), [], 'another way')
   t.same(ids(of(HOPS, group(10, BOTH)), there), [10], 'another kind')
   t.same(ids(of([...HOPS, hop(11, 'sealane0')], group(1, [{ id: id(2) }])), there), [11, 1], 'another sort')

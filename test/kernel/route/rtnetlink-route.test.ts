@@ -57,7 +57,7 @@ t.test('what is sent is what is read: several next hops with weights, or the id 
   t.end()
 })
 
-t.test('beside an id, the hops that it stands for are not the route’s own', (t) => {
+t.test('beside an id, the hops of that object are not the route’s own', (t) => {
   const [DST, OIF, NH_ID] = [1, 4, 30]
   const message = (protocol: number, attributes: Parameters<typeof body>[1]): Buffer => {
     const head = Buffer.from([2, 16, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0])
