@@ -3,12 +3,16 @@
  */
 import { join } from 'node:path'
 import { type Family, classifyAddress, parseAddress } from '../model/addresses/ip.ts'
+import { MAX_LANE, isLaneNumber } from '../model/lanes/lane-number.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../model/kernel-ids.ts'
 
 export interface GatewayLaneConfig {
   readonly lane: number
-  /** UDP port that WireGuard listens on. */
+  /**
+   * UDP port that WireGuard listens on for gateways of the same number in other clusters. For those of other numbers it
+   * is as much higher or lower: linkPort().
+   */
   readonly port: number
   /** Address under which others reach this node, when that is not an address of its own (port forwarding, 1:1 NAT). */
   readonly publicAddress?: string
@@ -18,6 +22,7 @@ export interface GatewayConfig {
   readonly node: string
   /** Sealane's version, reported in Gateway.status. */
   readonly version: string
+  /** One at most: a node has one lane number. None: a node that is to be cleaned. */
   readonly lanes: readonly GatewayLaneConfig[]
   /** This node's private directory; made with mode 0700. Holds lane<k>.key. */
   readonly stateDir: string
@@ -51,8 +56,6 @@ export const GATEWAY_DEFAULTS = {
   openPorts: [],
 } as const
 
-const MAX_LANE = 0xff
-
 export class GatewayConfigError extends Error {
   constructor(field: string, value: unknown, expected: string) {
     super(`gateway ${field} ${JSON.stringify(value)}: expected ${expected}`)
@@ -78,8 +81,14 @@ export function forwarding({ stateDir }: Pick<GatewayConfig, 'stateDir'>, family
 
 /** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */
 export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
-  const lanes = [...init.lanes].sort((a, b) => a.lane - b.lane).map((lane) => ({ port: lanePort(lane.lane), ...lane }))
-  lanes.forEach((lane, i) => checkLane(lane, lanes[i - 1]))
+  if (init.lanes.length > 1)
+    throw new GatewayConfigError(
+      'lanes',
+      init.lanes.map(({ lane }) => lane),
+      ONE_LANE,
+    )
+  const lanes = init.lanes.map((lane) => ({ port: lanePort(lane.lane), ...lane }))
+  lanes.forEach(checkLane)
   if (init.observedAddress !== undefined) parseAddress(init.observedAddress, 'gateway observedAddress')
   const config: GatewayConfig = { ...GATEWAY_DEFAULTS, ...init, lanes }
   for (const field of ['probeIntervalMs', 'missesUntilDown', 'answersUntilUp', 'rotateMs', 'statusMs'] as const) {
@@ -90,13 +99,16 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
   return config
 }
 
-function checkLane(lane: GatewayLaneConfig, before: GatewayLaneConfig | undefined): void {
-  if (!Number.isInteger(lane.lane) || lane.lane < 0 || lane.lane > MAX_LANE) {
+const ONE_LANE = 'one lane for this node: a link to each gateway of the others needs no more'
+
+function checkLane(lane: GatewayLaneConfig): void {
+  if (!isLaneNumber(lane.lane)) {
     throw new GatewayConfigError('lane', lane.lane, `a number from 0 to ${MAX_LANE}`)
   }
-  if (before?.lane === lane.lane) throw new GatewayConfigError('lane', lane.lane, 'each lane once')
-  if (!Number.isInteger(lane.port) || lane.port < 1 || lane.port > 0xffff) {
-    throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, 'a number from 1 to 65535')
+  // Those for the other numbers are around it.
+  const [lowest, highest] = [1 + lane.lane, 0xffff - MAX_LANE + lane.lane]
+  if (!Number.isInteger(lane.port) || lane.port < lowest || lane.port > highest) {
+    throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, `a number from ${lowest} to ${highest}`)
   }
   if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
 }

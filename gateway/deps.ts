@@ -11,7 +11,7 @@ import type { OpenProbeSocket } from './health/probe-socket.ts'
 
 /** What is known of the node that takes over the lane of this one. */
 export interface Handover {
-  /** Ids of the clusters that the other node is up to. Nothing is sent to them by this node's own lane any more. */
+  /** Links, by healthKey(), that the other node has up. Nothing is sent over this node's own any more. */
   handedOver(): ReadonlySet<string>
   /** Calls back after each change. Gives the function that ends it. */
   onChange(listener: () => void): () => void

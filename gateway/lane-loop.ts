@@ -22,7 +22,7 @@ import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
-import type { GatewayMetrics } from './metrics.ts'
+import { type GatewayMetrics, laneLabels } from './metrics.ts'
 import { EndpointWriter } from './status/endpoint-writer.ts'
 import { HandshakeRetries } from './reach/handshake-retries.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
@@ -172,13 +172,15 @@ export class LaneLoop {
     this.#noteSuccessors(world, plan)
     const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
     const laneStates = await this.#apply(world, plan, round, signal)
-    const probed = plan.lanes.lanes.filter(({ lane }) => world.laneStates.has(lane) || laneStates.has(lane))
+    const probed = plan.lanes.lanes.filter((one) =>
+      [world.laneStates, laneStates].some((states) => states.has(one.remoteLane)),
+    )
     // Only what is taken over starts as up. Later, a prober that is new has received nothing yet.
     probing.setLanes(probed, first ? upKeys(world) : new Set())
     // Published only now: a reader of the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
-    for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
+    for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, laneLabels(lane))
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
     round.finish()
     this.#routed = upKeys(world)
@@ -210,11 +212,11 @@ export class LaneLoop {
     const { pathSource } = world
     const states = new Map<number, LaneState>()
     for (const lane of lanes) {
-      const seen = world.laneStates.get(lane.lane)
+      const seen = world.laneStates.get(lane.remoteLane)
       if (seen === undefined && !guarded) continue
       const init = { withIpv6, seen, callAnew, pathSource, mayJoin: guarded, round, signal }
       const state = await cable.apply(lane, init)
-      if (state !== undefined) states.set(lane.lane, state)
+      if (state !== undefined) states.set(lane.remoteLane, state)
     }
     if (states.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
     if (states.size > 0 || lanes.length === 0) {

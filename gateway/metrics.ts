@@ -22,7 +22,13 @@ export interface GatewayMetrics {
   readonly driftRepairs: Counter
 }
 
-const PEER = ['cluster', 'lane'] as const
+const DEVICE = ['lane', 'remote_lane'] as const
+const PEER = ['cluster', ...DEVICE] as const
+
+/** Labels of a device, and together with the cluster of a link: this node's lane number, and that of the far ends. */
+export function laneLabels({ ownLane, remoteLane }: { readonly ownLane: number; readonly remoteLane: number }) {
+  return { lane: String(ownLane), remote_lane: String(remoteLane) }
+}
 
 export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
   const gauge = (name: string, help: string, labels: readonly string[] = PEER): Gauge =>
@@ -30,7 +36,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
   const counter = (name: string, help: string, labels: readonly string[]): Counter =>
     metrics.counter({ name: `sealane_gateway_${name}_total`, help, labels })
   return {
-    connectionUp: gauge('connection_up', '1 when the peer answers probes on this lane, else 0.'),
+    connectionUp: gauge('connection_up', '1 when the peer answers probes over this link, else 0.'),
     connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
     connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
     connectionLoss: gauge('connection_loss_ratio', 'Share of the last 50 probes without an answer, 0 to 1.'),
@@ -38,7 +44,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     receivedBytes: gauge('received_bytes', 'Bytes received from the peer since it was last made on the lane device.'),
     sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last made on the lane device.'),
     transitions: counter('transitions', 'Changes of state of a connection, by the new state.', [...PEER, 'state']),
-    laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', ['lane']),
+    laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
     refusals: gauge('refusals', 'Cluster and Endpoint objects that are not used because what they claim is wrong.', []),
     probesSent: counter('probes_sent', 'Probes sent.', ['lane']),
     probesAnswered: counter('probes_answered', 'Answers to our probes.', ['lane']),

@@ -2,6 +2,7 @@
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
 import { IPV6_FORWARDING, LANE_MARK } from '../model/kernel-ids.ts'
+import { isLaneNumber } from '../model/lanes/lane-number.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
@@ -58,9 +59,8 @@ export async function readGatewayWorld(
   if (own === undefined) return undefined
   const endpoints = api.cache('Endpoint').list()
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
-  const laneNumbers = config.lanes.map(({ lane }) => lane)
   const ends = remotes.map((endpoint) => farEnd(endpoint, cable.rules))
-  const laneStates = await cable.observe(laneNumbers, ends, signal)
+  const laneStates = await cable.observe(remoteLanesOf(remotes), ends, signal)
   const monotonicMs = deps.clock.monotonic()
   return {
     ...known,
@@ -80,7 +80,7 @@ export async function readGatewayWorld(
     ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
     laneStates,
     laneDevices: await laneDeviceNames(routes, signal),
-    ...(await readPaths(routes, underlayTargets(remotes, config, laneStates), signal)),
+    ...(await readPaths(routes, underlayTargets(remotes, laneStates), signal)),
   }
 }
 
@@ -93,15 +93,13 @@ async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<Gateway
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
 }
 
-function underlayTargets(
-  remotes: readonly Endpoint[],
-  config: GatewayConfig,
-  laneStates: ReadonlyMap<number, LaneState>,
-): Set<string> {
-  const lanes = new Set(config.lanes.map((lane) => lane.lane))
-  const candidates = remotes
-    .filter((endpoint) => lanes.has(endpoint.spec.lane))
-    .flatMap((endpoint) => endpoint.spec.candidates.map((candidate) => candidate.address))
+/** Of the devices that there may be for what others state; the first one is there without them. */
+function remoteLanesOf(remotes: readonly Endpoint[]): readonly number[] {
+  return [...new Set([0, ...remotes.map(({ spec }) => spec.lane).filter(isLaneNumber)])]
+}
+
+function underlayTargets(remotes: readonly Endpoint[], laneStates: ReadonlyMap<number, LaneState>): Set<string> {
+  const candidates = remotes.flatMap(({ spec }) => spec.candidates.map(({ address }) => address))
   const used = [...laneStates.values()].flatMap(({ links }) => [...links.values()].flatMap(({ at }) => at ?? []))
   const addresses = [...candidates, ...used.map(({ address }) => formatAddress(address))]
   return new Set(addresses.filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))

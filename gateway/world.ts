@@ -38,6 +38,7 @@ export interface GatewayWorld {
   readonly nodes: readonly Node[]
   /** What the nodes report about their pods. */
   readonly routeAgents: readonly RouteAgent[]
+  /** One at most: gatewayConfig(). */
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. Absent: none. */
@@ -46,9 +47,9 @@ export interface GatewayWorld {
   readonly addresses: readonly InterfaceAddress[]
   /** Default gateways and name servers of this machine. Absent: not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
-  /** Lanes of ours that exist, by number, with their links: Cable.observe(). */
+  /** Devices of ours that exist, by remote lane number, with their links: Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
-  /** Names of all lane devices that exist, those of no lane of ours among them. */
+  /** Names of all lane devices that exist, those that are not planned among them. */
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */
   readonly pathMtu: ReadonlyMap<string, number>
@@ -60,10 +61,11 @@ export interface GatewayWorld {
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over was called first, by linkKey(); monotonic. */
   readonly successorsSince?: ReadonlyMap<string, number>
-  /** Clusters that are reached by the node which takes over this node's lane. */
+  /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }
 
-export function healthKey(lane: number, cluster: string): string {
-  return `${lane}/${cluster}`
+/** Names the far end of a link, whichever gateway serves it: the lane of its own cluster, and the cluster. */
+export function healthKey(remoteLane: number, cluster: string): string {
+  return `${remoteLane}/${cluster}`
 }

@@ -3,7 +3,10 @@
  * share a row: each can rebuild its own part without looking at the other's.
  */
 
-/** Lane devices are sealane0, sealane1, …; UDP ports follow the lane number. */
+/**
+ * Lane devices are sealane0, sealane1, …, by the number of the far gateways that they lead to; so are the UDP ports that
+ * they listen on (gateway/reach/link-port.ts).
+ */
 export const LANE_DEVICE_PREFIX = 'sealane'
 export const LANE_BASE_PORT = 4500
 /** Overlay between the nodes of one cluster. */

@@ -204,7 +204,10 @@ export type ConnectionState = 'connecting' | 'up' | 'down'
 
 export interface ConnectionStatus {
   readonly cluster: string
+  /** Of this end. */
   readonly lane: number
+  /** Of the far end, in its cluster. Absent from releases up to 0.1: the same as `lane`. */
+  readonly remoteLane?: number
   /** metadata.name of the remote Endpoint. */
   readonly endpoint: string
   readonly state: ConnectionState
@@ -225,8 +228,11 @@ export interface ConnectionStatus {
 export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
   readonly status?: {
     readonly version: string
+    /** One for each device. */
     readonly lanes: readonly {
       readonly lane: number
+      /** Of the gateways that the device leads to. Absent from releases up to 0.1: the same as `lane`. */
+      readonly remoteLane?: number
       readonly device: string
       readonly mtu: number
       readonly driver: string

@@ -180,8 +180,8 @@ export class ContactLoop {
 function laneText(gateways: HeardGateways): string {
   const lanes = gateways.list().flatMap(({ metadata: { name }, status }) => {
     const liveness = gateways.liveness(name)
-    return (status?.connections ?? []).map(({ cluster, lane, state }) =>
-      [name, liveness, cluster, lane, state].join(' '),
+    return (status?.connections ?? []).map(({ cluster, lane, remoteLane, state }) =>
+      [name, liveness, cluster, lane, remoteLane, state].join(' '),
     )
   })
   return lanes.join('\n')

@@ -1,6 +1,7 @@
 /**
- * The seam between links and what makes them. A link joins a lane of this node with a gateway of another cluster; a
- * cable makes it: it has the device, the keys, and what is sent on the wire. The rest of the gateway knows far ends by
+ * The seam between links and what makes them. A link joins this node with a gateway of another cluster; a cable makes
+ * it: it has the devices, the key, and what is sent on the wire. There is one device for each lane number that gateways
+ * of other clusters have, so it leads to one gateway of each cluster at most. The rest of the gateway knows far ends by
  * their Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance:
  * test/compliance/cable.ts, on WireGuard and on a cable without keys.
  */
@@ -10,9 +11,10 @@ import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
 import type { Problem } from '../../model/reasons/problem.ts'
 import type { Round } from '../../kernel/apply/round.ts'
 
-/** A gateway of another cluster on one lane. */
+/** A gateway of another cluster. */
 export interface FarEnd {
-  readonly lane: number
+  /** The lane number that it has in its own cluster. */
+  readonly remoteLane: number
   /** metadata.name of its Endpoint, which says cluster, node and lane. */
   readonly endpoint: string
   /** Cable.identityOf() of its Endpoint. Only ever compared. */
@@ -37,9 +39,9 @@ export interface LinkState {
   readonly txBytes: number
 }
 
-/** A lane of this node as it is now. */
+/** A device of this node's lane as it is now. */
 export interface LaneState {
-  /** Of this end. Only ever compared. */
+  /** Of this end: the same on all devices of one lane. Only ever compared. */
   readonly identity: string
   /** By linkKey(), of the far ends that were asked for and are there. */
   readonly links: ReadonlyMap<string, LinkState>
@@ -68,14 +70,17 @@ export interface CableLink extends FarEnd {
   readonly choice: CallChoice
 }
 
-/** A lane as it is to be. */
-export interface CableLane {
-  readonly lane: number
+/** The device towards the gateways of one remote lane number, as it is to be. */
+export interface CableDevice {
+  /** The lane number of the gateways that it leads to. */
+  readonly remoteLane: number
   readonly device: string
-  /** UDP, of this end. */
+  /** UDP, of this end: linkPort(). */
   readonly port: number
   readonly mtu: number
-  /** address/32 of the device. */
+  /** The lane number of this node: its address and its identity go with that, whatever device they are on. */
+  readonly ownLane: number
+  /** address/32: the same on all devices of this node. */
   readonly address: string
   /** Something on the way forgets this node unless it sends now and then. */
   readonly behindNat: boolean
@@ -85,7 +90,7 @@ export interface CableLane {
   readonly successors: readonly CableLink[]
 }
 
-/** What a cable makes of a lane. */
+/** What a cable makes of a device. */
 export interface CablePlan {
   /** In the words of its tools, without secrets. */
   readonly text: string
@@ -113,7 +118,7 @@ export interface CableRules {
   identityTaken(owner: string): Problem
   /** What the other clusters learn of this end, besides where it is. */
   endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
-  plan(lane: CableLane): CablePlan
+  plan(device: CableDevice): CablePlan
 }
 
 export interface CableDriver {
@@ -122,9 +127,9 @@ export interface CableDriver {
 }
 
 export interface ApplyLaneInit {
-  /** The lane carries IPv6 too. */
+  /** The device carries IPv6 too. */
   readonly withIpv6: boolean
-  /** The lane as it was when the plan was made; undefined when it was not there. */
+  /** The device as it was when the plan was made; undefined when it was not there. */
   readonly seen: LaneState | undefined
   /** linkKey() of the links to make anew, so that the far end is called at once. */
   readonly callAnew: ReadonlySet<string>
@@ -141,22 +146,22 @@ export interface Cable {
   /** Which implementation makes lanes here. Throws KernelError. */
   driver(signal?: AbortSignal): Promise<CableDriver>
   /**
-   * Makes what a lane needs before it can be made, its key above all, and takes away that of all other lanes. Throws an
-   * error that names what is there and not usable: it is never replaced.
+   * Makes what a lane of this node needs before it can be made, its key above all, and takes away that of all other
+   * lanes. Throws an error that names what is there and not usable: it is never replaced.
    */
-  prepare(lanes: readonly number[]): Promise<void>
-  /** The lanes that are there, by number, with the links to `ends`. Throws KernelError. */
+  prepare(ownLanes: readonly number[]): Promise<void>
+  /** The devices that are there, by remote lane number, with the links to `ends`. Throws KernelError. */
   observe(
-    lanes: readonly number[],
+    remoteLanes: readonly number[],
     ends: readonly FarEnd[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, LaneState>>
   /**
-   * Brings one lane to the plan: its device, address and links. Adds before it removes, and leaves links alone that are
-   * as they should be. What fails is in the round. Gives the lane as it was before its links were brought to the plan;
-   * undefined when there is no device.
+   * Brings one device to the plan: itself, its address and links. Adds before it removes, and leaves links alone that
+   * are as they should be. What fails is in the round. Gives the device as it was before its links were brought to the
+   * plan; undefined when there is none.
    */
-  apply(lane: CableLane, init: ApplyLaneInit): Promise<LaneState | undefined>
+  apply(device: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined>
   /** Removes all lane devices but those of the names in `keep`. True when they went; what fails is in the round. */
   remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean>
 }

@@ -1,17 +1,18 @@
-/** The lanes that this node serves and the links over them, in words that every cable understands. Pure. */
+/** The devices of the lane that this node serves, and the links over them, in words that every cable understands. Pure. */
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
 import { laneDevice } from '../../model/kernel-ids.ts'
 import type { GatewayLaneConfig } from '../config.ts'
 import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
 import { laneDoubt } from '../reach/lane-doubt.ts'
+import { linkPort } from '../reach/link-port.ts'
 import { isOwnLaneHidden } from '../reach/plan-candidates.ts'
-import { type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
+import { type CheckedEndpoints, type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
 import { type Refusal, checkClusters } from '../remotes/check-remotes.ts'
 import { nextLookMs } from '../remotes/choose-server.ts'
 import { isBehindNat, ownAddresses } from '../remotes/observed-address.ts'
 import { type GatewayWorld, type PeerHealthView, healthKey } from '../world.ts'
-import { type CableLane, type CableRules, linkKey } from './cable.ts'
+import { type CableDevice, type CableRules, linkKey } from './cable.ts'
 
 export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
@@ -19,13 +20,15 @@ export interface PlannedLink extends RemoteLink {
   readonly doubt?: string
 }
 
-export interface LanePlan extends CableLane {
+/** A device of the lane with its links. */
+export interface LanePlan extends CableDevice {
   readonly links: readonly PlannedLink[]
   /** Called beside them, to be sent to once they have shaken hands (chooseServer()). */
   readonly successors: readonly PlannedLink[]
 }
 
 export interface LanesPlan {
+  /** By remote lane number. */
   readonly lanes: readonly LanePlan[]
   readonly clusters: readonly RemoteCluster[]
   readonly refusals: readonly Refusal[]
@@ -38,18 +41,24 @@ const DEFAULT_PATH_MTU = 1500
 /** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
 const SMALLEST_MTU = 576
 
-/** From the world to one plan per lane that this node serves. */
+/** A node without a word from any other cluster has this device: the one that every cluster has a gateway for. */
+const FIRST_LANE = 0
+
+/**
+ * From the world to one plan per device: one for each lane number that gateways of other clusters have, if this node
+ * serves a lane.
+ */
 export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
   const { clusters, refusals } = checkClusters(world)
   const endpoints = checkEndpoints(world, clusters, rules)
   const behindNat = isBehindNat(world)
-  const lanes = [...world.lanes]
-    .sort((a, b) => a.lane - b.lane)
-    .map((lane) => {
-      const onLane = (links: readonly RemoteLink[]): RemoteLink[] => links.filter((link) => link.lane === lane.lane)
+  const lanes = world.lanes.flatMap((own) =>
+    remoteLanes(endpoints).map((remoteLane) => {
+      const onLane = (links: readonly RemoteLink[]) => links.filter((link) => link.remoteLane === remoteLane)
       const links = { remotes: onLane(endpoints.links), newcomers: onLane(endpoints.successors) }
-      return planLane({ world, rules, lane, behindNat, ...links })
-    })
+      return planLane({ world, rules, own, remoteLane, behindNat, ...links })
+    }),
+  )
   const calls = lanes.flatMap(plannedLinks)
   const looks = endpoints.successors.map((link) => nextLookMs(calledSinceMs(world, link), world.monotonicMs))
   const due = [...calls.flatMap((link) => link.choice.nextAtMs ?? []), ...looks]
@@ -59,6 +68,12 @@ export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
     refusals: [...leftOut(world), ...refusals, ...endpoints.refusals],
     ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
   }
+}
+
+/** In order; never none: a device says who this node is, which the others must know before they can have a link. */
+function remoteLanes({ links, successors }: Pick<CheckedEndpoints, 'links' | 'successors'>): readonly number[] {
+  const numbers = new Set([...links, ...successors].map(({ remoteLane }) => remoteLane))
+  return numbers.size === 0 ? [FIRST_LANE] : [...numbers].sort((a, b) => a - b)
 }
 
 /** Those that are sent to, and those that are only called. */
@@ -75,15 +90,17 @@ function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
 interface PlanLaneInit {
   readonly world: GatewayWorld
   readonly rules: CableRules
-  readonly lane: GatewayLaneConfig
+  readonly own: GatewayLaneConfig
+  readonly remoteLane: number
   readonly behindNat: boolean
   readonly remotes: readonly RemoteLink[]
   readonly newcomers: readonly RemoteLink[]
 }
 
-function planLane({ world, rules, lane, behindNat, remotes, newcomers }: PlanLaneInit): LanePlan {
-  const states = world.laneStates.get(lane.lane)?.links
-  const hidden = isOwnLaneHidden(world, lane)
+function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers }: PlanLaneInit): LanePlan {
+  const states = world.laneStates.get(remoteLane)?.links
+  const hidden = isOwnLaneHidden(world, own)
+  const port = linkPort({ stated: own.port, of: own.lane, from: remoteLane })
   const ours = ownAddresses(world)
   const planned = (remote: RemoteLink, health: PeerHealthView | undefined): PlannedLink => {
     const { monotonicMs, rotateMs, callJitter: jitter } = world
@@ -96,19 +113,20 @@ function planLane({ world, rules, lane, behindNat, remotes, newcomers }: PlanLan
     // An address that was the other's when it called may have become this node's since.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
-    const doubt = laneDoubt({ world, lane, remote, hidden })
+    const doubt = laneDoubt({ world, own, port, remote, hidden })
     return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
   }
-  const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))
+  const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remoteLane, remote.cluster))))
   const successors = newcomers.map((remote) =>
     planned(remote, { state: 'connecting', sinceMs: calledSinceMs(world, remote) }),
   )
   return {
-    lane: lane.lane,
-    device: laneDevice(lane.lane),
-    port: lane.port,
+    remoteLane,
+    device: laneDevice(remoteLane),
+    port,
+    ownLane: own.lane,
     mtu: planMtu([...links, ...successors], world.pathMtu, rules.overhead),
-    address: `${formatAddress(rules.probeAddress(world.own.spec.index, lane.lane))}/32`,
+    address: `${formatAddress(rules.probeAddress(world.own.spec.index, own.lane))}/32`,
     behindNat,
     links,
     successors,
@@ -121,7 +139,7 @@ function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: Rem
 
 /**
  * MTU of a lane device: the smallest path MTU to an address in use on it, less what the cable adds to it. One
- * device serves all links of the lane, so the narrowest path decides for all. An address that is only being tried
+ * device serves a link to each cluster, so the narrowest path decides for all. An address that is only being tried
  * decides while there is none in use: candidates take turns every second, and the lanes of others shall not follow.
  */
 export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<string, number>, overhead: number): number {

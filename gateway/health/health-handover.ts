@@ -3,7 +3,9 @@
  * way: a connection that was reported up, and whose tunnel still has a session, counts as up until probes say
  * otherwise. Pure.
  */
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
+import type { GatewayLaneConfig } from '../config.ts'
 import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
 import { farEnd } from '../remotes/check-endpoints.ts'
 import { type PeerHealthView, healthKey } from '../world.ts'
@@ -13,6 +15,7 @@ export interface HandedOverInit {
   readonly monotonicMs: number
   /** This node's own Gateway object. */
   readonly gateway: Gateway | undefined
+  readonly lanes: readonly Pick<GatewayLaneConfig, 'lane'>[]
   readonly endpoints: readonly Endpoint[]
   readonly laneStates: ReadonlyMap<number, LaneState>
   readonly rules: CableRules
@@ -22,11 +25,15 @@ export interface HandedOverInit {
 export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthView> {
   const keys = new Map(init.endpoints.map((one) => [one.metadata.name, linkKey(farEnd(one, init.rules))]))
   const handedOver = new Map<string, PeerHealthView>()
-  for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {
-    const link = init.laneStates.get(lane)?.links.get(keys.get(endpoint) ?? '')
+  for (const connection of init.gateway?.status?.connections ?? []) {
+    const { cluster, endpoint, state, lane } = connection
+    // Of another number this node had another identity: its sessions on the same device were not this lane's.
+    if (!init.lanes.some((own) => own.lane === lane)) continue
+    const remoteLane = remoteLaneOf(connection)
+    const link = init.laneStates.get(remoteLane)?.links.get(keys.get(endpoint) ?? '')
     const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
     if (state !== 'up' || ageMs > init.rules.sessionMs) continue
-    handedOver.set(healthKey(lane, cluster), { state: 'up', sinceMs: init.monotonicMs })
+    handedOver.set(healthKey(remoteLane, cluster), { state: 'up', sinceMs: init.monotonicMs })
   }
   return handedOver
 }

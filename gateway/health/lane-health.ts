@@ -1,5 +1,5 @@
 /**
- * Whether one peer on one lane answers, by its probes.
+ * Whether the far end of one link answers, by its probes.
  *
  *   connecting ──answer──► up ◄──answers in a row── down
  *                          │ ▲                       ▲

@@ -1,6 +1,7 @@
 /**
- * Sends probes to the peers of one lane and answers theirs, through one socket bound to the lane address. Every
- * packet is checked: only a peer's lane address and port, only whole probes of this lane, only answers that wait.
+ * Sends probes to the far gateways of one lane and answers theirs, through one socket bound to the lane address, over
+ * whichever device leads there. Every packet is checked: only a peer's lane address and port, only whole probes of the
+ * one who asks, only answers that wait. A question has the lane number of who asks, and its answer repeats it.
  *
  * A gateway process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So
  * a known peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the lane is not down.
@@ -16,14 +17,14 @@ import { PeerHealth, type PeerHealthInit } from './lane-health.ts'
 import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
 import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
-import type { PeerHealthView } from '../world.ts'
+import { type PeerHealthView, healthKey } from '../world.ts'
 
 export interface LaneProberDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: GatewayMetrics
   readonly openSocket: OpenProbeSocket
-  readonly onTransition: (cluster: string, from: ConnectionState, to: ConnectionState) => void
+  readonly onTransition: (peer: ProbedPeer, from: ConnectionState, to: ConnectionState) => void
 }
 
 export interface LaneProberInit extends PeerHealthInit {
@@ -35,6 +36,7 @@ export interface LaneProberInit extends PeerHealthInit {
 
 export interface ProbedPeer {
   readonly cluster: string
+  readonly remoteLane: number
   readonly laneAddress: string
   /** Another one at the same address: another gateway has taken the lane over. */
   readonly identity?: string
@@ -62,6 +64,10 @@ interface PeerEntry {
 
 const REOPEN_MS = 1000
 
+function keyOf({ remoteLane, cluster }: ProbedPeer): string {
+  return healthKey(remoteLane, cluster)
+}
+
 export class LaneProber {
   readonly #deps: LaneProberDeps
   readonly #init: LaneProberInit
@@ -86,7 +92,7 @@ export class LaneProber {
     return this.#problem
   }
 
-  /** Peers from now on; those that stay keep their state. New ones that are in `up` (cluster ids) start as up. */
+  /** Peers from now on; those that stay keep their state. New ones that are in `up`, by healthKey(), start as up. */
   setPeers(peers: readonly ProbedPeer[], up: ReadonlySet<string> = new Set()): void {
     const wanted = new Map(peers.map((peer) => [peer.laneAddress, peer]))
     for (const [address, entry] of this.#peers) {
@@ -103,15 +109,15 @@ export class LaneProber {
         if (isAnother) this.#askAtOnce(known)
         continue
       }
-      this.#peers.set(peer.laneAddress, this.#newPeer(peer, up.has(peer.cluster)))
+      this.#peers.set(peer.laneAddress, this.#newPeer(peer, up.has(keyOf(peer))))
     }
   }
 
-  /** By cluster id. */
+  /** By healthKey(). */
   health(): Map<string, MeasuredHealth> {
     return new Map(
       [...this.#peers.values()].map(({ peer, health, stats, kernelOnly }) => [
-        peer.cluster,
+        keyOf(peer),
         { state: health.state.is, sinceMs: health.state.sinceMs, figures: stats.figures(), kernelOnly },
       ]),
     )
@@ -136,7 +142,7 @@ export class LaneProber {
   #newPeer(peer: ProbedPeer, startsUp: boolean): PeerEntry {
     const { clock } = this.#deps
     const onTransition = (from: ConnectionState, to: ConnectionState): void => {
-      this.#deps.onTransition(peer.cluster, from, to)
+      this.#deps.onTransition(peer, from, to)
     }
     const health = new PeerHealth({ clock, onTransition }, { ...this.#init, startsUp })
     return {
@@ -246,7 +252,8 @@ export class LaneProber {
     const lane = String(this.#init.lane)
     const entry = this.#peers.get(from.address)
     const probe = decodeProbe(bytes)
-    if (entry === undefined || from.port !== LANE_PROBE_PORT || probe?.lane !== this.#init.lane) {
+    const asks = probe?.type === 'question' ? entry?.peer.remoteLane : this.#init.lane
+    if (entry === undefined || from.port !== LANE_PROBE_PORT || probe === undefined || probe.lane !== asks) {
       metrics.probesIgnored.inc({ lane })
       return
     }

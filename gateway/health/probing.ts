@@ -1,14 +1,13 @@
-/** The probers of all lanes of this node: started, kept and stopped as the plan has it. */
+/** The prober of this node's lane: started, kept and stopped as the plan has it. */
 import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayConfig } from '../config.ts'
-import type { GatewayMetrics } from '../metrics.ts'
+import { type GatewayMetrics, laneLabels } from '../metrics.ts'
 import type { LanePlan } from '../cable/plan-lanes.ts'
-import { LaneProber, type MeasuredHealth } from './probe-loop.ts'
+import { LaneProber, type MeasuredHealth, type ProbedPeer } from './probe-loop.ts'
 import type { OpenProbeSocket } from './probe-socket.ts'
-import { healthKey } from '../world.ts'
 
 export interface ProbingDeps {
   readonly clock: Clock
@@ -20,6 +19,7 @@ export interface ProbingDeps {
 }
 
 interface RunningProber {
+  readonly lane: number
   readonly prober: LaneProber
   readonly stop: () => void
 }
@@ -27,73 +27,67 @@ interface RunningProber {
 export class Probing {
   readonly #deps: ProbingDeps
   readonly #config: GatewayConfig
-  readonly #probers = new Map<number, RunningProber>()
+  #running: RunningProber | undefined
 
   constructor(deps: ProbingDeps, config: GatewayConfig) {
     this.#deps = deps
     this.#config = config
   }
 
-  /** Lanes and peers from now on. Those that stay keep their state; new ones in `up`, by healthKey(), start as up. */
-  setLanes(lanes: readonly LanePlan[], up: ReadonlySet<string>): void {
-    for (const [lane, running] of this.#probers) {
-      const plan = lanes.find((candidate) => candidate.lane === lane)
-      if (plan === undefined || laneAddressOf(plan) !== running.prober.address) this.#stop(lane)
-    }
-    for (const plan of lanes) {
-      const running = this.#probers.get(plan.lane) ?? this.#start(plan)
-      const clusters = plan.links.map((link) => link.cluster)
-      running.prober.setPeers(plan.links, new Set(clusters.filter((id) => up.has(healthKey(plan.lane, id)))))
-    }
-  }
-
-  /** What is known of each peer, by healthKey(). */
-  health(): Map<string, MeasuredHealth> {
-    return new Map(
-      [...this.#probers].flatMap(([lane, { prober }]) =>
-        [...prober.health()].map(([cluster, view]) => [healthKey(lane, cluster), view] as const),
-      ),
+  /**
+   * The devices from now on, which are all of one lane. Far ends that stay keep their state; new ones in `up`, by
+   * healthKey(), start as up.
+   */
+  setLanes(devices: readonly LanePlan[], up: ReadonlySet<string>): void {
+    const [device] = devices
+    const address = device === undefined ? undefined : laneAddressOf(device)
+    const isSame = this.#running?.lane === device?.ownLane && this.#running?.prober.address === address
+    if (!isSame) this.close()
+    if (device === undefined) return
+    this.#running ??= this.#start(device)
+    this.#running.prober.setPeers(
+      devices.flatMap(({ links }) => links),
+      up,
     )
   }
 
-  /** Why some lane cannot be probed, in words; undefined where all can. */
+  /** What is known of each far end, by healthKey(). */
+  health(): Map<string, MeasuredHealth> {
+    return this.#running?.prober.health() ?? new Map<string, MeasuredHealth>()
+  }
+
+  /** Why the lane cannot be probed, in words; undefined where it can. */
   problem(): string | undefined {
-    const problems = [...this.#probers.values()].flatMap(({ prober }) => prober.problem ?? [])
-    return problems.length === 0 ? undefined : problems.join('; ')
+    return this.#running?.prober.problem
   }
 
   close(): void {
-    for (const lane of [...this.#probers.keys()]) this.#stop(lane)
+    this.#running?.stop()
+    this.#running = undefined
   }
 
-  #start(plan: LanePlan): RunningProber {
-    const { lane } = plan
+  #start(device: LanePlan): RunningProber {
+    const { ownLane: lane } = device
     const { clock, logger, metrics, openSocket } = this.#deps
-    const onTransition = (cluster: string, from: ConnectionState, to: ConnectionState): void => {
-      logger.info('connection changed', { cluster, lane, from, to })
-      metrics.transitions.inc({ cluster, lane: String(lane), state: to })
+    const onTransition = (peer: ProbedPeer, from: ConnectionState, to: ConnectionState): void => {
+      const { cluster, remoteLane } = peer
+      logger.info('connection changed', { cluster, lane, remoteLane, from, to })
+      metrics.transitions.inc({ cluster, ...laneLabels({ ownLane: lane, remoteLane }), state: to })
       this.#deps.onTransition()
     }
     const { probeIntervalMs, missesUntilDown, answersUntilUp } = this.#config
     const prober = new LaneProber(
       { clock, logger, metrics, openSocket, onTransition },
-      { lane, address: laneAddressOf(plan), intervalMs: probeIntervalMs, missesUntilDown, answersUntilUp },
+      { lane, address: laneAddressOf(device), intervalMs: probeIntervalMs, missesUntilDown, answersUntilUp },
     )
     const stopping = new AbortController()
     prober.run(stopping.signal).catch((error: unknown) => {
       logger.error('probing stopped', { lane, reason: 'RoundFailed', why: messageOf(error) })
     })
-    const running = { prober, stop: () => stopping.abort() }
-    this.#probers.set(lane, running)
-    return running
-  }
-
-  #stop(lane: number): void {
-    this.#probers.get(lane)?.stop()
-    this.#probers.delete(lane)
+    return { lane, prober, stop: () => stopping.abort() }
   }
 }
 
-function laneAddressOf(plan: LanePlan): string {
-  return plan.address.replace('/32', '')
+function laneAddressOf({ address }: LanePlan): string {
+  return address.replace('/32', '')
 }

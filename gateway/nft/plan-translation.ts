@@ -48,7 +48,10 @@ export interface TranslationInit {
   readonly podCIDRs: readonly Prefix[]
   /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
   readonly elsewhere: readonly Prefix[]
-  /** The address is IPv4: without it, the family has none on that device, or the device is about to go. */
+  /**
+   * Devices. All of one node's have the same address, for packets that come by any of them. It is IPv4: without it, the family has none on that
+   * device, or the device is about to go.
+   */
   readonly lanes: readonly { readonly device: string; readonly address?: string }[]
   /** Prefixes of all remote clusters; disjoint. */
   readonly remotes: readonly Prefix[]
@@ -262,7 +265,7 @@ function translated({ pairs }: TranslationInit): readonly PrefixPair[] {
 }
 
 function laneAddresses({ lanes }: TranslationInit): string[] {
-  return lanes.flatMap(({ address }) => address ?? [])
+  return [...new Set(lanes.flatMap(({ address }) => address ?? []))]
 }
 
 /**

@@ -11,7 +11,9 @@ import type { GatewayWorld } from '../world.ts'
 
 export interface LaneDoubtInit {
   readonly world: GatewayWorld
-  readonly lane: GatewayLaneConfig
+  readonly own: GatewayLaneConfig
+  /** UDP, of this end of the link. */
+  readonly port: number
   readonly remote: RemoteLink
   /** This end cannot be called from outside, as far as is known. */
   readonly hidden: boolean
@@ -19,18 +21,18 @@ export interface LaneDoubtInit {
 
 /** One clause for the status; undefined where nothing speaks against the lane. */
 export function laneDoubt(init: LaneDoubtInit): string | undefined {
-  const { world, lane, remote, hidden } = init
+  const { world, own, port, remote, hidden } = init
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `here seen as ${world.observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
-    return `${NEITHER_CALLABLE} (${seen}): ${whatToDo(lane)}`
+    return `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`
   }
-  if (!isPrivateOnly(planCandidates(world, lane)) || !isPrivateOnly(remote.candidates)) return undefined
+  if (!isPrivateOnly(planCandidates(world, own)) || !isPrivateOnly(remote.candidates)) return undefined
   if (remote.candidates.some(({ address }) => isNear(world, address))) return undefined
-  return `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(lane)}`
+  return `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(port)}`
 }
 
-function whatToDo({ port }: GatewayLaneConfig): string {
+function whatToDo(port: number): string {
   return (
     `give one of them a public address, or forward UDP ${port} of one to it, and tell that address ` +
     `(annotation ${ANNOTATION_PUBLIC_ADDRESS} of its Node, publicAddress in site.yaml)`

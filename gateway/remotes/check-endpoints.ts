@@ -8,17 +8,20 @@ import {
   parseAddress,
 } from '../../model/addresses/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/objects.ts'
+import { CAPABILITY_ALL_PAIRS, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
 import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
 import { type CableRules, type FarEnd, type LinkState, linkKey } from '../cable/cable.ts'
 import type { Refusal } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
+import type { GatewayLaneConfig } from '../config.ts'
+import { linkPort } from '../reach/link-port.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
 import { observedValidator, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 import { type Problem, problem } from '../../model/reasons/problem.ts'
 
-/** One remote gateway on one lane that a link may lead to. */
+/** One remote gateway that a link may lead to. */
 export interface RemoteLink extends FarEnd {
   readonly cluster: string
   readonly node: string
@@ -26,6 +29,7 @@ export interface RemoteLink extends FarEnd {
   readonly laneAddress: string
   /** Of the cluster. */
   readonly prefixes: readonly string[]
+  /** With the ports that are for this node's lane (linkPort()). */
   readonly candidates: readonly EndpointCandidate[]
   /**
    * As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts.
@@ -38,33 +42,41 @@ export interface RemoteLink extends FarEnd {
 const MAX_CANDIDATES = 8
 
 export interface CheckedEndpoints {
-  /** Whom this node sends to, sorted by lane and cluster: one per lane and cluster (chooseServer()). */
+  /** Whom this node sends to, sorted by remote lane and cluster: one for each (chooseServer()). */
   readonly links: readonly RemoteLink[]
   /** Called beside one of these until they have shaken hands, in the same order. Nothing is sent to them yet. */
   readonly successors: readonly RemoteLink[]
   readonly refusals: readonly Refusal[]
 }
 
-/** For the lanes that this node serves. One per identity (the first by name): it names one far end of a device. */
+/**
+ * For the lane that this node serves. One per identity (the first by name): it names one far end of a device. A gateway
+ * of a release with one device has links with its own number alone; there is no use in calling it from another.
+ */
 export function checkEndpoints(
   world: GatewayWorld,
   clusters: readonly RemoteCluster[],
   rules: CableRules,
 ): CheckedEndpoints {
-  const lanes = new Set(world.lanes.map((lane) => lane.lane))
+  const [own] = world.lanes
+  if (own === undefined) return { links: [], successors: [], refusals: [] }
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const ours = ownAddresses(world)
-  const ownPlaces = placesOfLanes(world)
+  const ownPlaces = placesOfLane(world, own)
   const counts = observedValidator(world)
   const links: RemoteLink[] = []
   const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
   // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
-  const claims = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && lanes.has(spec.lane))
+  const claims = world.endpoints.filter((one) => byId.has(one.spec.cluster) && canLink(one, own.lane))
   const problemOf = (endpoint: Endpoint): Problem | undefined => {
     const malformed = rules.endpointProblem(endpoint)
-    return nameProblem(endpoint) ?? (malformed === undefined ? undefined : problem('InvalidValue', malformed))
+    return (
+      nameProblem(endpoint) ??
+      numberProblem(endpoint) ??
+      (malformed === undefined ? undefined : problem('InvalidValue', malformed))
+    )
   }
   const servers = serversOf(
     world,
@@ -89,7 +101,7 @@ export function checkEndpoints(
     }
     owners.set(identity, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
-    const link = toLink(endpoint, { cluster, rules }, (candidate) => {
+    const link = toLink(endpoint, { cluster, rules, own }, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
       const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
       if (isOwn || !isCallable(candidate, inside)) return 'no'
@@ -101,12 +113,16 @@ export function checkEndpoints(
   return { links: links.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
-/** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
-function placesOfLanes({ lanes }: GatewayWorld): ReadonlySet<string> {
-  const reported = lanes.flatMap(({ publicAddress: address, port }) =>
-    address === undefined ? [] : [{ address, port }],
-  )
-  return new Set(reported.map(placeOf))
+function canLink({ spec }: Endpoint, ownLane: number): boolean {
+  return spec.lane === ownLane || spec.capabilities.includes(CAPABILITY_ALL_PAIRS)
+}
+
+/** Where others call this node's devices. Behind one NAT a neighbour may have the same address, with another port. */
+function placesOfLane({ endpoints }: GatewayWorld, own: GatewayLaneConfig): ReadonlySet<string> {
+  const { publicAddress: address, port: stated, lane } = own
+  if (address === undefined) return new Set()
+  const numbers = [lane, ...endpoints.map(({ spec }) => spec.lane)]
+  return new Set(numbers.map((from) => placeOf({ address, port: linkPort({ stated, of: lane, from }) })))
 }
 
 function placeOf({ address, port }: { readonly address: string; readonly port: number }): string {
@@ -130,7 +146,7 @@ function serversOf(
 }
 
 function byLaneAndCluster(a: RemoteLink, b: RemoteLink): number {
-  return a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1)
+  return a.remoteLane - b.remoteLane || (a.cluster < b.cluster ? -1 : 1)
 }
 
 /**
@@ -152,6 +168,10 @@ function nameProblem({ spec, metadata }: Endpoint): Problem | undefined {
     : problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
 }
 
+function numberProblem({ spec: { lane } }: Endpoint): Problem | undefined {
+  return isLaneNumber(lane) ? undefined : problem('InvalidValue', `lane ${lane}: expected 0 to ${MAX_LANE}`)
+}
+
 function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Problem | undefined {
   if (serving === undefined || serving.server === endpoint || serving.successor === endpoint) return undefined
   const { lane, cluster } = endpoint.spec
@@ -168,16 +188,24 @@ function byName(a: Endpoint, b: Endpoint): number {
 
 /** The far end that an Endpoint describes. */
 export function farEnd(endpoint: Endpoint, rules: CableRules): FarEnd {
-  return { lane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
+  return { remoteLane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
+}
+
+interface LinkParts {
+  readonly cluster: RemoteCluster
+  readonly rules: CableRules
+  readonly own: GatewayLaneConfig
 }
 
 function toLink(
   endpoint: Endpoint,
-  { cluster, rules }: { readonly cluster: RemoteCluster; readonly rules: CableRules },
+  { cluster, rules, own }: LinkParts,
   mayCall: (candidate: EndpointCandidate) => 'yes' | 'last' | 'no',
 ): RemoteLink {
   const { spec } = endpoint
-  const sorted = (which: 'yes' | 'last'): EndpointCandidate[] => spec.candidates.filter((one) => mayCall(one) === which)
+  const ports = { of: spec.lane, from: own.lane }
+  const all = spec.candidates.map((one) => ({ ...one, port: linkPort({ stated: one.port, ...ports }) }))
+  const sorted = (which: 'yes' | 'last'): EndpointCandidate[] => all.filter((one) => mayCall(one) === which)
   const counting = sorted('yes').slice(0, MAX_CANDIDATES)
   const candidates = [...counting, ...sorted('last')].slice(0, MAX_CANDIDATES)
   return {

@@ -34,10 +34,10 @@ export interface LaneRoutesPlan {
 const ANY_NEIGHBOUR = 'fe80::1'
 
 /**
- * A remote prefix is routed over every lane whose connection to its cluster is up, and over none when none is: the
+ * A remote prefix is routed over every device whose link to its cluster is up, and over none when none is: the
  * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
- * since the probes that find out whether a connection is up need them. A cluster that has been handed over is routed
- * over none either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
+ * since the probes that find out whether a connection is up need them. A link that has been handed over is not
+ * used either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
  * not exist for the kernel's IPv6, and gets no such routes.
  */
 export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
@@ -48,8 +48,9 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
     const laneAddress = lane.address.replace('/32', '')
     for (const link of lane.links) {
       routes.push(laneRoute(`${link.laneAddress}/32`, [{ device: lane.device }], laneAddress))
-      if (world.health.get(healthKey(lane.lane, link.cluster))?.state !== 'up') continue
-      if (world.handedOver?.has(link.cluster) === true) continue
+      const key = healthKey(lane.remoteLane, link.cluster)
+      if (world.health.get(key)?.state !== 'up') continue
+      if (world.handedOver?.has(key) === true) continue
       for (const prefix of link.prefixes) {
         if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])

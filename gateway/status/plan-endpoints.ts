@@ -1,17 +1,19 @@
 /** What this node publishes to the other clusters about its lanes. Pure. */
 import { ownedByNode } from '../../model/node-owner.ts'
+import { CAPABILITY_ALL_PAIRS } from '../../model/lanes/lane-number.ts'
 import { type Endpoint, endpointName } from '../../model/objects.ts'
 import { planCandidates } from '../reach/plan-candidates.ts'
 import type { CableRules } from '../cable/cable.ts'
 import type { GatewayWorld } from '../world.ts'
 
-/** One Endpoint for each lane that exists: who it is, is read from its device. They go with the Node. */
+/** One Endpoint for a lane that exists: who it is, any of its devices says. It goes with the Node. */
 export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[] {
   const owned = ownedByNode(world.nodes.find(({ metadata }) => metadata.name === world.node))
   return world.lanes.flatMap((lane) => {
-    const state = world.laneStates.get(lane.lane)
+    const [state] = world.laneStates.values()
     if (state === undefined) return []
     const cluster = world.own.spec.id
+    const { publicKey, capabilities } = rules.endpointFields(state)
     return {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Endpoint',
@@ -20,7 +22,8 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
         cluster,
         node: world.node,
         lane: lane.lane,
-        ...rules.endpointFields(state),
+        publicKey,
+        capabilities: [...capabilities, CAPABILITY_ALL_PAIRS],
         candidates: planCandidates(world, lane),
       },
     } satisfies Endpoint

@@ -1,6 +1,7 @@
 /** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, type ConditionFinding } from '../../model/conditions.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -40,13 +41,13 @@ export function upText(connections: readonly ConnectionStatus[]): string {
 
 /** Lanes that came up or went down. A restart of this process changes none, so it reports nothing again. */
 export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
-  const key = ({ lane, cluster }: ConnectionStatus): string => `${lane}/${cluster}`
+  const key = (one: ConnectionStatus): string => `${one.lane}/${remoteLaneOf(one)}/${one.cluster}`
   const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one.state]))
   const { name } = after.metadata
   const regarding = { kind: 'Gateway' as const, name, uid: before?.metadata.uid }
   return (after.status?.connections ?? []).flatMap((one): ObjectEvent[] => {
     const last = was.get(key(one))
-    const lane = `lane ${one.lane} to ${one.cluster}`
+    const lane = `lane ${one.lane} to ${farText(one)}`
     if (one.state === 'up' && last !== 'up') {
       return [{ regarding, type: 'Normal', reason: 'LaneUp', note: `${lane} is up` }]
     }
@@ -55,6 +56,12 @@ export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectE
     }
     return []
   })
+}
+
+/** With its number where that is not the same: `paris`, `lane 2 of paris`. */
+function farText(connection: ConnectionStatus): string {
+  const remoteLane = remoteLaneOf(connection)
+  return remoteLane === connection.lane ? connection.cluster : `lane ${remoteLane} of ${connection.cluster}`
 }
 
 function clusters(connections: readonly ConnectionStatus[]): string {

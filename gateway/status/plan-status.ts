@@ -47,7 +47,9 @@ export function planStatus(init: StatusInit): Gateway {
     metadata: { name: init.node },
     status: {
       version: init.version,
-      lanes: init.lanes.map(({ lane, device, mtu }) => ({ lane, device, mtu, driver: init.driver })),
+      lanes: init.lanes.map(({ ownLane: lane, remoteLane, device, mtu }) => {
+        return { lane, remoteLane, device, mtu, driver: init.driver }
+      }),
       connections,
       up: upText(connections),
       conditions: setCondition(init.conditions, ready, init.nowMs),
@@ -63,14 +65,16 @@ function failureText(message: string): string {
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
 
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
-  const link = init.laneStates.get(lane.lane)?.links.get(linkKey(planned))
-  const health = init.health.get(healthKey(lane.lane, planned.cluster))
+  const link = init.laneStates.get(lane.remoteLane)?.links.get(linkKey(planned))
+  const key = healthKey(lane.remoteLane, planned.cluster)
+  const health = init.health.get(key)
   const { rttMs, loss } = health?.figures ?? {}
   const handshakeAge = handshakeAgeMs(init, link)
-  const state = reportedState(init, healthKey(lane.lane, planned.cluster))
+  const state = reportedState(init, key)
   return {
     cluster: planned.cluster,
-    lane: lane.lane,
+    lane: lane.ownLane,
+    remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
     message:
@@ -105,7 +109,7 @@ interface ReportedLink {
 function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {
   if (state === 'up') return ''
   const { cluster, choice, doubt } = planned
-  const sinceMs = init.health.get(healthKey(lane.lane, cluster))?.sinceMs
+  const sinceMs = init.health.get(healthKey(lane.remoteLane, cluster))?.sinceMs
   const heardMs = init.heardMs(linkKey(planned))
   const handshakeAge = handshakeAgeMs(init, link)
   const text = connectionMessage({

@@ -3,6 +3,7 @@
  * every HEARTBEAT_MS: its time says that this gateway is alive.
  */
 import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../../model/node-owner.ts'
 import type { Gateway } from '../../model/objects.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
@@ -15,13 +16,14 @@ import type { GatewayDeps } from '../deps.ts'
 import type { LaneLoop } from '../lane-loop.ts'
 import { loopDeps } from '../loop-deps.ts'
 import { HeardLinks } from './heard-links.ts'
-import type { GatewayMetrics } from '../metrics.ts'
+import { type GatewayMetrics, laneLabels } from '../metrics.ts'
 import { StaleOwnerGuard } from './stale-owner-guard.ts'
 import { plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from '../health/probe-loop.ts'
 import type { Probing } from '../health/probing.ts'
+import { healthKey } from '../world.ts'
 
 export interface StatusInit {
   readonly config: GatewayConfig
@@ -72,8 +74,8 @@ export class StatusLoop {
     if (plan === undefined) return
     const { lanes } = plan.lanes
     this.#driver ??= (await cable.driver(signal)).name
-    const laneNumbers = config.lanes.map(({ lane }) => lane)
-    const laneStates = await cable.observe(laneNumbers, lanes.flatMap(plannedLinks), signal)
+    const remoteLanes = lanes.map(({ remoteLane }) => remoteLane)
+    const laneStates = await cable.observe(remoteLanes, lanes.flatMap(plannedLinks), signal)
     this.#heard.look(laneStates.values())
     const health = probing.health()
     const gateway = planStatus({
@@ -152,8 +154,10 @@ export class StatusLoop {
     ]
     for (const gauge of gauges) gauge.reset()
     for (const connection of gateway.status?.connections ?? []) {
-      const labels = { cluster: connection.cluster, lane: String(connection.lane) }
-      const jitterMs = health.get(`${connection.lane}/${connection.cluster}`)?.figures.jitterMs
+      const { cluster, lane: ownLane } = connection
+      const remoteLane = remoteLaneOf(connection)
+      const labels = { cluster, ...laneLabels({ ownLane, remoteLane }) }
+      const jitterMs = health.get(healthKey(remoteLane, cluster))?.figures.jitterMs
       connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
       if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)

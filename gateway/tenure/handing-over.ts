@@ -1,13 +1,19 @@
 /** How far the gateway that takes a lane over has come, seen from the one that has it. Pure. */
-import type { Gateway } from '../../model/objects.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
+import { healthKey } from '../world.ts'
 
-/** Clusters that a gateway reports as up on a lane. */
-export function clustersUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {
+/** Links, by healthKey(), that a gateway reports as up on its lane. */
+export function linksUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {
   const all = gateway?.status?.connections ?? []
-  return new Set(all.filter((one) => one.lane === lane && one.state === 'up').map(({ cluster }) => cluster))
+  return new Set(all.filter((one) => one.lane === lane && one.state === 'up').map(keyOf))
 }
 
-/** A cluster that does not come to the newcomer for so long, and has left this node, is not waited for. */
+function keyOf(connection: ConnectionStatus): string {
+  return healthKey(remoteLaneOf(connection), connection.cluster)
+}
+
+/** A far end that does not come to the newcomer for so long, and has left this node, is not waited for. */
 const LIMIT_MS = 30_000
 
 export interface HandingOverFacts {
@@ -15,7 +21,7 @@ export interface HandingOverFacts {
   /** Of the node that holds the lane now, and of this one, as they report. */
   readonly holder: Gateway | undefined
   readonly own: Gateway | undefined
-  /** Clusters that this node has been up to since the other took the lane. */
+  /** Links, by healthKey(), that this node has had up since the other took the lane. */
   readonly needed: ReadonlySet<string>
   /** How long ago that was. */
   readonly elapsedMs: number
@@ -24,7 +30,7 @@ export interface HandingOverFacts {
 /** Nobody needs this node any more: the holder serves the lane, and is up wherever this node was. */
 export function isRelieved({ lane, holder, own, needed, elapsedMs }: HandingOverFacts): boolean {
   if (holder?.status?.lanes.some((one) => one.lane === lane) !== true) return false
-  const there = clustersUp(holder, lane)
-  const wanted = elapsedMs > LIMIT_MS ? clustersUp(own, lane) : needed
-  return [...wanted].every((cluster) => there.has(cluster))
+  const there = linksUp(holder, lane)
+  const wanted = elapsedMs > LIMIT_MS ? linksUp(own, lane) : needed
+  return [...wanted].every((key) => there.has(key))
 }

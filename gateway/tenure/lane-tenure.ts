@@ -12,7 +12,7 @@ import { MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
 import { laneClaims } from '../../model/lanes/lane-servers.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { clustersUp } from './handing-over.ts'
+import { linksUp } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { LapsedHolder, type LapsedHolderDeps } from './lapsed-holder.ts'
 import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from './plan-tenure.ts'
@@ -61,10 +61,10 @@ export class LaneTenure {
     return this.#tenure
   }
 
-  /** Clusters that the node which took the lane from this one is up to; empty while nobody has. */
+  /** Links, by healthKey(), that the node which took the lane from this one has up; empty while nobody has. */
   handedOver(): ReadonlySet<string> {
     if (this.#tenure.is !== 'handing over') return new Set()
-    return clustersUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
+    return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
   }
 
   /** Other nodes that may take the lane. */

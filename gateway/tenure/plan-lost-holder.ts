@@ -5,7 +5,7 @@
 import { LABEL_GATEWAY, leavingReason } from '../../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import type { CableRules } from '../cable/cable.ts'
-import { clustersUp } from './handing-over.ts'
+import { linksUp } from './handing-over.ts'
 
 export interface LapsedHolderFacts {
   readonly rules: Pick<CableRules, 'endsWithProcess'>
@@ -21,7 +21,7 @@ export function whyLost({ rules, lane, node, gateway }: LapsedHolderFacts): stri
   if (node.metadata.labels?.[LABEL_GATEWAY] !== String(lane)) return 'its Node has the label of this lane no more'
   const leaving = leavingReason(node)
   if (leaving !== undefined) return leaving
-  if (clustersUp(gateway, lane).size === 0) return 'its last word was that no connection is up'
+  if (linksUp(gateway, lane).size === 0) return 'its last word was that no connection is up'
   const own = gateway?.status?.lanes.find((one) => one.lane === lane)
   return own === undefined ? undefined : rules.endsWithProcess(own.driver)
 }

@@ -1,6 +1,6 @@
 /** When a node that serves beside the holder of its lane is needed no more. */
 import type { GatewayDeps } from '../deps.ts'
-import { clustersUp, isRelieved } from './handing-over.ts'
+import { linksUp, isRelieved } from './handing-over.ts'
 
 export interface ReliefInit {
   readonly node: string
@@ -37,7 +37,7 @@ export class Relief {
     const { needed, sinceMs } = this.#handing
     const gateways = api.cache('Gateway')
     const own = gateways.get(node)
-    for (const other of clustersUp(own, lane)) needed.add(other)
+    for (const other of linksUp(own, lane)) needed.add(other)
     const relieved = isRelieved({ lane, holder: gateways.get(holder), own, needed, elapsedMs: nowMs - sinceMs })
     if (relieved && this.#relievedMs === undefined) clock.setTimer(LINGER_MS, onDue)
     this.#relievedMs = relieved ? (this.#relievedMs ?? nowMs) : undefined

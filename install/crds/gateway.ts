@@ -7,18 +7,24 @@ import { sealaneCrd } from './sealane-kind.ts'
 
 const MAX_BYTES = Number.MAX_SAFE_INTEGER
 
-const lane = map('A lane that this node serves.', {
-  lane: integer('Lane number.', 0, 255),
-  device: text('Network device.', { maxLength: 15 }),
-  mtu: integer('Largest packet of the device.', 0, 65_535),
-  driver: text('What carries the lane, such as kernel or userspace WireGuard.', { maxLength: 63 }),
-})
+const lane = map(
+  'A device of the lane that this node serves.',
+  {
+    lane: integer('Lane number of this node.', 0, 255),
+    remoteLane: integer('Lane number of the gateways that the device leads to; absent: the same.', 0, 255),
+    device: text('Network device.', { maxLength: 15 }),
+    mtu: integer('Largest packet of the device.', 0, 65_535),
+    driver: text('What carries the lane, such as kernel or userspace WireGuard.', { maxLength: 63 }),
+  },
+  ['remoteLane'],
+)
 
 const connection = map(
   'A tunnel from this gateway to one of another cluster.',
   {
     cluster: dnsLabel('Cluster id of the far end.'),
-    lane: integer('Lane number.', 0, 255),
+    lane: integer('Lane number of this node.', 0, 255),
+    remoteLane: integer('Lane number of the far end in its cluster; absent: the same.', 0, 255),
     endpoint: text('Name of the Endpoint at the far end.', { maxLength: 253 }),
     state: text('As the probes inside the tunnel find it.', { enum: ['connecting', 'up', 'down'] }),
     message: text('The same for people.', { maxLength: MAX_CONNECTION_MESSAGE_LENGTH }),
@@ -30,14 +36,14 @@ const connection = map(
     rxBytes: integer('Bytes received.', 0, MAX_BYTES),
     txBytes: integer('Bytes sent.', 0, MAX_BYTES),
   },
-  ['usingAddress', 'rttMs', 'loss', 'handshakeAgeSeconds'],
+  ['remoteLane', 'usingAddress', 'rttMs', 'loss', 'handshakeAgeSeconds'],
 )
 
 const status = map(
   'Written by the gateway of this node.',
   {
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
-    lanes: list('Lanes of this node.', lane, 256),
+    lanes: list('Devices of this node.', lane, 256),
     connections: list('Tunnels to other clusters.', connection, 4096),
     heartbeatTime: time('When this was written: every few seconds. An old one says nothing about the present.'),
     up: text('Tunnels that are up, of all, such as 2/3.', { maxLength: 63 }),

@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
 import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import { MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
 import {
@@ -111,7 +112,7 @@ const siteSchema = z.strictObject(
         allowedNamespaces: list(dnsLabel).default([]),
         gateways: list(
           z.strictObject(
-            { node: dnsSubdomain, lane: integer(0, 255), publicAddress: ipAddress.optional() },
+            { node: dnsSubdomain, lane: integer(0, MAX_LANE), publicAddress: ipAddress.optional() },
             { error: 'a map' },
           ),
         ).default([]),
@@ -181,11 +182,16 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
       reason: `spec.${a.name}[${a.i}]: ${a.range} overlaps spec.${b.name}[${b.i}], ${b.range}`,
     }
   }
-  for (const [i, { lane }] of spec.gateways.entries()) {
-    const first = spec.gateways.findIndex((other) => other.lane === lane)
+  for (const name of ['lane', 'node'] as const) yield* repeatedGateways(spec, name)
+}
+
+/** Each node has one lane, and each lane one node. */
+function* repeatedGateways({ gateways }: SiteDocument['spec'], name: 'lane' | 'node'): Generator<Complaint> {
+  for (const [i, { [name]: value }] of gateways.entries()) {
+    const first = gateways.findIndex((other) => other[name] === value)
     if (first === i) continue
-    const reason = `spec.gateways[${i}].lane: expected a lane of its own, spec.gateways[${first}] has lane ${lane} already`
-    yield { at: ['spec', 'gateways', i, 'lane'], reason }
+    const reason = `spec.gateways[${i}].${name}: expected a ${name} of its own, spec.gateways[${first}] has ${name} ${value} already`
+    yield { at: ['spec', 'gateways', i, name], reason }
   }
 }
 

@@ -3,13 +3,12 @@
  */
 import { classifyAddress, parseAddress } from '../addresses/ip.ts'
 import type { Node } from '../objects.ts'
+import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 
 /** Its value is the lane's number: `sealane.io/gateway=0`. */
 export const LABEL_GATEWAY = 'sealane.io/gateway'
 /** Where other clusters may call this gateway, when that is no address of its own (port forwarding, 1:1 NAT). */
 export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
-
-const MAX_LANE = 255
 
 export interface GatewayLane {
   readonly lane: number
@@ -28,7 +27,7 @@ export function gatewayLane({ metadata }: Node): GatewayLane | undefined {
   const label = metadata.labels?.[LABEL_GATEWAY]
   if (label === undefined) return undefined
   const lane = Number(label)
-  if (!/^\d{1,3}$/.test(label) || lane > MAX_LANE) {
+  if (!/^\d{1,3}$/.test(label) || !isLaneNumber(lane)) {
     const said = `label ${LABEL_GATEWAY} ${JSON.stringify(label)}`
     throw new GatewayNodeError(metadata.name, `${said}: expected the number of a lane, 0 to ${MAX_LANE}`)
   }

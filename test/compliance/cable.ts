@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import {
   type ApplyLaneInit,
   type Cable,
-  type CableLane,
+  type CableDevice,
   type CableLink,
   type CallChoice,
   type FarEnd,
@@ -52,9 +52,9 @@ class LaneStory {
     return farEnd(this.under.endpointOf(cluster, node), this.under.cable.rules)
   }
 
-  lane(links: readonly CableLink[], successors: readonly CableLink[] = [], mtu = 1400): CableLane {
+  lane(links: readonly CableLink[], successors: readonly CableLink[] = [], mtu = 1400): CableDevice {
     const address = `${formatAddress(this.under.cable.rules.probeAddress(1, 0))}/32`
-    const what = { lane: 0, device: 'sealane0', port: 4500, mtu, address, behindNat: false }
+    const what = { remoteLane: 0, ownLane: 0, device: 'sealane0', port: 4500, mtu, address, behindNat: false }
     return { ...what, links, successors }
   }
 
@@ -65,7 +65,7 @@ class LaneStory {
   }
 
   /** Gives how many changes it took. Throws what failed. */
-  async apply(lane: CableLane, change: Partial<ApplyLaneInit> = {}): Promise<number> {
+  async apply(lane: CableDevice, change: Partial<ApplyLaneInit> = {}): Promise<number> {
     const round = newRound()
     const seen = (await this.under.cable.observe([0], [...lane.links, ...lane.successors], never)).get(0)
     const more = { withIpv6: false, seen, mayJoin: false, callAnew: new Set<string>(), pathSource: new Map() }
@@ -169,7 +169,7 @@ async function linksStory(t: Test, story: LaneStory): Promise<void> {
   t.equal(await story.apply(both), 0)
   t.strictSame([...((await story.state(paris, tokyo))?.links.keys() ?? [])].sort(), [paris, tokyo].map(linkKey))
   t.strictSame([...((await story.state(tokyo))?.links.keys() ?? [])], [linkKey(tokyo)], 'those that are asked for')
-  t.equal((await story.state({ ...paris, lane: 1 }))?.links.size, 0, 'and on that lane')
+  t.equal((await story.state({ ...paris, remoteLane: 1 }))?.links.size, 0, 'and on that lane')
   t.equal((await story.state({ ...paris, identity: story.endOf('paris', 'gw2').identity }))?.links.size, 0, 'and those')
   under.onReason(paris, NAT)
   const heard = await story.linkState(paris)

@@ -6,12 +6,9 @@ import { messageOf } from '../support/failure.ts'
 const base = { node: 'gw', version: '1', stateDir: '/state' }
 
 t.test('defaults', async (t) => {
-  t.strictSame(gatewayConfig({ ...base, lanes: [{ lane: 2 }, { lane: 0, publicAddress: '192.0.2.10' }] }), {
+  t.strictSame(gatewayConfig({ ...base, lanes: [{ lane: 2, publicAddress: '192.0.2.10' }] }), {
     ...base,
-    lanes: [
-      { port: 4500, lane: 0, publicAddress: '192.0.2.10' },
-      { port: 4502, lane: 2 },
-    ],
+    lanes: [{ port: 4502, lane: 2, publicAddress: '192.0.2.10' }],
     probeIntervalMs: 200,
     missesUntilDown: 3,
     answersUntilUp: 2,
@@ -22,10 +19,15 @@ t.test('defaults', async (t) => {
 })
 
 const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
-  [{ lanes: [{ lane: -1 }] }, 'gateway lane -1: expected a number from 0 to 255'],
-  [{ lanes: [{ lane: 1.5 }] }, 'gateway lane 1.5: expected a number from 0 to 255'],
-  [{ lanes: [{ lane: 1 }, { lane: 1 }] }, 'gateway lane 1: expected each lane once'],
-  [{ lanes: [{ lane: 0, port: 70000 }] }, 'gateway port of lane 0 70000: expected a number from 1 to 65535'],
+  [{ lanes: [{ lane: -1 }] }, 'gateway lane -1: expected a number from 0 to 7'],
+  [{ lanes: [{ lane: 1.5 }] }, 'gateway lane 1.5: expected a number from 0 to 7'],
+  [{ lanes: [{ lane: 8 }] }, 'gateway lane 8: expected a number from 0 to 7'],
+  [
+    { lanes: [{ lane: 0 }, { lane: 1 }] },
+    'gateway lanes [0,1]: expected one lane for this node: a link to each gateway of the others needs no more',
+  ],
+  [{ lanes: [{ lane: 0, port: 70000 }] }, 'gateway port of lane 0 70000: expected a number from 1 to 65528'],
+  [{ lanes: [{ lane: 3, port: 3 }] }, 'gateway port of lane 3 3: expected a number from 4 to 65531'],
   [
     { lanes: [{ lane: 0, publicAddress: 'gw.example' }] },
     'gateway publicAddress of lane 0 "gw.example": expected an IPv4 or IPv6 address such as 10.42.0.7',

@@ -23,7 +23,7 @@ t.test('from the first start to the last day', async (t) => {
   const { conditions: _conditions, heartbeatTime, ...reported } = stage.gateway()!
   t.strictSame(reported, {
     version: '1',
-    lanes: [{ lane: 0, device: 'sealane0', mtu: 1440, driver: 'wireguard-userspace' }],
+    lanes: [{ lane: 0, remoteLane: 0, device: 'sealane0', mtu: 1440, driver: 'wireguard-userspace' }],
     connections: [],
     up: '0/0',
   })
@@ -64,6 +64,7 @@ t.test('from the first start to the last day', async (t) => {
   t.strictSame(connection, {
     cluster: 'paris',
     lane: 0,
+    remoteLane: 0,
     endpoint: 'paris.gw-lane0',
     state: 'up',
     message: '',
@@ -299,24 +300,25 @@ t.test('with port forwarding: called at the public address', async (t) => {
   )
 })
 
-/** Two lanes to paris, both in use, and then one lane. */
+/** Paris has two gateways, both in use, and then one: the device towards the other is left. */
 async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
   const stage = new Stage(t)
   stage.put(milano)
-  const second = endpoint('paris', 'gw', 1, ['public 198.51.100.20:4501'])
+  const second = endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])
   stage.put(PARIS, PARIS_GW, second)
   for (const address of ['246.0.2.0', '246.0.2.1']) stage.probes.alive.add(address)
-  stage.start({ lanes: [{ lane: 0 }, { lane: 1 }] })
-  await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two lanes')
+  stage.start()
+  await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two links')
   stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now())
   stage.wireguard.handshake('sealane1', second.spec.publicKey, stage.clock.now())
   await stage.stop()
+  stage.objects.drop('Endpoint', second.metadata.name)
   return stage
 }
 
 const wayToParis = (stage: Stage): string => stage.routed().find((line) => line.includes('244.1.0.0/16')) ?? ''
 
-t.test('lanes that are taken away are swept, with their endpoints', async (t) => {
+t.test('a device that no gateway of others needs is swept', async (t) => {
   const stage = await withOneLaneLess(t)
   const deleteLink = stage.routes.deleteLink.bind(stage.routes)
   let whenItWent = ''
@@ -325,9 +327,27 @@ t.test('lanes that are taken away are swept, with their endpoints', async (t) =>
     whenItWent = wayToParis(stage)
   }
   stage.start()
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') === undefined, 'one lane')
+  await stage.until(() => !stage.wireguard.deviceNames().includes('sealane1'), 'one link')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
   t.match(whenItWent, / dev sealane0 /, 'what it carried goes over the other lane by then')
+})
+
+t.test('another number: another address and key on the same device, and another Endpoint', async (t) => {
+  const stage = new Stage(t)
+  stage.put(MILANO, PARIS, PARIS_GW)
+  stage.start({ lanes: [{ lane: 1 }] })
+  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') !== undefined, 'lane 1')
+  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'], 'towards lane 0 of paris')
+  await stage.stop()
+  stage.start()
+  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') === undefined, 'lane 0')
+  t.not(stage.ownEndpoint(), undefined)
+  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
+  const addresses = (await stage.routes.addresses()).filter(({ device }) => device === 'sealane0')
+  t.strictSame(
+    addresses.map(({ address }) => address),
+    ['246.0.1.0/32'],
+  )
 })
 
 t.test('a lane that cannot be taken away stays under its policy, for IPv6 too', async (t) => {

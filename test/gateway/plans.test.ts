@@ -64,12 +64,9 @@ t.test('paris answers; tokyo called from behind NAT', async (t) => {
   equalsGolden(t, describeGatewayPlan(overlapping(facts)), 'gateway/overlapping-up.txt')
 })
 
-t.test('two lanes: prefixes over both, over one when the other is down', async (t) => {
+t.test('two remote lanes: prefixes over both devices, over one when the link of the other is down', async (t) => {
   const two: Partial<GatewayWorld> = {
-    lanes: [
-      { lane: 0, port: 4500 },
-      { lane: 1, port: 4501 },
-    ],
+    lanes: [{ lane: 0, port: 4500 }],
     clusters: [OWN, PARIS],
     endpoints: [PARIS_GW, endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])],
   }
@@ -126,10 +123,7 @@ t.test('the nft table', async (t) => {
       'two-prefixes.nft',
       overlapping({
         own: cluster('milano', 1, ['10.42.0.0/16', '10.99.32.0/20'], ['244.0.0.0/16', '244.9.16.0/20']),
-        lanes: [
-          { lane: 0, port: 4500 },
-          { lane: 3, port: 4503 },
-        ],
+        endpoints: [PARIS_GW, endpoint('paris', 'gw3', 3, [])],
       }),
     ],
     ['no-lanes.nft', overlapping({ lanes: [] })],
@@ -146,7 +140,7 @@ const UP: GatewayWorld['health'] = new Map([
   ['1/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
 ])
 
-/** Milano and paris are dual-stack, tokyo is not. Both gateways of milano's one node serve a lane. */
+/** Milano and paris are dual-stack, tokyo is not. */
 const dual = (facts: WorldFacts = {}): GatewayWorld =>
   overlapping({
     own: DUAL_MILANO,
@@ -167,10 +161,6 @@ const dual = (facts: WorldFacts = {}): GatewayWorld =>
   })
 
 const TWO_LANES: Partial<GatewayWorld> = {
-  lanes: [
-    { lane: 0, port: 4500 },
-    { lane: 1, port: 4501 },
-  ],
   endpoints: [PARIS_GW, TOKYO_GW, endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])],
 }
 

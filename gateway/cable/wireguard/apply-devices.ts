@@ -16,7 +16,7 @@ import type { PacketSteering } from '../../../kernel/tuning/packet-steering.ts'
 import type { Link, RouteTable } from '../../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../../kernel/tuning/sysctl.ts'
 import { laneDeviceNames } from '../lane-devices.ts'
-import type { CableLane } from '../cable.ts'
+import type { CableDevice } from '../cable.ts'
 import type { Round } from '../../../kernel/apply/round.ts'
 
 export interface DeviceDeps {
@@ -35,9 +35,9 @@ const LOOSE = '2'
 export interface ApplyDeviceInit {
   /** Gives the path of the lane's key file, which it makes where there is none. Throws LaneKeyError. */
   readonly ensureKey: () => Promise<string>
-  readonly plan: CableLane
+  readonly plan: CableDevice
   readonly config: DeviceConfig
-  /** The lane carries IPv6 too. */
+  /** The device carries IPv6 too. */
   readonly withIpv6: boolean
   /** The device as it was when the plan was made; undefined when it was not there. */
   readonly seen: DeviceState | undefined
@@ -174,7 +174,7 @@ async function reportJoining(round: Round, action: () => Promise<Joining>): Prom
   return joining?.on === true
 }
 
-async function applyAddress(deps: DeviceDeps, plan: CableLane, round: Round, signal: AbortSignal): Promise<void> {
+async function applyAddress(deps: DeviceDeps, plan: CableDevice, round: Round, signal: AbortSignal): Promise<void> {
   const { routes } = deps
   const all = await round.attempt(() => routes.addresses(signal))
   const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && familyOf(entry.address) === 4)
@@ -201,7 +201,7 @@ export async function ensureSetting(
   return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
 }
 
-/** Removes lane devices that no lane of the plan uses, and what is left of their cables. True when all went. */
+/** Removes lane devices that are not in the plan, and what is left of their cables. True when all went. */
 export async function sweepDevices(
   deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
   keep: readonly string[],

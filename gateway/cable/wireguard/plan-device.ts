@@ -1,4 +1,4 @@
-/** A lane as a WireGuard device and its peers. Pure. */
+/** The device towards one remote lane number, as a WireGuard device and its peers. Pure. */
 import { formatAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
 import { LANE_MARK } from '../../../model/kernel-ids.ts'
@@ -7,7 +7,7 @@ import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../.
 import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
 import { formatInterface, formatPeer } from '../../../kernel/wireguard/format-wg.ts'
 import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard.ts'
-import type { CableLane, CableLink, CablePlan, CableRules } from '../cable.ts'
+import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable.ts'
 
 /** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */
 const KEEPALIVE_BEHIND_NAT_SECONDS = 10
@@ -39,7 +39,7 @@ export interface DevicePlan extends CablePlan {
 }
 
 /** Peers in the order of the links; those that nothing is sent to yet have no prefixes. */
-export function planDevice(lane: CableLane): DevicePlan {
+export function planDevice(lane: CableDevice): DevicePlan {
   const keepaliveSeconds = lane.behindNat ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
   const peer = ({ identity, choice }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
     publicKey: identity,
@@ -56,7 +56,7 @@ export function planDevice(lane: CableLane): DevicePlan {
 }
 
 /** The `ip` commands, then what `wg showconf` would print, without the private key. */
-function deviceText({ device, mtu, address }: CableLane, config: DeviceConfig, peers: readonly string[]): string {
+function deviceText({ device, mtu, address }: CableDevice, config: DeviceConfig, peers: readonly string[]): string {
   const ip = [formatLink({ kind: 'wireguard', name: device, mtu }), formatAddress({ device, address })]
   return `${ip.join('\n')}\n# wg syncconf ${device}\n${formatInterface(config)}${peers.join('')}`
 }

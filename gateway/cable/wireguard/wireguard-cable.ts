@@ -1,4 +1,4 @@
-/** Lanes as WireGuard devices: one device for each lane, one peer for each link. */
+/** Links over WireGuard: one device for each remote lane number, one peer for each link, one key for each own lane. */
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
@@ -6,7 +6,7 @@ import {
   type ApplyLaneInit,
   type Cable,
   type CableDriver,
-  type CableLane,
+  type CableDevice,
   type FarEnd,
   type LaneState,
   type LinkState,
@@ -78,7 +78,7 @@ export class WireguardCable implements Cable {
   readonly #deps: WireguardCableDeps
   readonly #stateDir: string
   readonly #handshakes = new HandshakeTimes()
-  /** By lane. */
+  /** By remote lane. */
   readonly #sources = new Map<number, OwnSources>()
 
   constructor(deps: WireguardCableDeps, { stateDir }: WireguardCableInit) {
@@ -91,54 +91,54 @@ export class WireguardCable implements Cable {
   }
 
   /** Throws LaneKeyError. */
-  async prepare(lanes: readonly number[]): Promise<void> {
-    for (const lane of lanes) await this.#ensureKey(lane)
-    await removeOtherLaneKeys(this.#stateDir, lanes)
+  async prepare(ownLanes: readonly number[]): Promise<void> {
+    for (const lane of ownLanes) await this.#ensureKey(lane)
+    await removeOtherLaneKeys(this.#stateDir, ownLanes)
   }
 
   async observe(
-    lanes: readonly number[],
+    remoteLanes: readonly number[],
     ends: readonly FarEnd[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, LaneState>> {
     const { wireguard, clock } = this.#deps
     const devices = new Map<number, DeviceState>()
-    for (const lane of lanes) {
+    for (const lane of remoteLanes) {
       const device = await wireguard.read(laneDevice(lane), signal)
       if (device !== undefined) devices.set(lane, device)
     }
     const now = { nowMs: clock.now(), monotonicMs: clock.monotonic() }
     const handshakes = this.#handshakes.look(devices.values(), now)
-    const endsOf = (lane: number): FarEnd[] => ends.filter((end) => end.lane === lane)
+    const endsOf = (lane: number): FarEnd[] => ends.filter((end) => end.remoteLane === lane)
     return new Map([...devices].map(([lane, device]) => [lane, laneStateOf(device, endsOf(lane), handshakes)]))
   }
 
-  async apply(lane: CableLane, init: ApplyLaneInit): Promise<LaneState | undefined> {
+  async apply(plan: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
     const { callAnew, pathSource, round, ...rest } = init
     const seen = init.seen instanceof SeenDevice ? init.seen.device : undefined
-    const sources = this.#sources.get(lane.lane) ?? new OwnSources()
-    this.#sources.set(lane.lane, sources)
+    const sources = this.#sources.get(plan.remoteLane) ?? new OwnSources()
+    this.#sources.set(plan.remoteLane, sources)
     const failures = round.failures
     const state = await applyLane(this.#deps, {
       ...rest,
       round,
       seen,
-      plan: lane,
-      config: planDevice(lane).config,
-      ensureKey: () => this.#ensureKey(lane.lane),
-      callAnew: new Set([...lane.links, ...lane.successors].filter((link) => callAnew.has(linkKey(link))).map(keyOf)),
+      plan,
+      config: planDevice(plan).config,
+      ensureKey: () => this.#ensureKey(plan.ownLane),
+      callAnew: new Set([...plan.links, ...plan.successors].filter((link) => callAnew.has(linkKey(link))).map(keyOf)),
       sendAnew: sources.moved(seen === undefined ? [] : [seen], pathSource),
     })
     if (round.failures === failures) sources.reported()
-    return state === undefined ? undefined : laneStateOf(state, [...lane.links, ...lane.successors], new Map())
+    return state === undefined ? undefined : laneStateOf(state, [...plan.links, ...plan.successors], new Map())
   }
 
   remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean> {
     return sweepDevices(this.#deps, keep, round, signal)
   }
 
-  #ensureKey(lane: number): Promise<string> {
-    return ensureLaneKey(this.#stateDir, lane, () => this.#deps.wireguard.generateKey().privateKey)
+  #ensureKey(ownLane: number): Promise<string> {
+    return ensureLaneKey(this.#stateDir, ownLane, () => this.#deps.wireguard.generateKey().privateKey)
   }
 }
 

@@ -37,7 +37,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
   const [paris, tokyo] = [plain('paris', 'gw', ['public 198.51.100.20:4500']), plain('tokyo', 'gw')]
   stage.put(PARIS, paris, cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'), tokyo)
   await stage.until(() => stage.gateway()?.connections.length === 2, 'both are links')
-  t.strictSame(stage.gateway()?.lanes, [{ lane: 0, device: 'sealane0', mtu: 1472, driver: 'plain' }])
+  t.strictSame(stage.gateway()?.lanes, [{ lane: 0, remoteLane: 0, device: 'sealane0', mtu: 1472, driver: 'plain' }])
   t.match(stage.ownEndpoint()?.spec, { publicKey: 'none', capabilities: ['plain'] })
   t.match(stage.connection('paris')?.message, 'UDP 198.51.100.20:4500')
   t.match(stage.status.plans().get('gateway'), 'link paris.gw-lane0: try 198.51.100.20:4500')

@@ -24,11 +24,11 @@ function setUp(t: { teardown: (end: () => void) => unknown }) {
       logger,
       metrics: gatewayMetrics(createMetrics('gateway')),
       openSocket: probes.openSocket,
-      onTransition: (cluster, from, to) => seen.push(`${clock.monotonic()} ${cluster} ${from}>${to}`),
+      onTransition: ({ cluster }, from, to) => seen.push(`${clock.monotonic()} ${cluster} ${from}>${to}`),
     },
     { lane: 0, address: OWN, intervalMs: 200, missesUntilDown: 3, answersUntilUp: 2 },
   )
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS }])
+  prober.setPeers([{ cluster: 'paris', remoteLane: 0, laneAddress: PARIS }])
   const stopping = new AbortController()
   const running = prober.run(stopping.signal)
   t.teardown(() => stopping.abort())
@@ -58,7 +58,7 @@ t.test('up at the first answer; down after three without; up again after two', a
   probes.alive.add(PARIS)
   await clock.advance(1000)
   t.strictSame(seen.slice(2), ['2800 paris down>up'])
-  const { figures, state } = prober.health().get('paris')!
+  const { figures, state } = prober.health().get('0/paris')!
   t.equal(state, 'up')
   t.equal(figures.rttMs, 0)
   t.ok(figures.loss! > 0.2 && figures.loss! < 0.8, `loss ${figures.loss}`)
@@ -74,13 +74,13 @@ t.test('a lane that opens is noticed at once: by the first question, and by who 
   t.strictSame(seen, ['450 paris connecting>up'])
   const questions = (): number => probes.sent.filter(({ bytes }) => decodeProbe(bytes)?.type === 'question').length
   const before = questions()
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'another' }])
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a third' }])
+  prober.setPeers([{ cluster: 'paris', remoteLane: 0, laneAddress: PARIS, identity: 'another' }])
+  prober.setPeers([{ cluster: 'paris', remoteLane: 0, laneAddress: PARIS, identity: 'a third' }])
   t.equal(questions(), before, 'once in an interval')
   await clock.advance(200)
   const after = questions()
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a fourth' }])
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a fourth' }])
+  prober.setPeers([{ cluster: 'paris', remoteLane: 0, laneAddress: PARIS, identity: 'a fourth' }])
+  prober.setPeers([{ cluster: 'paris', remoteLane: 0, laneAddress: PARIS, identity: 'a fourth' }])
   t.equal(questions(), after + 1)
 })
 
@@ -94,7 +94,7 @@ t.test('a far process that is silent is not a lane that is down, while its kerne
   probes.alive.clear()
   await clock.advance(10_000)
   t.strictSame(seen, ['1200 paris connecting>up'])
-  t.equal(prober.health().get('paris')?.kernelOnly, true)
+  t.equal(prober.health().get('0/paris')?.kernelOnly, true)
   probes.kernels.clear()
   await clock.advance(1000)
   t.match(seen[1], 'up>down', 'now it is')
@@ -103,7 +103,7 @@ t.test('a far process that is silent is not a lane that is down, while its kerne
   t.match(seen[2], 'down>up', 'the path is back, though the process is not')
   probes.alive.add(PARIS)
   await clock.advance(1000)
-  t.equal(prober.health().get('paris')?.kernelOnly, false)
+  t.equal(prober.health().get('0/paris')?.kernelOnly, false)
   t.equal(seen.length, 3)
 })
 
@@ -112,17 +112,17 @@ t.test('peers that stay keep their state, others start anew', async (t) => {
   probes.alive.add(PARIS)
   await clock.advance(300)
   prober.setPeers([
-    { cluster: 'paris', laneAddress: PARIS },
-    { cluster: 'tokyo', laneAddress: '246.0.3.0' },
+    { cluster: 'paris', remoteLane: 0, laneAddress: PARIS },
+    { cluster: 'tokyo', remoteLane: 0, laneAddress: '246.0.3.0' },
   ])
   t.strictSame(
     [...prober.health()].map(([id, view]) => `${id} ${view.state}`),
-    ['paris up', 'tokyo connecting'],
+    ['0/paris up', '0/tokyo connecting'],
   )
-  prober.setPeers([{ cluster: 'lyon', laneAddress: PARIS }])
+  prober.setPeers([{ cluster: 'lyon', remoteLane: 0, laneAddress: PARIS }])
   t.strictSame(
     [...prober.health()].map(([id, view]) => `${id} ${view.state}`),
-    ['lyon connecting'],
+    ['0/lyon connecting'],
     'another cluster at the same address',
   )
 })
@@ -144,10 +144,10 @@ t.test('answers are checked', async (t) => {
   ]
   for (const [say, from, bytes, port] of bad) {
     probes.receive(OWN, from, bytes, port)
-    t.equal(prober.health().get('paris')!.state, 'connecting', say)
+    t.equal(prober.health().get('0/paris')!.state, 'connecting', say)
   }
   probes.receive(OWN, PARIS, encodeProbe(answer))
-  t.equal(prober.health().get('paris')!.state, 'up', 'the right one counts')
+  t.equal(prober.health().get('0/paris')!.state, 'up', 'the right one counts')
 })
 
 t.test('questions of peers are answered, of others not', async (t) => {
@@ -170,11 +170,11 @@ t.test('a socket that fails is opened again, and the peer comes back', async (t)
   probes.fail(OWN, 'bind EADDRNOTAVAIL')
   t.strictSame(logger.messages('warn'), ['probe socket failed; it will be opened again'])
   await clock.advance(900)
-  t.equal(prober.health().get('paris')!.state, 'down')
+  t.equal(prober.health().get('0/paris')!.state, 'down')
   t.equal(probes.opened, 1, 'not at once')
   await clock.advance(1500)
   t.equal(probes.opened, 2)
-  t.equal(prober.health().get('paris')!.state, 'up')
+  t.equal(prober.health().get('0/paris')!.state, 'up')
 })
 
 t.test('stops at the signal and closes its socket', async (t) => {

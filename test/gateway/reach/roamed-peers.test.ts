@@ -5,7 +5,7 @@ import { type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { RoamedPeers } from '../../../gateway/reach/roamed-peers.ts'
 
-const PARIS = { lane: 0, endpoint: 'paris.gw-lane0', identity: 'p' }
+const PARIS = { remoteLane: 0, endpoint: 'paris.gw-lane0', identity: 'p' }
 const NAT = '203.0.113.77:61234'
 const PRIVATE = '10.0.0.2:4500'
 const PUBLIC = '198.51.100.20:4500'

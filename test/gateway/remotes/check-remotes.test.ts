@@ -118,9 +118,22 @@ function cameAt(creationTimestamp: string, one: Endpoint): Endpoint {
   return { ...one, metadata: { ...one.metadata, creationTimestamp } }
 }
 
+function ofOneDevice(one: Endpoint): Endpoint {
+  return { ...one, spec: { ...one.spec, capabilities: ['wireguard'] } }
+}
+
 const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: string[]][] = [
   ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris.gw-lane0']],
-  ['another lane is not ours', [endpoint('paris', 'gw', 1, [])], [], []],
+  ['of another lane', [endpoint('paris', 'gw', 1, [])], [], ['paris.gw-lane1']],
+  ['of another lane, and of a release with one device', [ofOneDevice(endpoint('paris', 'gw', 1, []))], [], []],
+  [
+    'of our lane, and of a release with one device',
+    [ofOneDevice(endpoint('paris', 'gw', 0, []))],
+    [],
+    ['paris.gw-lane0'],
+  ],
+  ['the last lane', [endpoint('paris', 'gw', 7, [])], [], ['paris.gw-lane7']],
+  ['a lane too many', [endpoint('paris', 'gw', 8, [])], ['Endpoint paris.gw-lane8: lane 8: expected 0 to 7'], []],
   ['cluster not known yet', [endpoint('oslo', 'gw', 0, [])], [], []],
   [
     'no key',
@@ -189,11 +202,51 @@ t.test('endpoints', async (t) => {
       say,
     )
     t.strictSame(
-      plan.lanes[0]!.links.map((link) => link.endpoint),
+      plan.lanes.flatMap(({ links }) => links.map((link) => link.endpoint)),
       peers,
       `${say}: peers`,
     )
   }
+})
+
+t.test('who is called where by a gateway of lane 2, and where it listens', async (t) => {
+  const paris = [
+    endpoint('paris', 'a', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500']),
+    endpoint('paris', 'b', 1, ['observed 203.0.113.7:7001']),
+    endpoint('paris', 'c', 2, ['public 198.51.100.22:4502']),
+    endpoint('paris', 'd', 7, ['public 198.51.100.23:3']),
+  ]
+  const lanes = [{ lane: 2, port: 6002, publicAddress: '198.51.100.20' }]
+  const plan = planLanes(world({ own: MILANO, clusters: [MILANO, PARIS], endpoints: paris, lanes }))
+  t.strictSame(
+    plan.lanes.map(({ device, port, ownLane, remoteLane, address, links }) => {
+      const called = links.flatMap(({ candidates }) => candidates.map((one) => `${one.address}:${one.port}`))
+      return [device, port, ownLane, remoteLane, address, called.join()]
+    }),
+    [
+      ['sealane0', 6000, 2, 0, '246.0.1.2/32', '198.51.100.20:4502,10.0.0.2:4502'],
+      ['sealane1', 6001, 2, 1, '246.0.1.2/32', '203.0.113.7:7002'],
+      ['sealane2', 6002, 2, 2, '246.0.1.2/32', '198.51.100.22:4502'],
+      ['sealane7', 6007, 2, 7, '246.0.1.2/32', ''],
+    ],
+    'and no port below 1',
+  )
+  const behindOne = [endpoint('paris', 'a', 0, ['public 198.51.100.20:6000', 'public 198.51.100.20:5000'])]
+  const [first] = planLanes(world({ own: MILANO, clusters: [MILANO, PARIS], endpoints: behindOne, lanes })).lanes
+  t.strictSame(
+    first?.links[0]?.candidates.map(({ port }) => port),
+    [5002],
+    'not where our own devices are called',
+  )
+})
+
+t.test('without a word from others there is the device towards lane 0', async (t) => {
+  const devices = (endpoints: readonly Endpoint[]): string[] =>
+    planLanes(world({ own: MILANO, clusters: [MILANO, PARIS], endpoints, lanes: [{ lane: 3, port: 4503 }] })).lanes.map(
+      ({ device, port }) => `${device} ${port}`,
+    )
+  t.strictSame(devices([]), ['sealane0 4500'])
+  t.strictSame(devices([endpoint('paris', 'gw', 1, [])]), ['sealane1 4501'])
 })
 
 t.test(

@@ -11,7 +11,7 @@ import { laneDevice } from '../../../model/kernel-ids.ts'
 import {
   type ApplyLaneInit,
   type Cable,
-  type CableLane,
+  type CableDevice,
   type CableLink,
   type CableRules,
   type FarEnd,
@@ -42,7 +42,7 @@ const rules: CableRules = {
   plan: (lane) => ({ text: planText(lane) }),
 }
 
-function planText({ device, port, mtu, links, successors }: CableLane): string {
+function planText({ device, port, mtu, links, successors }: CableDevice): string {
   const text = ({ endpoint, choice }: CableLink): string => {
     const at = choice.at === undefined ? '' : ` ${formatAddressPort(choice.at)}`
     return `link ${endpoint}: ${choice.how}${at}\n`
@@ -81,14 +81,14 @@ export class PlainCable implements Cable {
     const seen = lanes.flatMap((lane) => {
       const all = this.#lanes.get(laneDevice(lane))
       if (all === undefined) return []
-      const wanted = new Set(ends.filter((end) => end.lane === lane).map(linkKey))
+      const wanted = new Set(ends.filter((end) => end.remoteLane === lane).map(linkKey))
       const links = new Map([...all].filter(([key]) => wanted.has(key)))
       return [[lane, { identity: this.#own, links }] as const]
     })
     return Promise.resolve(new Map(seen))
   }
 
-  async apply(lane: CableLane, { seen, callAnew, round, signal }: ApplyLaneInit): Promise<LaneState | undefined> {
+  async apply(lane: CableDevice, { seen, callAnew, round, signal }: ApplyLaneInit): Promise<LaneState | undefined> {
     const before = this.#lanes.get(lane.device) ?? new Map<string, LinkState>()
     await this.#ensureDevice(lane, round, signal)
     const after = new Map<string, LinkState>()
@@ -118,13 +118,13 @@ export class PlainCable implements Cable {
 
   /** The far end sends something, for the first time or again. */
   onReason(end: FarEnd, atMs: number, at?: AddressPort): void {
-    const links = this.#lanes.get(laneDevice(end.lane))
+    const links = this.#lanes.get(laneDevice(end.remoteLane))
     const link = links?.get(linkKey(end))
     if (link === undefined) throw new Error(`no link to ${end.endpoint}`)
     links?.set(linkKey(end), { ...link, handshakeMs: atMs, rxBytes: link.rxBytes + 100, ...place(at ?? link.at) })
   }
 
-  async #ensureDevice({ device, mtu, address }: CableLane, round: Round, signal: AbortSignal): Promise<void> {
+  async #ensureDevice({ device, mtu, address }: CableDevice, round: Round, signal: AbortSignal): Promise<void> {
     if (!this.#lanes.has(device)) {
       this.#routes.putLink({ name: device, kind: 'tun', mtu, up: true, mac: '' })
       round.note('device', `ip link add ${device}`)

@@ -43,7 +43,7 @@ export function endpoint(
   candidates: readonly string[],
   publicKey = key(`${clusterId}${lane}`),
 ): Endpoint {
-  const reported = { publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] }
+  const reported = { publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard', 'all-pairs'] }
   return endpointObject({ cluster: clusterId, node, lane, ...reported })
 }
 

@@ -97,7 +97,7 @@ t.test('mistakes, with place and reason', async (t) => {
       'lane: 0',
       'site.yaml:12:26: spec.gateways[1].lane: expected a lane of its own, spec.gateways[0] has lane 0 already',
     ],
-    ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 255, got 256'],
+    ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 7, got 256'],
     [
       '192.0.2.10',
       'gw.example.org',
@@ -146,7 +146,7 @@ t.test('all mistakes are told together', async (t) => {
   t.equal(
     await messageOf(() => parseSiteFile('site.yaml', text)),
     'site.yaml:3:19: metadata.name: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -, got "M"\n' +
-      'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 255, got "x"',
+      'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 7, got "x"',
   )
 })
 

@@ -20,9 +20,9 @@ t.test('what a Node says', async (t) => {
 
 t.test('what it may not say', async (t) => {
   for (const [label, address, message] of [
-    ['true', '', 'Node n1: label sealane.io/gateway "true": expected the number of a lane, 0 to 255'],
-    ['256', '', 'Node n1: label sealane.io/gateway "256": expected the number of a lane, 0 to 255'],
-    ['-1', '', 'Node n1: label sealane.io/gateway "-1": expected the number of a lane, 0 to 255'],
+    ['true', '', 'Node n1: label sealane.io/gateway "true": expected the number of a lane, 0 to 7'],
+    ['256', '', 'Node n1: label sealane.io/gateway "256": expected the number of a lane, 0 to 7'],
+    ['-1', '', 'Node n1: label sealane.io/gateway "-1": expected the number of a lane, 0 to 7'],
     ['0', '127.0.0.1', 'Node n1: annotation sealane.io/public-address "127.0.0.1": it is loopback'],
     [
       '0',

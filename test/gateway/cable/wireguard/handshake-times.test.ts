@@ -108,7 +108,10 @@ t.test('what a restart takes over', async (t) => {
     const handshakes = new HandshakeTimes().look([seen], { nowMs: NOW, monotonicMs })
     const endpoints = [endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])]
     const laneStates = new Map([[0, laneStateOf(seen, endpoints.map(farEndOf), handshakes)]])
-    return handedOverHealth({ monotonicMs, gateway, endpoints, laneStates, rules: wireguardRules }).size > 0
+    return (
+      handedOverHealth({ monotonicMs, gateway, lanes: [{ lane: 0 }], endpoints, laneStates, rules: wireguardRules })
+        .size > 0
+    )
   }
   t.equal(taken(NOW - 100_000), true, 'the session counts')
   t.equal(taken(NOW - 181_000), false, 'it does not')
