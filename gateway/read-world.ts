@@ -2,7 +2,7 @@
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
 import { IPV6_FORWARDING, LANE_MARK } from '../model/kernel-ids.ts'
-import { isLaneNumber } from '../model/lanes/lane-number.ts'
+import { remoteLanes, statedRemoteLanes } from '../model/lanes/lane-number.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
@@ -59,8 +59,10 @@ export async function readGatewayWorld(
   if (own === undefined) return undefined
   const endpoints = api.cache('Endpoint').list()
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
+  // Where all of them are refused, it is the first device that is there.
+  const numbers = new Set([...remoteLanes([]), ...statedRemoteLanes(remotes, own.spec.id)])
   const ends = remotes.map((endpoint) => farEnd(endpoint, cable.rules))
-  const laneStates = await cable.observe(remoteLanesOf(remotes), ends, signal)
+  const laneStates = await cable.observe([...numbers], ends, signal)
   const monotonicMs = deps.clock.monotonic()
   return {
     ...known,
@@ -91,11 +93,6 @@ export async function readGatewayWorld(
 async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
   if (!plannedFamilies(own).includes(6) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
-}
-
-/** Of the devices that there may be for what others state; the first one is there without them. */
-function remoteLanesOf(remotes: readonly Endpoint[]): readonly number[] {
-  return [...new Set([0, ...remotes.map(({ spec }) => spec.lane).filter(isLaneNumber)])]
 }
 
 function underlayTargets(remotes: readonly Endpoint[], laneStates: ReadonlyMap<number, LaneState>): Set<string> {

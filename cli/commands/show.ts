@@ -3,6 +3,7 @@ import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import { parseDnsLabel } from '../../model/ids.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type ConnectionRow, agoText, connectionRows } from '../site/connection-rows.ts'
@@ -71,6 +72,7 @@ const connections: View<ConnectionRow> = {
     { title: 'NODE', cell: (row) => row.node },
     { title: 'LANE', cell: (row) => String(row.lane) },
     { title: 'CLUSTER', cell: (row) => row.cluster },
+    { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
     { title: 'STATE', cell: (row) => row.state },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
     { title: 'NAT', cell: (row) => (row.usingNat ? 'yes' : 'no') },

@@ -2,12 +2,13 @@
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
 import { laneDevice } from '../../model/kernel-ids.ts'
+import { remoteLanes } from '../../model/lanes/lane-number.ts'
 import type { GatewayLaneConfig } from '../config.ts'
 import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
 import { laneDoubt } from '../reach/lane-doubt.ts'
 import { linkPort } from '../reach/link-port.ts'
 import { isOwnLaneHidden } from '../reach/plan-candidates.ts'
-import { type CheckedEndpoints, type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
+import { type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
 import { type Refusal, checkClusters } from '../remotes/check-remotes.ts'
 import { nextLookMs } from '../remotes/choose-server.ts'
 import { isBehindNat, ownAddresses } from '../remotes/observed-address.ts'
@@ -41,9 +42,6 @@ const DEFAULT_PATH_MTU = 1500
 /** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
 const SMALLEST_MTU = 576
 
-/** A node without a word from any other cluster has this device: the one that every cluster has a gateway for. */
-const FIRST_LANE = 0
-
 /**
  * From the world to one plan per device: one for each lane number that gateways of other clusters have, if this node
  * serves a lane.
@@ -52,8 +50,9 @@ export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
   const { clusters, refusals } = checkClusters(world)
   const endpoints = checkEndpoints(world, clusters, rules)
   const behindNat = isBehindNat(world)
+  const numbers = remoteLanes([...endpoints.links, ...endpoints.successors].map((link) => link.remoteLane))
   const lanes = world.lanes.flatMap((own) =>
-    remoteLanes(endpoints).map((remoteLane) => {
+    numbers.map((remoteLane) => {
       const onLane = (links: readonly RemoteLink[]) => links.filter((link) => link.remoteLane === remoteLane)
       const links = { remotes: onLane(endpoints.links), newcomers: onLane(endpoints.successors) }
       return planLane({ world, rules, own, remoteLane, behindNat, ...links })
@@ -68,12 +67,6 @@ export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
     refusals: [...leftOut(world), ...refusals, ...endpoints.refusals],
     ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
   }
-}
-
-/** In order; never none: a device says who this node is, which the others must know before they can have a link. */
-function remoteLanes({ links, successors }: Pick<CheckedEndpoints, 'links' | 'successors'>): readonly number[] {
-  const numbers = new Set([...links, ...successors].map(({ remoteLane }) => remoteLane))
-  return numbers.size === 0 ? [FIRST_LANE] : [...numbers].sort((a, b) => a - b)
 }
 
 /** Those that are sent to, and those that are only called. */

@@ -13,7 +13,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
     const [state] = world.laneStates.values()
     if (state === undefined) return []
     const cluster = world.own.spec.id
-    const { publicKey, capabilities } = rules.endpointFields(state)
+    const fields = rules.endpointFields(state)
     return {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Endpoint',
@@ -22,8 +22,8 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
         cluster,
         node: world.node,
         lane: lane.lane,
-        publicKey,
-        capabilities: [...capabilities, CAPABILITY_ALL_PAIRS],
+        ...fields,
+        capabilities: [...fields.capabilities, CAPABILITY_ALL_PAIRS],
         candidates: planCandidates(world, lane),
       },
     } satisfies Endpoint

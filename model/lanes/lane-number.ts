@@ -1,5 +1,5 @@
 /** Which numbers a lane may have, and what a gateway states of the links that it can have. */
-import type { ConnectionStatus } from '../objects.ts'
+import type { ConnectionStatus, Endpoint } from '../objects.ts'
 
 /** A cluster has eight gateways at once at most. A gateway has a device for each number that others have. */
 export const MAX_LANE = 7
@@ -12,6 +12,23 @@ export const CAPABILITY_ALL_PAIRS = 'all-pairs'
 
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
+}
+
+/** A node without a word from any other cluster has this device: the one for the number that every cluster has. */
+const FIRST_LANE = 0
+
+/**
+ * The numbers for which a node that serves a lane has devices, in order, by the numbers of the far gateways. Never none:
+ * a device says who its node is, which the others must know before they can have a link.
+ */
+export function remoteLanes(numbers: Iterable<number>): readonly number[] {
+  const used = [...new Set(numbers)].filter(isLaneNumber)
+  return used.length === 0 ? [FIRST_LANE] : used.sort((a, b) => a - b)
+}
+
+/** By the Endpoints of all clusters: remoteLanes() of those that are not `self`. A gateway may refuse some of them. */
+export function statedRemoteLanes(endpoints: readonly Endpoint[], self: string): readonly number[] {
+  return remoteLanes(endpoints.filter(({ spec }) => spec.cluster !== self).map(({ spec }) => spec.lane))
 }
 
 /** Where a status of an earlier release does not say the far gateway's number, it has that of its own. */

@@ -17,7 +17,6 @@ import {
   RULE_NODE_OWN_SOURCE,
   VXLAN_DEVICE,
   laneCable,
-  laneDevice,
 } from '../../model/kernel-ids.ts'
 import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
@@ -42,8 +41,8 @@ export interface RouteContext {
   readonly others: readonly OverlayNode[]
   readonly underlayMtu: number
   readonly overlayMtu: number
-  /** Lanes that this node serves. */
-  readonly lanes: readonly number[]
+  /** Of the lane that this node serves; none where it serves none. */
+  readonly laneDevices: readonly string[]
   readonly clusters: readonly ClusterPath[]
 }
 
@@ -80,7 +79,7 @@ export function planFamilyRoutes(
   )
   const source = address === undefined ? {} : { source: address }
   const pods =
-    context.lanes.length === 0
+    context.laneDevices.length === 0
       ? { routes: [], problems: [] }
       : planPodRoutes(world, { ...context, own: [...own.ranges, ...own.networks] }, family)
   const paths = context.clusters.map((path) => ({
@@ -115,7 +114,7 @@ export function planFamilyRoutes(
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
     rules: [
-      ...rulesFor(context.lanes, family),
+      ...rulesFor(context.laneDevices, family),
       ...publicRules(world, {
         family,
         source: address,
@@ -189,8 +188,8 @@ function lastResort(world: Ranges, destinations: readonly string[]): Route[] {
   }))
 }
 
-function rulesFor(lanes: readonly number[], family: Family): Rule[] {
-  const incoming = lanes.map(laneDevice).flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+function rulesFor(laneDevices: readonly string[], family: Family): Rule[] {
+  const incoming = laneDevices.flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
   const fromLanes = incoming.map((inputDevice): Rule => ({
     priority: RULE_FROM_LANES,
     table: ROUTE_TABLE_FROM_LANES,

@@ -6,7 +6,8 @@
  * planned only while this cluster has IPv6 pod CIDRs.
  */
 import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
-import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
+import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI, laneDevice } from '../../model/kernel-ids.ts'
+import { statedRemoteLanes } from '../../model/lanes/lane-number.ts'
 import { MAX_REPORTED_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import {
   type ClusterValidation,
@@ -65,7 +66,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
   const validation = clusterValidation(world)
   const clusters = clusterPaths(world, validation, mtus)
-  const context = { self, others, ...mtus, lanes: ownLanes(world), clusters }
+  const context = { self, others, ...mtus, laneDevices: laneDevices(world), clusters }
   const ranges = rangesByFamily(world)
   const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
   const families = [...ranges].map(([family, own]) =>
@@ -136,6 +137,11 @@ function forwardingEntries(others: readonly OverlayNode[]): ForwardingEntry[] {
 export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
   const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
   return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
+}
+
+/** Those that the gateway makes here, or may make: a rule for one that is not there does nothing. */
+function laneDevices(world: NodeRouteWorld): readonly string[] {
+  return ownLanes(world).length === 0 ? [] : statedRemoteLanes(world.endpoints, world.self).map(laneDevice)
 }
 
 type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>

@@ -190,7 +190,7 @@ t.test('a site file that is wrong: file, line, column, field, value', async (t) 
     [
       'lane',
       'spec:\n  podCIDRs: [10.42.0.0/16]\n  gateways: [{ node: gw, lane: 256 }]',
-      ['6:32: spec.gateways[0].lane: expected 0 to 255, got 256'],
+      ['6:32: spec.gateways[0].lane: expected 0 to 7, got 256'],
     ],
     [
       'two at once',

@@ -35,6 +35,7 @@ const GATEWAY: KubeObject = {
       {
         cluster: 'tokyo',
         lane: 0,
+        remoteLane: 1,
         endpoint: 'tokyo-gw-0',
         state: 'connecting',
         message: 'no answer yet',
@@ -97,9 +98,9 @@ CLUSTER  NODE  LANE  CANDIDATES                PUBLIC KEY
 paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
 `,
     connections: `
-NODE  LANE  CLUSTER  STATE       ADDRESS            NAT       RTT  LOSS  HANDSHAKE  HEARD  MESSAGE
-gw    0     paris    up          198.51.100.7:4500  yes  12.35 ms   5 %   61 s ago      -
-gw    0     tokyo    connecting  -                  no          -     -          -      -  no answer yet
+NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            NAT       RTT  LOSS  HANDSHAKE  HEARD  MESSAGE
+gw    0     paris    0         up          198.51.100.7:4500  yes  12.35 ms   5 %   61 s ago      -
+gw    0     tokyo    1         connecting  -                  no          -     -          -      -  no answer yet
 `,
     services: `
 NAMESPACE  NAME  TYPE          IP         PORTS   CLUSTERS

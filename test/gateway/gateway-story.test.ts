@@ -1,14 +1,14 @@
 /** The whole gateway against fakes: a sequence of worlds on one node, and what its kernel and the API then hold. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/nft/format-nft.ts'
 import type { Node } from '../../model/objects.ts'
 import { routeAgent } from '../routeagent/support/site.ts'
 import { membership } from './support/netns-sites.ts'
 import { HOME, MILANO, NAT, PARIS, PARIS_GW, Stage } from './support/stage.ts'
-import { DUAL_MILANO, DUAL_PARIS, endpoint, node } from './support/worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, node } from './support/worlds.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -298,72 +298,6 @@ t.test('with port forwarding: called at the public address', async (t) => {
     stage.ownEndpoint()?.spec.candidates.map((c) => `${c.kind} ${c.address}`),
     ['public 203.0.113.1', 'private 192.0.2.10'],
   )
-})
-
-/** Paris has two gateways, both in use, and then one: the device towards the other is left. */
-async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
-  const stage = new Stage(t)
-  stage.put(milano)
-  const second = endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])
-  stage.put(PARIS, PARIS_GW, second)
-  for (const address of ['246.0.2.0', '246.0.2.1']) stage.probes.alive.add(address)
-  stage.start()
-  await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two links')
-  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now())
-  stage.wireguard.handshake('sealane1', second.spec.publicKey, stage.clock.now())
-  await stage.stop()
-  stage.objects.drop('Endpoint', second.metadata.name)
-  return stage
-}
-
-const wayToParis = (stage: Stage): string => stage.routed().find((line) => line.includes('244.1.0.0/16')) ?? ''
-
-t.test('a device that no gateway of others needs is swept', async (t) => {
-  const stage = await withOneLaneLess(t)
-  const deleteLink = stage.routes.deleteLink.bind(stage.routes)
-  let whenItWent = ''
-  stage.routes.deleteLink = async (name, signal) => {
-    await deleteLink(name, signal)
-    whenItWent = wayToParis(stage)
-  }
-  stage.start()
-  await stage.until(() => !stage.wireguard.deviceNames().includes('sealane1'), 'one link')
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
-  t.match(whenItWent, / dev sealane0 /, 'what it carried goes over the other lane by then')
-})
-
-t.test('another number: another address and key on the same device, and another Endpoint', async (t) => {
-  const stage = new Stage(t)
-  stage.put(MILANO, PARIS, PARIS_GW)
-  stage.start({ lanes: [{ lane: 1 }] })
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') !== undefined, 'lane 1')
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'], 'towards lane 0 of paris')
-  await stage.stop()
-  stage.start()
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') === undefined, 'lane 0')
-  t.not(stage.ownEndpoint(), undefined)
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
-  const addresses = (await stage.routes.addresses()).filter(({ device }) => device === 'sealane0')
-  t.strictSame(
-    addresses.map(({ address }) => address),
-    ['246.0.1.0/32'],
-  )
-})
-
-t.test('a lane that cannot be taken away stays under its policy, for IPv6 too', async (t) => {
-  const stage = await withOneLaneLess(t, DUAL_MILANO)
-  t.match(stage.nft6.toString(), 'sealane1')
-  stage.put(MILANO)
-  const deleteDevice = stage.wireguard.deleteDevice.bind(stage.wireguard)
-  stage.wireguard.deleteDevice = () => Promise.reject(new KernelError('EBUSY', 'ip link del sealane1', 'busy'))
-  stage.start()
-  await stage.until(() => stage.gateway()?.failure !== undefined, 'it says so')
-  t.match(stage.gateway()?.failure, /ip link del sealane1/)
-  for (const nft of [stage.nft, stage.nft6]) t.match(nft.toString(), 'sealane1')
-  stage.wireguard.deleteDevice = deleteDevice
-  const isNamed = (): boolean => [stage.nft, stage.nft6].some((nft) => nft.toString().includes('sealane1'))
-  await stage.until(() => !isNamed(), 'both go')
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
 })
 
 t.test('a narrower path makes the lane narrower, without a new session', async (t) => {

@@ -5,7 +5,8 @@
  *                   gateway ── uplink ── internet (router) ── uplink ── gateway
  *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
  *
- * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same.
+ * A cluster with several gateways is several such sites, each with pods of the same addresses: whichever gateway is
+ * chosen, somebody answers. Two clusters may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same.
  * `sealane-vx` is a plain veth here: it represents the overlay between nodes.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -30,8 +31,6 @@ export interface SiteInit {
   readonly address: string
   readonly router: string
   readonly lane: { readonly lane: number; readonly publicAddress?: string }
-  /** Others that the same gateway serves. */
-  readonly moreLanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
   readonly observedAddress?: string
   readonly openPorts?: readonly OpenPort[]
 }
@@ -51,15 +50,32 @@ export async function withSites<T>(
   folder: string,
   story: (sites: readonly [Site, Site], internet: Netns) => Promise<T>,
 ): Promise<T> {
-  return withNetns((internet) =>
-    withSite(inits[0], internet, folder, (left) =>
-      withSite(inits[1], internet, folder, async (right) => {
-        await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
-        await internet.exec('nft', ['-f', '-'], { input: WATCH })
-        return story([left, right], internet)
-      }),
-    ),
-  )
+  return withManySites(inits, folder, ([left, right], internet) => {
+    if (left === undefined || right === undefined) throw new Error('two sites are made')
+    return story([left, right], internet)
+  })
+}
+
+/** The same with any number of sites, in their order. */
+export async function withManySites<T>(
+  inits: readonly SiteInit[],
+  folder: string,
+  story: (sites: readonly Site[], internet: Netns) => Promise<T>,
+): Promise<T> {
+  return withNetns(async (internet) => {
+    await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
+    await internet.exec('nft', ['-f', '-'], { input: WATCH })
+    const withRest = ([init, ...rest]: readonly SiteInit[], sites: readonly Site[]): Promise<T> =>
+      init === undefined
+        ? story(sites, internet)
+        : withSite(init, internet, folder, (site) => withRest(rest, [...sites, site]))
+    return withRest(inits, [])
+  })
+}
+
+/** Of the site among all: the cluster's id, and the lane where it is not the first. */
+function nameOf({ cluster, lane: { lane } }: SiteInit): string {
+  return lane === 0 ? cluster.spec.id : `${cluster.spec.id}-${lane}`
 }
 
 /** Counted by the internet itself: packets of inner addresses, of the tunnels, and of anything else. */
@@ -97,7 +113,7 @@ function withSite<T>(init: SiteInit, internet: Netns, folder: string, story: (si
   return withNetns((gateway) =>
     withNetns((pod) =>
       withNetns(async (far) => {
-        const own = join(folder, init.cluster.spec.id)
+        const own = join(folder, nameOf(init))
         mkdirSync(join(own, 'wireguard'), { recursive: true })
         await wireSite(init, { internet, gateway, pod, far })
         return story({ init, gateway, pod, far, folder: own })
@@ -113,7 +129,7 @@ async function wireSite(
   const { pods } = init
   const ip = (ns: Netns, text: string): Promise<string> => ns.exec('ip', text.split(' '))
   if (init.pods6 !== undefined) await Promise.all([gateway, pod, far].map(withoutDad))
-  const port = `to-${init.cluster.spec.id}`
+  const port = `to-${nameOf(init)}`
   await ip(gateway, `link add uplink type veth peer name ${port} netns ${internet.name}`)
   await ip(internet, `address add ${init.router}/24 dev ${port}`)
   await ip(internet, `link set ${port} up`)
@@ -177,7 +193,7 @@ export class GatewayProcess {
     const { init } = site
     const runner = join(import.meta.dirname, 'run-gateway.ts')
     const lanes = {
-      lanes: [init.lane, ...(init.moreLanes ?? [])],
+      lanes: [init.lane],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
       ...(init.openPorts === undefined ? {} : { openPorts: init.openPorts }),
     }

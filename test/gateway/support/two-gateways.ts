@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { GatewayProcess, type Site, type SiteInit, withSites } from './netns-sites.ts'
+import { GatewayProcess, type Site, type SiteInit, withManySites } from './netns-sites.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster } from './worlds.ts'
 
 export const MILANO: SiteInit = {
@@ -61,15 +61,33 @@ export function withTwoIn<T>(
   inits: readonly [SiteInit, SiteInit],
   story: (left: Running, right: Running, internet: Netns) => Promise<T>,
 ): Promise<T> {
-  return withSites(inits, folder, async (sites, internet) => {
-    const left: Running = { process: new GatewayProcess(sites[0]), site: sites[0] }
-    const right: Running = { process: new GatewayProcess(sites[1]), site: sites[1] }
+  return withManyIn(folder, inits, ([left, right], internet) => {
+    if (left === undefined || right === undefined) throw new Error('two gateways run')
+    return story(left, right, internet)
+  })
+}
+
+/** The same with any number of gateways, in their order: gatewayOfLane() makes more of one cluster. */
+export function withManyIn<T>(
+  folder: string,
+  inits: readonly SiteInit[],
+  story: (gateways: readonly Running[], internet: Netns) => Promise<T>,
+): Promise<T> {
+  return withManySites(inits, folder, async (sites, internet) => {
+    const gateways = sites.map((site): Running => ({ process: new GatewayProcess(site), site }))
     try {
-      return await story(left, right, internet)
+      return await story(gateways, internet)
     } finally {
-      await Promise.all([left.process.stop(), right.process.stop()])
+      await Promise.all(gateways.map(({ process }) => process.stop()))
     }
   })
+}
+
+/** Another gateway of the same cluster, in a network of its own: 198.51.<100 + lane>.0/24. */
+export function gatewayOfLane(init: SiteInit, lane: number): SiteInit {
+  const network = `198.51.${100 + lane}`
+  const address = `${network}.20`
+  return { ...init, address, router: `${network}.1`, lane: { lane, publicAddress: address } }
 }
 
 export const idOf = ({ site }: Running): string => site.init.cluster.spec.id

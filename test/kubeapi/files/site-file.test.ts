@@ -97,6 +97,11 @@ t.test('mistakes, with place and reason', async (t) => {
       'lane: 0',
       'site.yaml:12:26: spec.gateways[1].lane: expected a lane of its own, spec.gateways[0] has lane 0 already',
     ],
+    [
+      'node: gw2',
+      'node: gw',
+      'site.yaml:12:15: spec.gateways[1].node: expected a node of its own, spec.gateways[0] has node gw already',
+    ],
     ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 7, got 256'],
     [
       '192.0.2.10',

@@ -121,6 +121,19 @@ t.test('which gateways lead to a cluster', async (t) => {
   for (const { say, change, want } of rows) t.strictSame(via(routeWorld(change)), want, say)
 })
 
+t.test('what comes out of a device of the lane, by the numbers that the others have', (t) => {
+  const rules = (...others: Endpoint[]): string[] => {
+    const plan = planNodeRoutes(onGateway({ endpoints: [endpoint('milano', 'gw-a'), ...others] }))
+    return plan.ok ? plan.rules.flatMap(({ table, inputDevice = '' }) => (table === 7310 ? [inputDevice] : [])) : []
+  }
+  const laneOf = (one: Endpoint, lane: number): Endpoint => ({ ...one, spec: { ...one.spec, lane } })
+  t.strictSame(rules(), ['sealane0', 'sealane0-rx'])
+  const [paris, tokyo] = [laneOf(endpoint('paris', 'gw'), 2), laneOf(endpoint('tokyo', 'gw'), 1)]
+  t.strictSame(rules(paris, tokyo), ['sealane1', 'sealane1-rx', 'sealane2', 'sealane2-rx'])
+  t.strictSame(rules(laneOf(endpoint('paris', 'gw'), 200)), ['sealane0', 'sealane0-rx'], 'no lane')
+  t.end()
+})
+
 t.test('a lane that a later gateway claims', async (t) => {
   const at = (name: string, creationTimestamp: string): Endpoint => {
     const made = endpoint('milano', name)
