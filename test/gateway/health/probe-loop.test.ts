@@ -163,6 +163,30 @@ t.test('questions of peers are answered, of others not', async (t) => {
   t.match(said.slice(1), [{ to: PARIS, probe: { type: 'question' } }], 'and asked in turn: it was not heard before')
 })
 
+t.test('a question has the number of who asks, an answer repeats it', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  const second = '246.0.2.5'
+  prober.setPeers([
+    { cluster: 'paris', remoteLane: 0, laneAddress: PARIS },
+    { cluster: 'paris', remoteLane: 5, laneAddress: second },
+  ])
+  probes.alive.add(second)
+  await clock.advance(300)
+  t.strictSame(
+    [...prober.health()].map(([key, { state }]) => `${key} ${state}`),
+    ['0/paris connecting', '5/paris up'],
+    'each link by itself',
+  )
+  const lanes = (): (number | undefined)[] => probes.sent.map(({ bytes }) => decodeProbe(bytes)?.lane)
+  t.strictSame(new Set(lanes()), new Set([0]), 'we ask as lane 0')
+  probes.sent.length = 0
+  const question: Probe = { type: 'question', lane: 5, session: 7, sequence: 8, sentMicros: 9n }
+  probes.receive(OWN, second, encodeProbe({ ...question, lane: 0 }))
+  t.strictSame(lanes(), [], 'it is not lane 0 who asks')
+  probes.receive(OWN, second, encodeProbe(question))
+  t.strictSame(lanes(), [5])
+})
+
 t.test('a socket that fails is opened again, and the peer comes back', async (t) => {
   const { clock, probes, logger, prober } = setUp(t)
   probes.alive.add(PARIS)

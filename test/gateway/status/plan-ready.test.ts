@@ -56,5 +56,11 @@ t.test('events', (t) => {
     for (const { regarding } of events) t.strictSame(regarding, { kind: 'Gateway', name: 'gw', uid: 'u1' })
   }
   t.equal(laneEvents(undefined, gateway('paris up')).length, 1)
+  const links = [0, 2].map((remoteLane) => connectionTo('paris', 'up', { lane: 0, remoteLane }))
+  t.strictSame(
+    laneEvents(undefined, gatewayObject('gw', { connections: links })).map(({ note }) => note),
+    ['lane 0 to paris is up', 'lane 0 to lane 2 of paris is up'],
+    'each link',
+  )
   t.end()
 })

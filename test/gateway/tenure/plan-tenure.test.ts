@@ -135,6 +135,9 @@ t.test('when a node that hands over is needed no more', async (t) => {
   for (const [say, holder, elapsedMs, want] of rows) {
     t.equal(isRelieved({ lane: 0, holder, own, needed, elapsedMs }), want, say)
   }
+  const toTwo = new Set(['0/paris', '1/paris'])
+  const first = gateway('b', { paris: 'up' })
+  t.equal(isRelieved({ lane: 0, holder: first, own, needed: toTwo, elapsedMs: 0 }), false, 'one of two links')
   const gone = gateway('a', { paris: 'down', tokyo: 'down' })
   const holder = gateway('b', { paris: 'up' })
   t.equal(isRelieved({ lane: 0, holder, own: gone, needed, elapsedMs: 1000 }), false, 'a moment of silence')

@@ -102,18 +102,19 @@ t.test('no jump of the wall clock makes a handshake older or younger than the lo
 t.test('what a restart takes over', async (t) => {
   const connections = [connectionTo('paris', 'up', { endpoint: 'paris.gw-lane0' })]
   const gateway = gatewayObject('gw', { up: '1/1', conditions: [], connections })
-  const taken = (lastHandshakeMs?: number): boolean => {
+  const taken = (lastHandshakeMs?: number, lane = 0): boolean => {
     const seen = device(lastHandshakeMs)
     const monotonicMs = 200
     const handshakes = new HandshakeTimes().look([seen], { nowMs: NOW, monotonicMs })
     const endpoints = [endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])]
     const laneStates = new Map([[0, laneStateOf(seen, endpoints.map(farEndOf), handshakes)]])
     return (
-      handedOverHealth({ monotonicMs, gateway, lanes: [{ lane: 0 }], endpoints, laneStates, rules: wireguardRules })
-        .size > 0
+      handedOverHealth({ monotonicMs, gateway, lanes: [{ lane }], endpoints, laneStates, rules: wireguardRules }).size >
+      0
     )
   }
   t.equal(taken(NOW - 100_000), true, 'the session counts')
+  t.equal(taken(NOW - 100_000, 1), false, 'this node has another number, and so another key')
   t.equal(taken(NOW - 181_000), false, 'it does not')
   t.equal(taken(), false, 'the device was made anew')
   t.equal(taken(NOW + HOUR), true, 'the wall clock was set back: nothing speaks against the session')
