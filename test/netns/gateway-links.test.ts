@@ -1,6 +1,6 @@
 /**
- * Links of all pairs: a site with one gateway and one with three, real tunnels, real packets. The one gateway has a link
- * with each of the three, and any one of them that is left is enough.
+ * Links of all pairs, with real tunnels and real packets: the gateway of one site has a link with each of the three of
+ * another, and any one of them that is left is enough.
  */
 import { join } from 'node:path'
 import t from 'tap'
@@ -98,5 +98,28 @@ t.test('one gateway and three', { skip, timeout: 150_000 * SLOWNESS }, async (t)
 
     const { stdout } = await internet.tryExec('nft', ['list', 'counters', 'table', 'ip', 'watch'])
     t.match(stdout, /counter inner \{\s+packets 0 /, 'the internet saw no inner address')
+  })
+})
+
+t.test('two gateways on each side, of different numbers', { skip, timeout: 90_000 * SLOWNESS }, async (t) => {
+  const inits = [MILANO, gatewayOfLane(MILANO, 3), PARIS, gatewayOfLane(PARIS, 1)]
+  await withManyIn(temporaryFolder(t), inits, async (gateways) => {
+    const [milano, paris] = [gateways.slice(0, 2), gateways.slice(2)]
+    for (const here of milano) for (const there of paris) introduce(here, there)
+    const all = (): string => gateways.map(links).join('; ')
+    await eventually(() => all() === '0-0 up, 0-1 up; 3-0 up, 3-1 up; 0-0 up, 0-3 up; 1-0 up, 1-3 up', {
+      deadlineMs: 20_000,
+      say: `four links, seen from both ends (${all()})`,
+    })
+    const ports = await Promise.all([
+      ...milano.slice(1).map((one) => listening(one, 'sealane1')),
+      ...paris.slice(1).map((one) => listening(one, 'sealane3')),
+    ])
+    t.strictSame(ports, ['4501', '4503'], 'each listens at the number of the other')
+    for (const { process } of gateways) {
+      const ways = process.status?.connections.map(({ usingAddress }) => usingAddress?.split(':')[1])
+      const { lane } = process.status?.connections[0] ?? {}
+      t.strictSame(new Set(ways), new Set([String(4500 + (lane ?? NaN))]), `lane ${lane} calls at its own number`)
+    }
   })
 })
