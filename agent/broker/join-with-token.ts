@@ -196,9 +196,13 @@ function reportRenumbered(
   api.report({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
 }
 
-/** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */
+/**
+ * Asking again with a token that the broker refused changes nothing. A broker that is away comes back, and one that had
+ * too many joins of others says when it takes more.
+ */
 function isFinal(failure: Error): boolean {
-  return failure instanceof RefusedError || failure instanceof TokenError
+  if (failure instanceof RefusedError) return failure.reason !== 'TooManyAttempts'
+  return failure instanceof TokenError
 }
 
 async function tryToJoin(

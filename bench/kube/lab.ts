@@ -12,6 +12,7 @@ import { type ControlPlane, startControlPlane } from '../../test/kube/support/co
 import { memberObjects } from '../../test/kube/support/installed-objects.ts'
 import { kubeProgramsMissing } from '../../test/kube/support/kube-programs.ts'
 import type { KubeObject, KubeRequest } from '../../test/kube/support/kube-request.ts'
+import { pathOf } from '../../test/kube/support/object-path.ts'
 import { makeProgram } from '../../test/kube/support/program.ts'
 import { eventually } from '../../test/support/eventually.ts'
 import { freePort } from '../../test/support/free-port.ts'
@@ -44,9 +45,6 @@ const IMPORTER: Row = { name: 'paris', podCIDR: '10.52.0.0/16', serviceCIDR: '10
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 /** What runs pods; there are none here. */
 const WORKLOADS = new Set(['DaemonSet', 'Deployment', 'PodDisruptionBudget'])
-const PLURALS: Readonly<Record<string, string>> = {
-  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
-}
 
 /** Starts everything, joins both clusters, works, and ends everything, also when interrupted. */
 export async function withKubeLab<T>(work: (lab: BenchLab) => Promise<T>): Promise<T> {
@@ -137,11 +135,4 @@ async function install(api: KubeRequest): Promise<void> {
     },
     { deadlineMs: 30_000, say: 'all kinds are served' },
   )
-}
-
-function pathOf({ apiVersion, kind, metadata }: KubeObject): string {
-  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
-  const scope = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`
-  const plural = PLURALS[kind] ?? (kind.endsWith('s') ? `${kind}es` : `${kind}s`)
-  return `${group}${scope}/${plural.toLowerCase()}/${metadata.name}`
 }

@@ -7,6 +7,7 @@ import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } 
 import type { Clock } from '../../reconcile/clock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError } from '../errors.ts'
+import { closeAtExit } from '../route/close-at-exit.ts'
 import { NLM_F_DUMP, errnoError } from '../route/netlink-socket.ts'
 import { readU32 } from '../route/rtnetlink-codec.ts'
 import { ENTRY_MESSAGE, LIST_MESSAGE, decodeConnection, encodeListRequest } from './conntrack-codec.ts'
@@ -42,6 +43,7 @@ export class Conntrack implements ConnectionTable {
   ): Promise<ConnectionScan> {
     if (signal?.aborted === true) throw new KernelError('EINTR', OPERATION, 'stopped before it began')
     const socket = openSocket()
+    const close = closeAtExit(socket)
     const { promise, resolve, reject } = Promise.withResolvers<ConnectionScan>()
     const fail = (code: 'TIMEOUT' | 'EINTR' | 'UNKNOWN', detail: string): void => {
       reject(new KernelError(code, OPERATION, detail))
@@ -66,7 +68,7 @@ export class Conntrack implements ConnectionTable {
     } finally {
       stopTimer()
       signal?.removeEventListener('abort', onAbort)
-      socket.close()
+      close()
     }
   }
 }

@@ -9,6 +9,7 @@ import { getSystemErrorName } from 'node:util'
 import { createNetlink, parseError, Protocol, type NetlinkSocket } from 'netlink'
 import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError, type KernelErrorCode } from '../errors.ts'
+import { closeAtExit } from './close-at-exit.ts'
 
 /** From linux/netlink.h. */
 const NLMSG_ERROR = 2
@@ -39,12 +40,14 @@ export interface Request {
 export class RtnetlinkSocket {
   readonly #socket: NetlinkSocket
   readonly #timeoutMs: number
+  readonly #close: () => void
   #closed = false
   /** The request before. The kernel runs one dump per socket at a time and answers EBUSY to a second. */
   #last: Promise<unknown> = Promise.resolve()
 
   constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS) {
     this.#socket = openSocket('open a netlink socket')
+    this.#close = closeAtExit(this.#socket)
     this.#timeoutMs = timeoutMs
     // Lost messages end in the request's own deadline.
     this.#socket.on('error', () => undefined)
@@ -69,7 +72,7 @@ export class RtnetlinkSocket {
   close(): void {
     if (this.#closed) return
     this.#closed = true
-    this.#socket.close()
+    this.#close()
   }
 
   #queued<T>(request: Request, send: () => Promise<T>): Promise<T> {
@@ -141,6 +144,7 @@ export function watchMessages(
 ): { readonly stop: () => void; readonly isOpen: () => boolean } {
   const operation = 'open a netlink socket for notifications'
   const socket = openSocket(operation, protocol === 'route' ? Protocol.ROUTE : Protocol.NETFILTER)
+  const close = closeAtExit(socket)
   let open = true
   const lost = (): void => {
     if (open) listener(undefined)
@@ -154,7 +158,7 @@ export function watchMessages(
   const stop = (): void => {
     if (!open) return
     open = false
-    socket.close()
+    close()
   }
   return { stop, isOpen: () => open }
 }

@@ -6,6 +6,7 @@ import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../pro
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import { createJoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -70,6 +71,26 @@ t.test('a broker that is away is waited for; the same token then works', async (
   await eventually(() => problem(secret) !== undefined)
   t.equal(problem(secret), `broker at 127.0.0.1:${broker.port}: connection refused: nothing listens there`)
   await broker.start()
+  await done
+})
+
+t.test('too many joins of strangers from its address: the same token then works', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const { addresses, caPin, clusterset, expiresAtMs } = parseJoinToken(await broker.token(), Date.now())
+  const unknown = (): string => createJoinToken({ addresses, caPin, clusterset, expiresAtMs }).text()
+  const stranger = async (): Promise<string> => {
+    const secret = new MemorySecret({ token: unknown() })
+    const { stop } = start(t, secret)
+    await eventually(() => problem(secret) !== undefined)
+    stop.abort()
+    return problem(secret) ?? ''
+  }
+  await eventually(async () => (await stranger()).includes('too many joins'), { deadlineMs: 20_000, intervalMs: 0 })
+  const secret = new MemorySecret({ token: unknown() })
+  const { done, store } = start(t, secret)
+  await eventually(() => problem(secret)?.includes('too many joins'))
+  t.equal(await store.isRefused(secret.content?.data['token'] ?? ''), false, 'it may be made known yet')
+  await secret.change({ data: { token: await broker.token() } })
   await done
 })
 

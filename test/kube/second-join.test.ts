@@ -9,7 +9,7 @@ import { parseAllDocuments } from 'yaml'
 import { formatYaml } from '../../kubeapi/yaml.ts'
 import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { pathOf } from './support/apply-manifests.ts'
+import { pathOf } from './support/object-path.ts'
 import { goVersion } from './support/build-programs.ts'
 import {
   IMAGE,

@@ -14,6 +14,8 @@ import { netnsMissing } from '../support/netns.ts'
 const skip = netnsMissing() ?? false
 
 t.setTimeout(400_000 * SLOWNESS)
+// Each row has a network of its own, and mostly waits.
+t.jobs = 2
 
 const { observedAddress: _unknown, ...UNAWARE } = TOKYO
 /** The same, as the one that calls first, or second. */
@@ -30,7 +32,7 @@ for (const [say, init] of [
   ['its id comes first', FIRST],
   ['the other end calls first', SECOND],
 ] as const) {
-  t.test(`behind NAT unawares: ${say}`, { skip, timeout: 180_000 * SLOWNESS }, async (t) => {
+  t.test(`behind NAT unawares: ${say}`, { skip, buffered: true, timeout: 180_000 * SLOWNESS }, async (t) => {
     await withTwo(t, [MILANO, init], async (milano, hidden, internet) => {
       await internet.exec('nft', ['-f', '-'], { input: NAT })
       introduce(milano, hidden)

@@ -7,13 +7,9 @@ import type { CustomResourceDefinition } from '../../../install/crds/custom-reso
 import { planCrds } from '../../../install/crds/plan-crds.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type ControlPlane, startControlPlane } from './control-plane.ts'
-import type { KubeObject, KubeRequest } from './kube-request.ts'
+import type { KubeRequest } from './kube-request.ts'
 
 export const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
-const PLURALS: Readonly<Record<string, string>> = {
-  NetworkPolicy: 'networkpolicies',
-  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
-}
 
 /** An API server without nodes, with a namespace `shop`; it is stopped with the test. */
 export async function planeWithShop(t: Test): Promise<ControlPlane> {
@@ -24,13 +20,6 @@ export async function planeWithShop(t: Test): Promise<ControlPlane> {
   const shop = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } }
   await cluster.api.apply('/api/v1/namespaces/shop', shop)
   return cluster
-}
-
-/** Of an object of any kind that install/ knows. */
-export function pathOf({ apiVersion, kind, metadata }: KubeObject): string {
-  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
-  const scope = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`
-  return `${group}${scope}/${PLURALS[kind] ?? `${kind.toLowerCase()}s`}/${metadata.name}`
 }
 
 /** Gives what was done about each, by name. */
