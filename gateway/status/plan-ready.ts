@@ -15,7 +15,11 @@ export interface ReadyInit {
   readonly failure: string | undefined
 }
 
-/** The condition Ready: whether all connections are up; the reason is that of the worst of what is wrong. */
+/**
+ * The condition Ready: whether every other cluster can be reached from here. A cluster is as well off as the best of
+ * its links; links that are not up beside one that is are named, and nothing more. Of what is wrong, the reason is that
+ * of the worst.
+ */
 export function readyFinding({ lanes, connections, failure }: ReadyInit): ConditionFinding {
   const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => {
     return { type: CONDITION_READY, status, reason, message }
@@ -23,15 +27,19 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   if (failure !== undefined) return finding('False', 'RoundFailed', failure)
   if (lanes === 0) return finding('False', 'NoLane', 'this node serves no lane')
   if (connections.length === 0) return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster yet')
-  const down = connections.filter(({ state }) => state === 'down')
-  if (down.length > 0) return finding('False', 'LaneProbeTimeout', `no answer to probes from ${clusters(down)}`)
-  const connecting = connections.filter(({ state }) => state === 'connecting')
+  const reached = new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
+  const cutOff = connections.filter(({ cluster }) => !reached.has(cluster))
+  const connecting = cutOff.filter(({ state }) => state === 'connecting')
+  const silent = cutOff.filter(({ state }) => state === 'down')
+  if (silent.length > 0) return finding('False', 'LaneProbeTimeout', `no answer to probes from ${named(silent)}`)
   if (connecting.length > 0) {
     const hopeless = connecting.filter(({ message }) => message.includes(NEITHER_CALLABLE))
-    const more = hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${clusters(hopeless)}`
-    return finding('False', 'LaneConnecting', `not connected yet to ${clusters(connecting)}${more}`)
+    const more = hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless)}`
+    return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting)}${more}`)
   }
-  return finding('True', 'LanesUp', '')
+  const spare = connections.filter(({ state }) => state !== 'up')
+  if (spare.length === 0) return finding('True', 'LanesUp', '')
+  return finding('True', 'SomeLinksDown', `not up: ${named(spare, linkText)}; each cluster has another link that is`)
 }
 
 /** `2/3`: connections that are up, of all. */
@@ -60,12 +68,19 @@ export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectE
 
 /** With its number where that is not the same: `paris`, `lane 2 of paris`. */
 function farText(connection: ConnectionStatus): string {
-  const remoteLane = remoteLaneOf(connection)
-  return remoteLane === connection.lane ? connection.cluster : `lane ${remoteLane} of ${connection.cluster}`
+  return remoteLaneOf(connection) === connection.lane ? connection.cluster : linkText(connection)
 }
 
-function clusters(connections: readonly ConnectionStatus[]): string {
-  const names = [...new Set(connections.map(({ cluster }) => cluster))].sort()
+function linkText(connection: ConnectionStatus): string {
+  return `lane ${remoteLaneOf(connection)} of ${connection.cluster}`
+}
+
+/** Each once, in order, and not more than MOST_NAMES of them. */
+function named(
+  connections: readonly ConnectionStatus[],
+  textOf: (one: ConnectionStatus) => string = ({ cluster }) => cluster,
+): string {
+  const names = [...new Set(connections.map(textOf))].sort()
   const rest = names.length - MOST_NAMES
   return `${names.slice(0, MOST_NAMES).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }

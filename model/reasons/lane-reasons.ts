@@ -8,8 +8,13 @@ export const LANE_REASONS = {
     shows: ['condition Connected of Cluster', 'event on Gateway'],
   },
   LanesUp: {
-    means: 'All lanes of the gateway answer probes.',
+    means: 'All links of the gateway answer probes.',
     todo: 'Nothing.',
+    shows: ['condition Ready of Gateway'],
+  },
+  SomeLinksDown: {
+    means: 'Every other cluster is reached, but not over every link that the gateway should have.',
+    todo: 'Look at the connections that are not up: one more loss may cut a cluster off.',
     shows: ['condition Ready of Gateway'],
   },
   LaneDown: {

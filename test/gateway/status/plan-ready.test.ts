@@ -6,11 +6,15 @@ import { connectionTo, gatewayObject } from '../../support/objects/node-objects.
 const connection = (cluster: string, state: ConnectionState, lane = 0): ConnectionStatus =>
   connectionTo(cluster, state, { lane, message: 'why' })
 
-/** `paris up, rome down` */
+/** `paris up, rome.2 down`: the second is the link with lane 2 of rome. */
 const connections = (text: string): ConnectionStatus[] =>
-  text
-    .split(', ')
-    .flatMap((pair) => (pair === '' ? [] : [connection(...(pair.split(' ') as [string, ConnectionState]))]))
+  text.split(', ').flatMap((pair) => {
+    if (pair === '') return []
+    const [far = '', state] = pair.split(' ') as [string, ConnectionState]
+    const [cluster = '', remoteLane] = far.split('.')
+    const one = connection(cluster, state)
+    return [remoteLane === undefined ? one : { ...one, remoteLane: Number(remoteLane) }]
+  })
 
 t.test('Ready', (t) => {
   const rows: readonly (readonly [given: string, lanes: number, failure: string | undefined, want: string])[] = [
@@ -20,6 +24,18 @@ t.test('Ready', (t) => {
     ['paris up, rome connecting', 1, undefined, 'False LaneConnecting 1/2: not connected yet to rome'],
     ['wien down, paris up, rome down', 1, undefined, 'False LaneProbeTimeout 1/3: no answer to probes from rome, wien'],
     ['paris connecting, rome down', 1, undefined, 'False LaneProbeTimeout 0/2: no answer to probes from rome'],
+    [
+      'paris up, paris.1 down, paris.2 connecting, rome up',
+      1,
+      undefined,
+      'True SomeLinksDown 2/4: not up: lane 1 of paris, lane 2 of paris; each cluster has another link that is',
+    ],
+    [
+      'paris up, paris.1 down, rome down, rome.1 connecting',
+      1,
+      undefined,
+      'False LaneProbeTimeout 1/4: no answer to probes from rome',
+    ],
     ['paris up', 1, 'nft is missing', 'False RoundFailed 1/1: nft is missing'],
   ]
   for (const [given, lanes, failure, want] of rows) {
