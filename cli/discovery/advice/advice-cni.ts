@@ -83,7 +83,7 @@ const ciliumDevices: AdviceRow = ({ discovery }) => {
 const ciliumFirewall: AdviceRow = ({ discovery }) => {
   if (!traitOf(discovery, 'cilium-host-firewall')) return undefined
   const text =
-    'The host firewall is on: where a policy selects nodes, let UDP 4810 in from the other nodes, and UDP 4500 and up into gateway nodes from everywhere.'
+    'The host firewall is on: where a policy selects nodes, let UDP 4810 in from the other nodes, and UDP 4500 to 4507 into gateway nodes from everywhere.'
   return says('cilium-host-firewall', 'Cilium', 'instruction', text)
 }
 

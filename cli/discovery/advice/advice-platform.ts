@@ -72,10 +72,10 @@ const machines: readonly AdviceRow[] = (Object.keys(MACHINES) as PlatformKey[]).
 const ports: AdviceRow = ({ discovery }) => {
   const text = {
     openshift:
-      'On a cloud the installer’s security groups know only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to the gateway nodes.',
-    gke: 'Open UDP 4500 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes where the default rules are gone.',
-    eks: 'Open UDP 4500 to the gateway nodes in their security group; UDP 4810 is open between nodes of one cluster security group.',
-    aks: 'Open UDP 4500 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless a rule of yours says otherwise.',
+      'On a cloud the installer’s security groups know only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to 4507 to the gateway nodes.',
+    gke: 'Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes where the default rules are gone.',
+    eks: 'Open UDP 4500 to 4507 to the gateway nodes in their security group; UDP 4810 is open between nodes of one cluster security group.',
+    aks: 'Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless a rule of yours says otherwise.',
     kubeadm: undefined,
     k3s: undefined,
     rke2: undefined,
