@@ -17,7 +17,7 @@ import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
 import { plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
-import { LANE_TABLES } from './routes/plan-lane-routes.ts'
+import { LANE_TABLES, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { handedOverHealth } from './health/health-handover.ts'
@@ -40,6 +40,14 @@ const KERNEL_SETTLE_MS = 200
 
 /** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
+
+/** What a round has put into the kernel. */
+interface Applied {
+  /** Of the devices that are there, by remote lane. */
+  readonly states: ReadonlyMap<number, LaneState>
+  /** The policy and the routes are in place. */
+  readonly routed: boolean
+}
 
 export interface LaneLoopInit {
   readonly config: GatewayConfig
@@ -145,7 +153,7 @@ export class LaneLoop {
     return this.failure ?? (this.#plan === undefined ? 'this cluster has no Cluster object yet' : undefined)
   }
 
-  /** Connections, by healthKey(), that the last good round knew to be up: traffic can use them. */
+  /** Connections, by healthKey(), that were up when the routes were put in last: traffic can use them. */
   get routed(): ReadonlySet<string> {
     return this.#routed
   }
@@ -171,7 +179,7 @@ export class LaneLoop {
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
     const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
-    const laneStates = await this.#apply(world, plan, round, signal)
+    const { states: laneStates, routed } = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter((one) =>
       [world.laneStates, laneStates].some((states) => states.has(one.remoteLane)),
     )
@@ -180,10 +188,12 @@ export class LaneLoop {
     // Published only now: a reader of the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
+    metrics.laneMtu.reset()
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, laneLabels(lane))
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
+    // One device that cannot be made takes nothing from the links of the others.
+    if (routed) this.#routed = upKeys(world)
     round.finish()
-    this.#routed = upKeys(world)
   }
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
@@ -197,12 +207,7 @@ export class LaneLoop {
   // once. Where it cannot be had, no device is made; one that is there was made under a policy. A lane
   // that is to go stays under the policy until it has gone, and goes after its routes: with a device the kernel takes
   // every IPv4 route that has a next hop there, those over other lanes too.
-  async #apply(
-    world: GatewayWorld,
-    plan: GatewayPlan,
-    round: Round,
-    signal: AbortSignal,
-  ): Promise<Map<number, LaneState>> {
+  async #apply(world: GatewayWorld, plan: GatewayPlan, round: Round, signal: AbortSignal): Promise<Applied> {
     const { cable } = this.#deps
     const { lanes } = plan.lanes
     const withIpv6 = plan.nft6.length > 0
@@ -219,14 +224,18 @@ export class LaneLoop {
       if (state !== undefined) states.set(lane.remoteLane, state)
     }
     if (states.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
+    const failures = round.failures
     if (states.size > 0 || lanes.length === 0) {
-      await applyRouting(this.#deps.routes, plan.routes, { tables: LANE_TABLES }, round, signal)
+      const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
+      const routes = made.length === lanes.length ? plan.routes : planLaneRoutes(world, made)
+      await applyRouting(this.#deps.routes, routes, { tables: LANE_TABLES }, round, signal)
     }
+    const routed = guarded && round.failures === failures
     const keep = lanes.map((lane) => lane.device)
     const swept = await cable.remove(keep, round, signal)
     // Last: until here, lanes may still have carried it.
     if (swept && !withIpv6) await this.#nft6.remove(round, signal)
-    return states
+    return { states, routed }
   }
 
   async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {

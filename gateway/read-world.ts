@@ -2,7 +2,7 @@
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
 import { IPV6_FORWARDING, LANE_MARK } from '../model/kernel-ids.ts'
-import { remoteLanes, statedRemoteLanes } from '../model/lanes/lane-number.ts'
+import { isLaneNumber, remoteLanes, statedRemoteLanes } from '../model/lanes/lane-number.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
@@ -13,7 +13,7 @@ import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { laneDeviceNames } from './cable/lane-devices.ts'
 import type { LaneState } from './cable/cable.ts'
-import { farEnd } from './remotes/check-endpoints.ts'
+import { canLink, farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'api' | 'routes' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'>
@@ -82,7 +82,7 @@ export async function readGatewayWorld(
     ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
     laneStates,
     laneDevices: await laneDeviceNames(routes, signal),
-    ...(await readPaths(routes, underlayTargets(remotes, laneStates), signal)),
+    ...(await readPaths(routes, underlayTargets(remotes, config.lanes[0]?.lane, laneStates), signal)),
   }
 }
 
@@ -95,8 +95,13 @@ async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<Gateway
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
 }
 
-function underlayTargets(remotes: readonly Endpoint[], laneStates: ReadonlyMap<number, LaneState>): Set<string> {
-  const candidates = remotes.flatMap(({ spec }) => spec.candidates.map(({ address }) => address))
+function underlayTargets(
+  remotes: readonly Endpoint[],
+  own: number | undefined,
+  laneStates: ReadonlyMap<number, LaneState>,
+): Set<string> {
+  const callable = remotes.filter((one) => own !== undefined && isLaneNumber(one.spec.lane) && canLink(one, own))
+  const candidates = callable.flatMap(({ spec }) => spec.candidates.map(({ address }) => address))
   const used = [...laneStates.values()].flatMap(({ links }) => [...links.values()].flatMap(({ at }) => at ?? []))
   const addresses = [...candidates, ...used.map(({ address }) => formatAddress(address))]
   return new Set(addresses.filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))

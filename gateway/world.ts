@@ -69,3 +69,8 @@ export interface GatewayWorld {
 export function healthKey(remoteLane: number, cluster: string): string {
   return `${remoteLane}/${cluster}`
 }
+
+/** The cluster that a healthKey() names. */
+export function clusterOfKey(key: string): string {
+  return key.slice(key.indexOf('/') + 1)
+}

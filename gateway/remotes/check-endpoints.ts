@@ -113,7 +113,8 @@ export function checkEndpoints(
   return { links: links.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
-function canLink({ spec }: Endpoint, ownLane: number): boolean {
+/** Whether a gateway with this number can have a link with it at all. */
+export function canLink({ spec }: Endpoint, ownLane: number): boolean {
   return spec.lane === ownLane || spec.capabilities.includes(CAPABILITY_ALL_PAIRS)
 }
 
@@ -121,7 +122,7 @@ function canLink({ spec }: Endpoint, ownLane: number): boolean {
 function placesOfLane({ endpoints }: GatewayWorld, own: GatewayLaneConfig): ReadonlySet<string> {
   const { publicAddress: address, port: stated, lane } = own
   if (address === undefined) return new Set()
-  const numbers = [lane, ...endpoints.map(({ spec }) => spec.lane)]
+  const numbers = [lane, ...endpoints.map(({ spec }) => spec.lane).filter(isLaneNumber)]
   return new Set(numbers.map((from) => placeOf({ address, port: linkPort({ stated, of: lane, from }) })))
 }
 

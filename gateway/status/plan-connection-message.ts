@@ -40,11 +40,12 @@ function seen(init: ConnectionMessageInit): string {
   const here = `UDP ${listenPort}`
   const from = link?.at === undefined ? 'it' : `UDP ${formatAddressPort(link.at)}`
   const at = choice.at ?? link?.at
+  const there = at === undefined ? 'UDP' : `UDP ${at.port}`
   if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
     if (hasSession(init)) {
-      return `packets arrive from ${from}, but none that answers ours: let ${here} out of this node and into that one, or its gateway hangs`
+      return `packets arrive from ${from}, but none that answers ours: let ${here} in here and ${there} in there, or its gateway hangs`
     }
-    return `packets arrive from ${from}, but our answers do not get there: let ${here} out of this node and into that one`
+    return `packets arrive from ${from}, but our answers do not get there: let ${here} out of this node and ${there} into that one`
   }
   if (choice.how === 'wait' || at === undefined) {
     const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`

@@ -1,7 +1,7 @@
 /** How far the gateway that takes a lane over has come, seen from the one that has it. Pure. */
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
-import { healthKey } from '../world.ts'
+import { clusterOfKey, healthKey } from '../world.ts'
 
 /** Links, by healthKey(), that a gateway reports as up on its lane. */
 export function linksUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {
@@ -13,8 +13,13 @@ function keyOf(connection: ConnectionStatus): string {
   return healthKey(remoteLaneOf(connection), connection.cluster)
 }
 
-/** A far end that does not come to the newcomer for so long, and has left this node, is not waited for. */
-const LIMIT_MS = 30_000
+/** A link that this node has lost as well is not waited for after so long: the far end has most probably died. */
+const LOST_MS = 5000
+/**
+ * After so long a cluster that the holder reaches by some link is enough: between these two nodes there may be no way.
+ * It is less than a process that ends has for all of it.
+ */
+const SOME_LINK_MS = 15_000
 
 export interface HandingOverFacts {
   readonly lane: number
@@ -31,6 +36,11 @@ export interface HandingOverFacts {
 export function isRelieved({ lane, holder, own, needed, elapsedMs }: HandingOverFacts): boolean {
   if (holder?.status?.lanes.some((one) => one.lane === lane) !== true) return false
   const there = linksUp(holder, lane)
-  const wanted = elapsedMs > LIMIT_MS ? linksUp(own, lane) : needed
-  return [...wanted].every((key) => there.has(key))
+  const here = linksUp(own, lane)
+  const reached = new Set([...there].map(clusterOfKey))
+  return [...needed].every((key) => {
+    if (there.has(key)) return true
+    if (elapsedMs > SOME_LINK_MS && reached.has(clusterOfKey(key))) return true
+    return elapsedMs > LOST_MS && !here.has(key)
+  })
 }

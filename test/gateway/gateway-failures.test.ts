@@ -53,6 +53,28 @@ t.test('a failure that stays does not keep a dead lane in the routes', async (t)
   t.equal(stage.logger.messages('error').length, 1, 'told once, not at each try')
 })
 
+t.test('a device that cannot be made takes nothing from the links on the others', async (t) => {
+  const stage = new Stage(t)
+  const ensureDevice = stage.wireguard.ensureDevice.bind(stage.wireguard)
+  stage.wireguard.ensureDevice = (name, ...rest) =>
+    name === 'sealane3'
+      ? Promise.reject(new KernelError('EADDRINUSE', 'wg set sealane3', 'port 4503 is taken'))
+      : ensureDevice(name, ...rest)
+  stage.put(PARIS, endpoint('paris', 'gw3', 3, ['public 198.51.100.23:4503']))
+  stage.start()
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'another cluster has stated lane 3')
+  stage.put(PARIS_GW)
+  stage.probes.alive.add('246.0.2.0')
+  const isUp = (): boolean => stage.gateway()?.connections.some(({ state }) => state === 'up') === true
+  await stage.until(isUp, 'the link with lane 0 is reported as up')
+  t.ok(
+    stage.routed().some((line) => line.includes('244.1.0.0/16') && line.includes('sealane0')),
+    'and routed',
+  )
+  t.notOk(stage.routed().some((line) => line.includes('sealane3')))
+  t.match(stage.gateway()?.failure, /port 4503 is taken/)
+})
+
 t.test('a peer that does not answer is called anew every second, one that shook hands is left alone', async (t) => {
   const stage = new Stage(t)
   stage.put(PARIS, endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500']))

@@ -51,7 +51,7 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
   [
     'one way, and the session still counts',
     { state: 'down', forMs: 12_000, heardMs: 900, choice: KEEP, link: link(shaken), handshakeAgeMs: 61_400 },
-    'no answer to probes since 12 s: packets arrive from UDP 203.0.113.9:61000, but none that answers ours: let UDP 4500 out of this node and into that one, or its gateway hangs (it answered there until now)',
+    'no answer to probes since 12 s: packets arrive from UDP 203.0.113.9:61000, but none that answers ours: let UDP 4500 in here and UDP 61000 in there, or its gateway hangs (it answered there until now)',
   ],
   [
     'one way, for long',
@@ -63,7 +63,7 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
       link: link(shaken),
       handshakeAgeMs: 300_000,
     },
-    'no answer to probes since 300 s: packets arrive from UDP 203.0.113.9:61000, but our answers do not get there: let UDP 4500 out of this node and into that one (public address, candidate 1 of 2)',
+    'no answer to probes since 300 s: packets arrive from UDP 203.0.113.9:61000, but our answers do not get there: let UDP 4500 out of this node and UDP 4500 into that one (public address, candidate 1 of 2)',
   ],
 ]
 

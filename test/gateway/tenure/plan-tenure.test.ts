@@ -138,6 +138,19 @@ t.test('when a node that hands over is needed no more', async (t) => {
   const toTwo = new Set(['0/paris', '1/paris'])
   const first = gateway('b', { paris: 'up' })
   t.equal(isRelieved({ lane: 0, holder: first, own, needed: toTwo, elapsedMs: 0 }), false, 'one of two links')
+  const bothLinks = connectionsTo({ paris: 'up' }).flatMap((one) => [one, { ...one, remoteLane: 1 }])
+  const ownBoth = { ...own, status: { ...own.status!, connections: bothLinks } }
+  const facts = { lane: 0, holder: first, own: ownBoth, needed: toTwo }
+  t.equal(isRelieved({ ...facts, elapsedMs: 15_000 }), false, 'the other link may still come up')
+  t.equal(isRelieved({ ...facts, elapsedMs: 15_001 }), true, 'between these two there is no way; paris is reached')
+  const elsewhere = new Set(['0/paris', '0/tokyo'])
+  t.equal(
+    isRelieved({ ...facts, own, needed: elsewhere, elapsedMs: 60_000 }),
+    false,
+    'a cluster that this node alone reaches is waited for',
+  )
+  t.equal(isRelieved({ ...facts, own, elapsedMs: 5000 }), false, 'the far end of the other link may be moving')
+  t.equal(isRelieved({ ...facts, own, elapsedMs: 5001 }), true, 'the far end of the other link has died')
   const gone = gateway('a', { paris: 'down', tokyo: 'down' })
   const holder = gateway('b', { paris: 'up' })
   t.equal(isRelieved({ lane: 0, holder, own: gone, needed, elapsedMs: 1000 }), false, 'a moment of silence')
