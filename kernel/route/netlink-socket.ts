@@ -17,6 +17,12 @@ const NLM_F_DUMP_INTR = 0x10
 export const NLM_F_DUMP = 0x300
 const MAX_TORN_DUMPS = 5
 const DEFAULT_TIMEOUT_MS = 5_000
+/**
+ * Octets that the kernel may keep for a socket until they are read; it gives at most twice `net.core.rmem_max`. When
+ * they are full, npm `netlink` aborts the process instead of telling that messages were lost. Nothing is taken up
+ * before there are messages.
+ */
+const RECEIVE_BUFFER_BYTES = 32 << 20
 
 export const NLM_F_REPLACE = 0x100
 export const NLM_F_EXCL = 0x200
@@ -165,7 +171,8 @@ export function watchMessages(
 
 function openSocket(operation: string, protocol: number = Protocol.ROUTE): NetlinkSocket {
   try {
-    return createNetlink(protocol)
+    // Zero leaves what is sent as it is.
+    return createNetlink(protocol, { recvBufferSize: RECEIVE_BUFFER_BYTES, sendBufferSize: 0 })
   } catch (error) {
     throw new KernelError('UNKNOWN', operation, error instanceof Error ? error.message : 'failed', { cause: error })
   }

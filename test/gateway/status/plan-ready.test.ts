@@ -10,7 +10,7 @@ const connection = (cluster: string, state: ConnectionState, lane = 0): Connecti
 const connections = (text: string): ConnectionStatus[] =>
   text.split(', ').flatMap((pair) => {
     if (pair === '') return []
-    const [far = '', state] = pair.split(' ') as [string, ConnectionState]
+    const [far, state] = pair.split(' ') as [string, ConnectionState]
     const [cluster = '', remoteLane] = far.split('.')
     const one = connection(cluster, state)
     return [remoteLane === undefined ? one : { ...one, remoteLane: Number(remoteLane) }]
