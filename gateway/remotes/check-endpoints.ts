@@ -110,12 +110,25 @@ export function checkEndpoints(
     if (server?.successor === endpoint) successors.push(link)
     else links.push(link)
   }
+  const linked = new Set([...links, ...successors].map(({ cluster }) => cluster))
+  const others = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && !linked.has(spec.cluster))
+  refusals.push(...otherLanesOnly(others, own.lane))
   return { links: links.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
 /** Whether a gateway with this number can have a link with it at all. */
 export function canLink({ spec }: Endpoint, ownLane: number): boolean {
   return spec.lane === ownLane || spec.capabilities.includes(CAPABILITY_ALL_PAIRS)
+}
+
+/** Whoever looks for the missing link finds here why there is none. */
+function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusal[] {
+  const refused = endpoints.filter((endpoint) => !canLink(endpoint, ownLane)).sort(byName)
+  return refused.map(({ metadata, spec }) => ({
+    subject: `Endpoint ${metadata.name}`,
+    reason: 'OtherLaneOnly',
+    message: `its gateway is of a release that links with lane ${spec.lane} alone, and this node serves lane ${ownLane}`,
+  }))
 }
 
 /** Where others call this node's devices. Behind one NAT a neighbour may have the same address, with another port. */

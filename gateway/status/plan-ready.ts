@@ -26,7 +26,8 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   }
   if (failure !== undefined) return finding('False', 'RoundFailed', failure)
   if (lanes === 0) return finding('False', 'NoLane', 'this node serves no lane')
-  if (connections.length === 0) return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster yet')
+  if (connections.length === 0)
+    return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster to link with yet')
   const reached = new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
   const cutOff = connections.filter(({ cluster }) => !reached.has(cluster))
   const connecting = cutOff.filter(({ state }) => state === 'connecting')

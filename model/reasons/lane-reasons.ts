@@ -38,9 +38,14 @@ export const LANE_REASONS = {
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
   NoOtherCluster: {
-    means: 'The gateway runs, and there is no gateway of another cluster yet.',
-    todo: 'Nothing, or join another cluster.',
+    means: 'The gateway runs, and there is no gateway of another cluster that it can have a link with.',
+    todo: 'Nothing, or join another cluster. If one has joined, look for `OtherLaneOnly` in the log of the gateway.',
     shows: ['condition Ready of Gateway'],
+  },
+  OtherLaneOnly: {
+    means: 'A gateway of another cluster is of a release that links with gateways of its own lane number alone.',
+    todo: 'Update Sealane in that cluster. Until then its traffic takes the gateways of equal numbers.',
+    shows: ['log of the gateway'],
   },
   RoundFailed: {
     means: 'A component could not finish a round of its work and tries again; the message says why.',
