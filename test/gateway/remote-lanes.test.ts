@@ -73,17 +73,17 @@ t.test('a lane that cannot be taken away stays under its policy, for IPv6 too', 
 t.test('a gateway of the last release with another number: no link, and the log says why', async (t) => {
   const stage = new Stage(t)
   const old = endpoint('paris', 'gw2', 5, ['public 198.51.100.21:4505'])
-  const told = (): readonly unknown[] =>
+  const reasons = (): readonly unknown[] =>
     stage.logger.lines.filter(({ fields }) => fields['reason'] === 'OtherLaneOnly').map(({ fields }) => fields['why'])
   stage.put(MILANO, PARIS, { ...old, spec: { ...old.spec, capabilities: ['wireguard'] } })
   stage.start()
-  await stage.until(() => told().length === 1, 'it is told')
-  t.match(told()[0], 'links with lane 5 alone, and this node serves lane 0')
+  await stage.until(() => reasons().length === 1, 'it is told')
+  t.match(reasons()[0], 'links with lane 5 alone, and this node serves lane 0')
   await stage.until(() => stage.gateway()?.connections.length === 0, 'no link is tried')
   stage.put(PARIS_GW)
   await stage.until(() => stage.gateway()?.connections.length === 1, 'its gateway with our number is linked with')
   await stage.pass(2000)
-  t.equal(told().length, 1, 'then nothing is missing')
+  t.equal(reasons().length, 1, 'then nothing is missing')
 })
 
 t.test('one key and one address on all devices, and one prober for all links', async (t) => {

@@ -125,7 +125,18 @@ function ofOneDevice(one: Endpoint): Endpoint {
 const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: string[]][] = [
   ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris.gw-lane0']],
   ['of another lane', [endpoint('paris', 'gw', 1, [])], [], ['paris.gw-lane1']],
-  ['of another lane, and of a release with one device', [ofOneDevice(endpoint('paris', 'gw', 1, []))], [], []],
+  [
+    'of another lane, and of a release with one device',
+    [ofOneDevice(endpoint('paris', 'gw', 1, []))],
+    ['Endpoint paris.gw-lane1: its gateway is of a release that links with lane 1 alone, and this node serves lane 0'],
+    [],
+  ],
+  [
+    'the same, beside one that can be linked with',
+    [ofOneDevice(endpoint('paris', 'gw', 1, [])), ofOneDevice(endpoint('paris', 'gw', 0, []))],
+    [],
+    ['paris.gw-lane0'],
+  ],
   [
     'of our lane, and of a release with one device',
     [ofOneDevice(endpoint('paris', 'gw', 0, []))],
