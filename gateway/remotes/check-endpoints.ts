@@ -121,14 +121,19 @@ export function canLink({ spec }: Endpoint, ownLane: number): boolean {
   return spec.lane === ownLane || spec.capabilities.includes(CAPABILITY_ALL_PAIRS)
 }
 
-/** Whoever looks for the missing link finds here why there is none. */
+/** Whoever looks for the missing links finds here why there are none: once for each cluster, however many it states. */
 function otherLanesOnly(endpoints: readonly Endpoint[], ownLane: number): Refusal[] {
-  const refused = endpoints.filter((endpoint) => !canLink(endpoint, ownLane)).sort(byName)
-  return refused.map(({ metadata, spec }) => ({
-    subject: `Endpoint ${metadata.name}`,
-    reason: 'OtherLaneOnly',
-    message: `its gateway is of a release that links with lane ${spec.lane} alone, and this node serves lane ${ownLane}`,
-  }))
+  const refused = endpoints.filter((endpoint) => !canLink(endpoint, ownLane) && isLaneNumber(endpoint.spec.lane))
+  const clusters = [...new Set(refused.map(({ spec }) => spec.cluster))].sort()
+  return clusters.map((cluster) => {
+    const stated = refused.filter(({ spec }) => spec.cluster === cluster).map(({ spec }) => spec.lane)
+    const lanes = [...new Set(stated)].sort((a, b) => a - b).join(', ')
+    return {
+      subject: `Cluster ${cluster}`,
+      reason: 'OtherLaneOnly',
+      message: `its release links gateways of equal lane numbers alone: it has ${lanes}, and this node serves ${ownLane}`,
+    }
+  })
 }
 
 /** Where others call this node's devices. Behind one NAT a neighbour may have the same address, with another port. */

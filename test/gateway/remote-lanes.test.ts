@@ -78,7 +78,7 @@ t.test('a gateway of the last release with another number: no link, and the log 
   stage.put(MILANO, PARIS, { ...old, spec: { ...old.spec, capabilities: ['wireguard'] } })
   stage.start()
   await stage.until(() => reasons().length === 1, 'it is told')
-  t.match(reasons()[0], 'links with lane 5 alone, and this node serves lane 0')
+  t.match(reasons()[0], 'it has 5, and this node serves 0')
   await stage.until(() => stage.gateway()?.connections.length === 0, 'no link is tried')
   stage.put(PARIS_GW)
   await stage.until(() => stage.gateway()?.connections.length === 1, 'its gateway with our number is linked with')

@@ -127,8 +127,8 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
   ['of another lane', [endpoint('paris', 'gw', 1, [])], [], ['paris.gw-lane1']],
   [
     'of another lane, and of a release with one device',
-    [ofOneDevice(endpoint('paris', 'gw', 1, []))],
-    ['Endpoint paris.gw-lane1: its gateway is of a release that links with lane 1 alone, and this node serves lane 0'],
+    [7, 1, 1, 9].map((lane, i) => ofOneDevice(endpoint('paris', `gw${i}`, lane, []))),
+    ['Cluster paris: its release links gateways of equal lane numbers alone: it has 1, 7, and this node serves 0'],
     [],
   ],
   [
