@@ -5,6 +5,8 @@ import { until } from '../../until.ts'
 import type { Member, World } from '../member.ts'
 import { NAMESPACE, ZONE, inPod, ownService } from '../shop.ts'
 
+const CORE_DNS = '/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app%3Dkube-dns'
+
 /** Who answered, and whose address it saw. */
 export interface Page {
   readonly cluster: string
@@ -12,20 +14,24 @@ export interface Page {
   readonly caller: string
 }
 
-/** Pages of hosts in the order in which they were asked for; undefined where nobody answered within three seconds. */
+/** Pages of hosts in the order in which they were asked for; why there is none, where nobody answered in 3 s. */
 export async function fetchPages(
   from: Member,
   hosts: readonly string[],
   pod: 'request' | 'db-0' = 'request',
-): Promise<readonly (Page | undefined)[]> {
-  const script = hosts.map((host) => `curl -s -m 3 http://${host}/ || echo`).join('; ')
+): Promise<readonly (Page | string)[]> {
+  const script = hosts.map((host) => `curl -sS -m 3 http://${host}/ 2>&1`).join('; ')
   const lines = (await inPod(from, pod, script)).split('\n')
   return hosts.map((_, i) => {
-    const [, cluster, name, caller] = /^(.+)\/(.+) sees (.+)$/.exec(lines[i] ?? '') ?? []
-    return cluster === undefined || name === undefined || caller === undefined
-      ? undefined
-      : { cluster, pod: name, caller }
+    const line = lines[i] ?? 'no answer'
+    const [, cluster, name, caller] = /^(.+)\/(.+) sees (.+)$/.exec(line) ?? []
+    return cluster === undefined || name === undefined || caller === undefined ? line : { cluster, pod: name, caller }
   })
+}
+
+/** The cluster that answered, or why none did. */
+export function answerer(page: Page | string | undefined): string {
+  return typeof page === 'object' ? page.cluster : (page ?? 'no answer')
 }
 
 export function ownHost(cluster: string): string {
@@ -40,8 +46,8 @@ export async function everybodyCallsEverybody(members: readonly Member[]): Promi
     members.map(async (from) => {
       const pages = await fetchPages(from, hosts)
       for (const [i, { name }] of members.entries()) {
-        const got = pages[i]?.cluster
-        if (got !== name) wrong.push(`${from.name} calls ${name}: ${got ?? 'no answer'}`)
+        const got = answerer(pages[i])
+        if (got !== name) wrong.push(`${from.name} calls ${name}: ${got}`)
       }
     }),
   )
@@ -49,10 +55,21 @@ export async function everybodyCallsEverybody(members: readonly Member[]): Promi
   return `${members.length ** 2} of ${members.length ** 2} calls`
 }
 
-/** NOERROR, NXDOMAIN, SERVFAIL … */
-export async function digStatus(from: Member, name: string): Promise<string> {
-  const text = await inPod(from, 'request', `dig +tries=1 +time=2 A ${name}`)
+/** NOERROR, NXDOMAIN, SERVFAIL …; of one CoreDNS, or of whichever the Service of cluster DNS leads to. */
+export async function digStatus(from: Member, name: string, server?: string): Promise<string> {
+  const at = server === undefined ? '' : `@${server} `
+  const text = await inPod(from, 'request', `dig +tries=1 +time=2 ${at}A ${name}`)
   return /status: (\w+)/.exec(text)?.[1] ?? 'no answer'
+}
+
+/**
+ * What every CoreDNS of a cluster says: each has a cache of its own, so one may still say for some seconds that there
+ * is no such name while another knows it.
+ */
+async function statusOfEach(from: Member, name: string): Promise<readonly string[]> {
+  const pods = await from.api.list<{ readonly status: { readonly podIP?: string } }>(CORE_DNS)
+  const servers = pods.flatMap(({ status }) => status.podIP ?? [])
+  return Promise.all(servers.map((server) => digStatus(from, name, server)))
 }
 
 /** One line for each record, sorted. */
@@ -64,7 +81,7 @@ export async function digShort(from: Member, type: string, name: string): Promis
     .sort()
 }
 
-/** Waits until cluster DNS says so everywhere; gives the milliseconds it took. */
+/** Waits until every CoreDNS of these clusters says so; gives the milliseconds it took. */
 export function untilStatus(
   members: readonly Member[],
   name: string,
@@ -72,8 +89,9 @@ export function untilStatus(
   deadlineMs: number,
 ): Promise<number> {
   return until(`${name} to be ${want}`, deadlineMs, async () => {
-    const said = await Promise.all(members.map(async (member) => `${member.name}: ${await digStatus(member, name)}`))
-    return said.every((text) => text.endsWith(`: ${want}`)) ? true : said.join(', ')
+    const said = await Promise.all(members.map((member) => statusOfEach(member, name)))
+    const all = said.every((statuses) => statuses.length > 0 && statuses.every((status) => status === want))
+    return all || said.map((statuses, i) => `${members[i]?.name ?? ''}: ${statuses.join(' ')}`).join(', ')
   })
 }
 

@@ -6,7 +6,15 @@ import { expectEqual } from '../../checks/world.ts'
 import { until } from '../../until.ts'
 import type { Check, Member, World } from '../member.ts'
 import { CALLERS, NAMESPACE, ZONE, exportsOf, inPod } from '../shop.ts'
-import { connectionText, digShort, digStatus, everybodyCallsEverybody, fetchPages, ownHost } from './ask.ts'
+import {
+  connectionText,
+  digShort,
+  digStatus,
+  everybodyCallsEverybody,
+  fetchPages,
+  ownHost,
+  untilStatus,
+} from './ask.ts'
 
 const OURS = '/apis/sealane.io/v1alpha1'
 const MCS = `/apis/multicluster.x-k8s.io/v1beta1/namespaces/${NAMESPACE}`
@@ -46,9 +54,12 @@ const callsAreSpread: Check = {
     const seen = new Map<string, number>()
     for (const from of members) {
       const pages = await fetchPages(from, Array<string>(CALLS).fill(`web.${ZONE}`))
-      if (pages.includes(undefined)) throw new Error(`a call from ${from.name} had no answer`)
-      for (const page of pages) seen.set(page?.cluster ?? '', (seen.get(page?.cluster ?? '') ?? 0) + 1)
-      const pods = new Set(pages.map((page) => `${page?.cluster ?? ''}/${page?.pod ?? ''}`))
+      const pods = new Set<string>()
+      for (const page of pages) {
+        if (typeof page === 'string') throw new Error(`a call from ${from.name} had no answer: ${page}`)
+        seen.set(page.cluster, (seen.get(page.cluster) ?? 0) + 1)
+        pods.add(`${page.cluster}/${page.pod}`)
+      }
       if (pods.size < 4) throw new Error(`${from.name} was answered by ${[...pods].join(', ')} only`)
     }
     expectEqual('clusters that answered', [...seen.keys()].sort(), members.map(({ name }) => name).sort())
@@ -103,8 +114,10 @@ const callersAreSeen: Check = {
         if (flat !== (own === seen)) throw new Error(`${pod} of ${from.name}: ${own} is known as ${seen}`)
         const hosts = others.flatMap(({ name }) => [ownHost(name), `db-0.${name}.db.${ZONE}`])
         const pages = await fetchPages(from, hosts, pod)
-        for (const [i, host] of hosts.entries())
-          expectEqual(`${pod} of ${from.name} at ${host}`, pages[i]?.caller, seen)
+        for (const [i, host] of hosts.entries()) {
+          const page = pages[i]
+          expectEqual(`${pod} of ${from.name} at ${host}`, typeof page === 'object' ? page.caller : page, seen)
+        }
         lines.push(flat ? `${from.name}/${pod} ${own}` : `${from.name}/${pod} ${own} is ${seen}`)
       }
     }
@@ -135,7 +148,7 @@ const headless: Check = {
       const pages = await fetchPages(from, hosts)
       expectEqual(
         `who answers ${from.name} by those names`,
-        pages.map((page) => `${page?.cluster ?? 'nobody'}/${page?.pod ?? ''}`),
+        pages.map((page) => (typeof page === 'object' ? `${page.cluster}/${page.pod}` : page)),
         members.map(({ name }) => `${name}/db-0`),
       )
     }
@@ -167,12 +180,7 @@ const namesAreRight: Check = {
 /** Waits until all that is exported is known everywhere. */
 export async function servicesAreKnown({ members }: World): Promise<void> {
   const names = [...members.map(({ name }) => ownHost(name)), ...members.map(({ name }) => `db-0.${name}.db.${ZONE}`)]
-  for (const name of names) {
-    await until(`${name} to be known everywhere`, 60_000, async () => {
-      const said = await Promise.all(members.map((member) => digStatus(member, name)))
-      return said.every((status) => status === 'NOERROR') ? true : said.join(', ')
-    })
-  }
+  for (const name of names) await untilStatus(members, name, 'NOERROR', 60_000)
   await until('each cluster to call each', 60_000, async () => {
     return await everybodyCallsEverybody(members).then(
       () => true,
