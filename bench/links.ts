@@ -45,12 +45,12 @@ const SETTLED_MS = 3500
 const SHUT_MS = { least: 1000, more: 2500 }
 const HANG_MS = 60_000
 
-const { probeIntervalMs, missesUntilDown, answersUntilUp } = GATEWAY_DEFAULTS
+const { probeIntervalMs, quickProbeMs, downAfterMs } = GATEWAY_DEFAULTS
 
 /** What the probes need at least, and what they need when the change comes right after one was answered. */
 const LIMITS = {
-  downMs: [missesUntilDown * probeIntervalMs, (missesUntilDown + 1) * probeIntervalMs],
-  upMs: [(answersUntilUp - 1) * probeIntervalMs, answersUntilUp * probeIntervalMs],
+  downMs: [downAfterMs, downAfterMs + probeIntervalMs],
+  upMs: [quickProbeMs, probeIntervalMs + quickProbeMs],
 } as const
 
 /** Milliseconds, of one round. */

@@ -30,9 +30,16 @@ export interface GatewayConfig {
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
+  /** Between two probes over a link with traffic, or one of which it is not known yet whether it works. */
   readonly probeIntervalMs: number
-  /** Probe intervals without an answer until a connection counts as down. */
-  readonly missesUntilDown: number
+  /** The same where nothing flows. */
+  readonly idleProbeIntervalMs: number
+  /** How long a probe waits for its answer at least, until it is missed and sent again. */
+  readonly quickProbeMs: number
+  /** Probes in a row without an answer until traffic goes over other links, where there are others. */
+  readonly missesUntilDoubt: number
+  /** Silence until such a connection counts as down. */
+  readonly downAfterMs: number
   /** Answers in a row until a connection that was down counts as up again. */
   readonly answersUntilUp: number
   /** How long one candidate address is tried before the next. */
@@ -49,7 +56,10 @@ export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateD
 
 export const GATEWAY_DEFAULTS = {
   probeIntervalMs: 200,
-  missesUntilDown: 3,
+  idleProbeIntervalMs: 1000,
+  quickProbeMs: 60,
+  missesUntilDoubt: 4,
+  downAfterMs: 1500,
   answersUntilUp: 2,
   rotateMs: 5000,
   statusMs: 2000,
@@ -91,13 +101,24 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
   lanes.forEach(checkLane)
   if (init.observedAddress !== undefined) parseAddress(init.observedAddress, 'gateway observedAddress')
   const config: GatewayConfig = { ...GATEWAY_DEFAULTS, ...init, lanes }
-  for (const field of ['probeIntervalMs', 'missesUntilDown', 'answersUntilUp', 'rotateMs', 'statusMs'] as const) {
+  for (const field of WHOLE_NUMBERS) {
     if (!(Number.isInteger(config[field]) && config[field] > 0)) {
       throw new GatewayConfigError(field, config[field], 'a whole number above 0')
     }
   }
   return config
 }
+
+const WHOLE_NUMBERS = [
+  'probeIntervalMs',
+  'idleProbeIntervalMs',
+  'quickProbeMs',
+  'missesUntilDoubt',
+  'downAfterMs',
+  'answersUntilUp',
+  'rotateMs',
+  'statusMs',
+] as const
 
 const ONE_LANE = 'one lane for this node: a link to each gateway of the others needs no more'
 

@@ -7,7 +7,7 @@ import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { Cable } from './cable/cable.ts'
-import type { OpenProbeSocket } from './health/probe-socket.ts'
+import type { OpenProbeSocket } from '../kernel/probing/probe-socket.ts'
 
 /** What is known of the node that takes over the lane of this one. */
 export interface Handover {

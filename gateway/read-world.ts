@@ -13,6 +13,7 @@ import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { laneDeviceNames } from './cable/lane-devices.ts'
 import type { LaneState } from './cable/cable.ts'
+import { reachedByOthers } from './health/carrying-links.ts'
 import { canLink, farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -72,6 +73,7 @@ export async function readGatewayWorld(
     ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: api.cache('Cluster').list(),
     endpoints: remotes,
+    reachedByOthers: reachedByOthers(config.node, api.cache('Gateway').list()),
     nodes: api.cache('Node').list(),
     routeAgents: api.cache('RouteAgent').list(),
     lanes: config.lanes,

@@ -12,6 +12,8 @@ export interface PeerHealthView {
   readonly state: ConnectionState
   /** When it came into this state, in milliseconds of the monotonic clock. */
   readonly sinceMs: number
+  /** It is up, and has been silent for some probes: where there is another way, that is taken. Absent: it is not. */
+  readonly doubted?: boolean
 }
 
 /** Where a far end called from, which is not where it was called. */
@@ -57,6 +59,8 @@ export interface GatewayWorld {
   readonly pathSource: ReadonlyMap<string, string>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
+  /** Clusters that other gateways of this cluster report a link to. Absent: none is known. */
+  readonly reachedByOthers?: ReadonlySet<string>
   /** By linkKey(): RoamedPeers. Absent: nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over was called first, by linkKey(); monotonic. */

@@ -1,13 +1,16 @@
 /** The prober of this node's lane: started, kept and stopped as the plan has it. */
-import type { ConnectionState } from '../../model/objects.ts'
+import { Prober, type MeasuredPeer, type ProbedPeer } from '../../kernel/probing/prober.ts'
+import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
+import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
+import { type LaneState, linkKey } from '../cable/cable.ts'
+import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import type { GatewayConfig } from '../config.ts'
 import { type GatewayMetrics, laneLabels } from '../metrics.ts'
-import type { LanePlan } from '../cable/plan-lanes.ts'
-import { LaneProber, type MeasuredHealth, type ProbedPeer } from './probe-loop.ts'
-import type { OpenProbeSocket } from './probe-socket.ts'
+import { BusyLinks } from './busy-links.ts'
+import { healthKey } from '../world.ts'
 
 export interface ProbingDeps {
   readonly clock: Clock
@@ -18,20 +21,26 @@ export interface ProbingDeps {
   readonly onTransition: () => void
 }
 
+interface ProbedLink extends ProbedPeer {
+  readonly cluster: string
+}
+
 interface RunningProber {
   readonly lane: number
-  readonly prober: LaneProber
+  readonly prober: Prober<ProbedLink>
   readonly stop: () => void
 }
 
 export class Probing {
   readonly #deps: ProbingDeps
   readonly #config: GatewayConfig
+  readonly #busy: BusyLinks
   #running: RunningProber | undefined
 
   constructor(deps: ProbingDeps, config: GatewayConfig) {
     this.#deps = deps
     this.#config = config
+    this.#busy = new BusyLinks(deps.clock)
   }
 
   /**
@@ -45,15 +54,28 @@ export class Probing {
     if (!isSame) this.close()
     if (device === undefined) return
     this.#running ??= this.#start(device)
-    this.#running.prober.setPeers(
-      devices.flatMap(({ links }) => links),
-      up,
-    )
+    const links = devices.flatMap((one) => one.links)
+    this.#running.prober.setPeers(links.map(probedLink), up)
   }
 
   /** What is known of each far end, by healthKey(). */
-  health(): Map<string, MeasuredHealth> {
-    return this.#running?.prober.health() ?? new Map<string, MeasuredHealth>()
+  health(): Map<string, MeasuredPeer> {
+    return this.#running?.prober.health() ?? new Map<string, MeasuredPeer>()
+  }
+
+  /** Takes what the devices count now: a link with traffic is asked more often. */
+  measure(devices: readonly LanePlan[], states: ReadonlyMap<number, LaneState>): void {
+    const health = this.health()
+    this.#busy.look(
+      devices.flatMap(({ remoteLane, links }) =>
+        links.flatMap((link) => {
+          const key = healthKey(remoteLane, link.cluster)
+          const [state, peer] = [states.get(remoteLane)?.links.get(linkKey(link)), health.get(key)]
+          if (state === undefined || peer === undefined) return []
+          return [{ key, bytes: state.rxBytes + state.txBytes, probes: peer.probes }]
+        }),
+      ),
+    )
   }
 
   /** Why the lane cannot be probed, in words; undefined where it can. */
@@ -69,16 +91,25 @@ export class Probing {
   #start(device: LanePlan): RunningProber {
     const { ownLane: lane } = device
     const { clock, logger, metrics, openSocket } = this.#deps
-    const onTransition = (peer: ProbedPeer, from: ConnectionState, to: ConnectionState): void => {
-      const { cluster, remoteLane } = peer
-      logger.info('connection changed', { cluster, lane, remoteLane, from, to })
-      metrics.transitions.inc({ cluster, ...laneLabels({ ownLane: lane, remoteLane }), state: to })
-      this.#deps.onTransition()
-    }
-    const { probeIntervalMs, missesUntilDown, answersUntilUp } = this.#config
-    const prober = new LaneProber(
-      { clock, logger, metrics, openSocket, onTransition },
-      { lane, address: laneAddressOf(device), intervalMs: probeIntervalMs, missesUntilDown, answersUntilUp },
+    const counters = { sent: metrics.probesSent, answered: metrics.probesAnswered, ignored: metrics.probesIgnored }
+    const prober = new Prober<ProbedLink>(
+      {
+        clock,
+        logger,
+        openSocket,
+        count: (what) => counters[what].inc({ lane: String(lane) }),
+        onTransition: ({ cluster, number: remoteLane }, from, to) => {
+          logger.info('connection changed', { cluster, lane, remoteLane, from, to })
+          metrics.transitions.inc({ cluster, ...laneLabels({ ownLane: lane, remoteLane }), state: to })
+          this.#deps.onTransition()
+        },
+        onDoubt: ({ cluster, number: remoteLane }, doubted) => {
+          logger.info(doubted ? 'link is silent: others carry' : 'link answers again', { cluster, lane, remoteLane })
+          this.#deps.onTransition()
+        },
+        isBusy: ({ key }) => this.#busy.isBusy(key),
+      },
+      this.#proberInit(device),
     )
     const stopping = new AbortController()
     prober.run(stopping.signal).catch((error: unknown) => {
@@ -86,6 +117,26 @@ export class Probing {
     })
     return { lane, prober, stop: () => stopping.abort() }
   }
+
+  #proberInit(device: LanePlan) {
+    const { probeIntervalMs, idleProbeIntervalMs, quickProbeMs, missesUntilDoubt, downAfterMs, answersUntilUp } =
+      this.#config
+    return {
+      name: `lane ${device.ownLane}`,
+      number: device.ownLane,
+      address: laneAddressOf(device),
+      port: LANE_PROBE_PORT,
+      pace: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
+      missesUntilDoubt,
+      downAfterMs,
+      answersUntilUp,
+    }
+  }
+}
+
+function probedLink({ cluster, remoteLane, laneAddress, identity }: PlannedLink): ProbedLink {
+  const key = healthKey(remoteLane, cluster)
+  return { key, cluster, number: remoteLane, address: laneAddress, identity }
 }
 
 function laneAddressOf({ address }: LanePlan): string {

@@ -18,6 +18,7 @@ import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { LanePlan } from '../cable/plan-lanes.ts'
 import { podClaims } from '../remotes/pod-claims.ts'
+import { carryingLinks } from '../health/carrying-links.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 
 /** All tables that the gateway has routes in. */
@@ -44,13 +45,12 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
   const routes: Route[] = []
   const devices = new Map<string, string[]>()
+  const carrying = carryingLinks(world)
   for (const lane of lanes) {
     const laneAddress = lane.address.replace('/32', '')
     for (const link of lane.links) {
       routes.push(laneRoute(`${link.laneAddress}/32`, [{ device: lane.device }], laneAddress))
-      const key = healthKey(lane.remoteLane, link.cluster)
-      if (world.health.get(key)?.state !== 'up') continue
-      if (world.handedOver?.has(key) === true) continue
+      if (!carrying.has(healthKey(lane.remoteLane, link.cluster))) continue
       for (const prefix of link.prefixes) {
         if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])

@@ -9,7 +9,7 @@ import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import { readyFinding, upText } from './plan-ready.ts'
-import type { MeasuredHealth } from '../health/probe-loop.ts'
+import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
 import { healthKey } from '../world.ts'
 
 export interface StatusInit {
@@ -26,7 +26,7 @@ export interface StatusInit {
   readonly lanes: readonly LanePlan[]
   /** Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
-  readonly health: ReadonlyMap<string, MeasuredHealth>
+  readonly health: ReadonlyMap<string, MeasuredPeer>
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */

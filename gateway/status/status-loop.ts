@@ -21,7 +21,7 @@ import { StaleOwnerGuard } from './stale-owner-guard.ts'
 import { plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
-import type { MeasuredHealth } from '../health/probe-loop.ts'
+import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
 import type { Probing } from '../health/probing.ts'
 import { healthKey } from '../world.ts'
 
@@ -77,6 +77,7 @@ export class StatusLoop {
     const remoteLanes = lanes.map(({ remoteLane }) => remoteLane)
     const laneStates = await cable.observe(remoteLanes, lanes.flatMap(plannedLinks), signal)
     this.#heard.look(laneStates.values())
+    probing.measure(lanes, laneStates)
     const health = probing.health()
     const gateway = planStatus({
       node: config.node,
@@ -139,7 +140,7 @@ export class StatusLoop {
     return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
 
-  #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
+  #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredPeer>): void {
     const { metrics } = this.#init
     const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } =
       metrics

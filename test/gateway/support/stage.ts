@@ -22,7 +22,7 @@ import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { FakeLeases } from './fake-leases.ts'
-import { FakeProbes } from './fake-probes.ts'
+import { FakeProbes } from '../../support/fake-probes.ts'
 import { membership } from './netns-sites.ts'
 import { cluster, endpoint, node } from './worlds.ts'
 

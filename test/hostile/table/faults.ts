@@ -7,7 +7,7 @@ const NODE =
   '`routeagent/main.ts` follows nftables and rtnetlink; `kernel/drift.ts` tells repairs from changes of the plan.'
 
 const KNOCKS =
-  '`gateway/health/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
+  '`kernel/probing/prober.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
 
 const HANDSHAKES =
   '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'

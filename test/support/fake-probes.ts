@@ -1,7 +1,8 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
-import { decodeProbe, encodeProbe } from '../../../gateway/health/probe-packet.ts'
-import type { OpenProbeSocket, ProbeSocketEvents } from '../../../gateway/health/probe-socket.ts'
-import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
+import { decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
+import type { OpenProbeSocket, ProbeSocketEvents } from '../../kernel/probing/probe-socket.ts'
+import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 
 export class FakeProbes {
   /** Lane addresses that answer. */
@@ -12,8 +13,10 @@ export class FakeProbes {
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
   opened = 0
+  /** How long an answer takes, by that clock. */
+  delay: { readonly clock: Clock; readonly ms: number } | undefined
 
-  readonly openSocket: OpenProbeSocket = (address, _port, events) => {
+  readonly openSocket: OpenProbeSocket = (address, ownPort, events) => {
     this.opened += 1
     this.open.set(address, events)
     queueMicrotask(() => events.onReady())
@@ -21,11 +24,13 @@ export class FakeProbes {
       send: (bytes, to, port) => {
         this.sent.push({ from: address, to, bytes })
         const probe = decodeProbe(bytes)
-        if (probe?.type !== 'question' || port !== LANE_PROBE_PORT || !this.alive.has(to)) return
-        queueMicrotask(() => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' })))
+        if (probe?.type !== 'question' || port !== ownPort || !this.alive.has(to)) return
+        const answer = (): void => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' }), port)
+        if (this.delay === undefined) queueMicrotask(answer)
+        else this.delay.clock.setTimer(this.delay.ms, answer)
       },
       knock: (to, port, onAnswer) => {
-        if (port === LANE_PROBE_PORT && this.kernels.has(to)) queueMicrotask(onAnswer)
+        if (port === ownPort && this.kernels.has(to)) queueMicrotask(onAnswer)
         return () => undefined
       },
       close: () => {
@@ -35,7 +40,7 @@ export class FakeProbes {
   }
 
   /** Something arrives at a socket. */
-  receive(at: string, from: string, bytes: Buffer, port = LANE_PROBE_PORT): void {
+  receive(at: string, from: string, bytes: Buffer, port: number = LANE_PROBE_PORT): void {
     this.open.get(at)?.onMessage(bytes, { address: from, port })
   }
 

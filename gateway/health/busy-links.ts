@@ -1,0 +1,56 @@
+/**
+ * Over which links traffic flowed lately, by what their device counts beside our own probes: where it did, a link is
+ * asked more often.
+ */
+import type { Clock } from '../../reconcile/clock.ts'
+
+export interface LinkCount {
+  /** healthKey(). */
+  readonly key: string
+  /** Received and sent, as the device counts them. */
+  readonly bytes: number
+  /** Probes received and sent since the prober knows the far end. */
+  readonly probes: number
+}
+
+/** A link counts as busy for so long after traffic was last seen. */
+export const BUSY_MS = 10_000
+/** What the device counts for a probe of 32 octets: IPv4 and UDP, padded to 64, and WireGuard's 32 (its paper, 5.4.6). */
+const PROBE_BYTES_COUNTED = 96
+/** A handshake and a keepalive (148, 92 and 32 octets), and a probe that is on its way between two readings. */
+const SPARE_BYTES = 400
+
+interface Seen extends LinkCount {
+  readonly busyAtMs: number
+}
+
+export class BusyLinks {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  #links: ReadonlyMap<string, Seen> = new Map()
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock
+  }
+
+  /** Takes what is counted now. Links that are not among them are forgotten; one that is new is not busy yet. */
+  look(counts: Iterable<LinkCount>): void {
+    const nowMs = this.#clock.monotonic()
+    const seen = new Map<string, Seen>()
+    for (const count of counts) {
+      const before = this.#links.get(count.key)
+      seen.set(count.key, { ...count, busyAtMs: hasTraffic(before, count) ? nowMs : (before?.busyAtMs ?? -Infinity) })
+    }
+    this.#links = seen
+  }
+
+  isBusy(key: string): boolean {
+    const busyAtMs = this.#links.get(key)?.busyAtMs ?? -Infinity
+    return this.#clock.monotonic() - busyAtMs < BUSY_MS
+  }
+}
+
+/** A link that is made anew counts from 0 again: then nothing is known. */
+function hasTraffic(before: LinkCount | undefined, { bytes, probes }: LinkCount): boolean {
+  if (before === undefined || bytes < before.bytes || probes < before.probes) return false
+  return bytes - before.bytes > (probes - before.probes) * PROBE_BYTES_COUNTED + SPARE_BYTES
+}

@@ -1,0 +1,346 @@
+/**
+ * Sends probes to far ends and answers theirs, through one socket bound to one address of this node. Every packet is
+ * checked: only a peer's address and port, only whole probes of the one who asks, only answers that wait. A question has
+ * the number of who asks, and its answer repeats it.
+ *
+ *   ask ── answered ──► pause (pace.ts) ──► ask …
+ *    └──── not in time: a miss ──► ask again at once, and knock
+ *
+ * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
+ * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
+ */
+import type { ConnectionState } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
+import { Knocks } from './knocks.ts'
+import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
+import { PeerHealth, type PeerHealthInit } from './peer-health.ts'
+import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
+import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
+import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
+
+/** Far end and number on the wire of one who probes. */
+export interface ProbedPeer {
+  /** Names it for the caller; another one at the same address is another far end. */
+  readonly key: string
+  readonly address: string
+  /** The number that its questions carry, 0 to 255. */
+  readonly number: number
+  /** Another one at the same address: another gateway has taken the lane over. */
+  readonly identity?: string
+}
+
+export interface ProberDeps<P extends ProbedPeer> {
+  readonly clock: Clock
+  readonly logger: Pick<Logger, 'warn' | 'error'>
+  readonly openSocket: OpenProbeSocket
+  /** What is counted: a question sent, an answer to one, and what was neither a peer's question nor such an answer. */
+  readonly count: (what: 'sent' | 'answered' | 'ignored') => void
+  /** Called at once on each change of state. */
+  readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
+  /** The same when an end that is up is doubted, or no longer. */
+  readonly onDoubt: (peer: P, doubted: boolean) => void
+  /** Whether traffic flowed there in the last seconds. */
+  readonly isBusy: (peer: P) => boolean
+}
+
+export interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
+  /** For the log: `lane 0`, `the overlay`. */
+  readonly name: string
+  /** The number that our questions carry. */
+  readonly number: number
+  readonly address: string
+  /** Of both ends. */
+  readonly port: number
+  readonly pace?: Pace
+}
+
+/** `sinceMs`: of the monotonic clock. */
+export interface MeasuredPeer {
+  readonly state: ConnectionState
+  readonly sinceMs: number
+  readonly doubted: boolean
+  readonly figures: ProbeFigures
+  /** The far process does not answer, but its kernel does. */
+  readonly kernelOnly: boolean
+  /** Received from it and sent to it until now. */
+  readonly probes: number
+}
+
+interface PeerEntry<P> {
+  peer: P
+  readonly health: PeerHealth
+  readonly stats: ProbeStats
+  sequence: number
+  /** Received and sent. */
+  probes: number
+  /** The last question: by a probe, or by the kernel alone. */
+  answered: 'no' | 'probe' | 'kernel'
+  /** The last question that was answered was answered by the kernel alone. */
+  kernelOnly: boolean
+  /** When it was asked beside the beat, monotonic. */
+  askedAtOnceMs: number
+  readonly knocks: Knocks
+  /** Takes the next turn away. */
+  cancel: () => void
+}
+
+const REOPEN_MS = 1000
+
+export class Prober<P extends ProbedPeer = ProbedPeer> {
+  readonly #deps: ProberDeps<P>
+  readonly #init: ProberInit
+  readonly #pace: Pace
+  readonly #session: number
+  readonly #peers = new Map<string, PeerEntry<P>>()
+  #running = false
+  #socket: ProbeSocket | undefined
+  #reopenAtMs = 0
+  #problem: string | undefined
+
+  constructor(deps: ProberDeps<P>, init: ProberInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#pace = init.pace ?? PACE
+    this.#session = Math.floor(deps.clock.random() * 0x1_0000_0000)
+  }
+
+  get address(): string {
+    return this.#init.address
+  }
+
+  /** Why nothing can be probed, in words; undefined where it can, as far as is known. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  /** Peers from now on; those that stay keep their state. New ones whose key is in `up` start as up. */
+  setPeers(peers: readonly P[], up: ReadonlySet<string> = new Set()): void {
+    const wanted = new Map(peers.map((peer) => [peer.address, peer]))
+    for (const [address, entry] of this.#peers) {
+      if (wanted.get(address)?.key === entry.peer.key) continue
+      stop(entry)
+      this.#peers.delete(address)
+    }
+    for (const peer of peers) {
+      const known = this.#peers.get(peer.address)
+      if (known === undefined) {
+        const entry = this.#newPeer(peer, up.has(peer.key))
+        this.#peers.set(peer.address, entry)
+        if (this.#running) this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
+        continue
+      }
+      const isAnother = known.peer.identity !== peer.identity
+      known.peer = peer
+      // It waits for a word from here: until now nothing of it was taken.
+      if (isAnother) this.#askAtOnce(known)
+    }
+  }
+
+  /** By the peers' keys. */
+  health(): Map<string, MeasuredPeer> {
+    return new Map(
+      [...this.#peers.values()].map(({ peer, health, stats, kernelOnly, probes }) => [
+        peer.key,
+        {
+          state: health.state.is,
+          sinceMs: health.state.sinceMs,
+          doubted: health.doubted,
+          figures: stats.figures(),
+          kernelOnly,
+          probes,
+        },
+      ]),
+    )
+  }
+
+  /** Probes until the signal. */
+  run(signal: AbortSignal): Promise<void> {
+    this.#running = true
+    this.#openSocket()
+    for (const entry of this.#peers.values()) this.#turn(entry, 0, () => this.#ask(entry))
+    return new Promise((resolve) => {
+      const end = (): void => {
+        this.#running = false
+        for (const entry of this.#peers.values()) stop(entry)
+        this.#socket?.close()
+        this.#socket = undefined
+        resolve()
+      }
+      if (signal.aborted) end()
+      else signal.addEventListener('abort', end, { once: true })
+    })
+  }
+
+  #newPeer(peer: P, startsUp: boolean): PeerEntry<P> {
+    const { clock } = this.#deps
+    const health = new PeerHealth(
+      {
+        clock,
+        onTransition: (from, to) => this.#deps.onTransition(entry.peer, from, to),
+        onDoubt: (doubted) => this.#deps.onDoubt(entry.peer, doubted),
+      },
+      { ...this.#init, startsUp },
+    )
+    const entry: PeerEntry<P> = {
+      peer,
+      health,
+      stats: new ProbeStats(),
+      sequence: 0,
+      probes: 0,
+      answered: 'no',
+      kernelOnly: false,
+      askedAtOnceMs: -Infinity,
+      knocks: new Knocks(),
+      cancel: () => undefined,
+    }
+    return entry
+  }
+
+  /** One bad turn must not be the last: without probes, a dead way would stay up for ever. */
+  #turn(entry: PeerEntry<P>, ms: number, action: () => void): void {
+    entry.cancel()
+    // Timers of equal length cost the least.
+    entry.cancel = this.#deps.clock.setTimer(Math.ceil(ms / TIMER_STEP_MS) * TIMER_STEP_MS, () => {
+      try {
+        action()
+      } catch (error) {
+        const why = messageOf(error)
+        this.#deps.logger.error('a probe failed', { of: this.#init.name, reason: 'RoundFailed', why })
+        this.#turn(entry, this.#pace.idleMs, () => this.#ask(entry))
+      }
+    })
+  }
+
+  #ask(entry: PeerEntry<P>): void {
+    this.#openSocket()
+    entry.answered = 'no'
+    this.#send(entry)
+    if (entry.kernelOnly) this.#knock(entry)
+    const patience = patienceMs(this.#moment(entry), entry.stats.figures())
+    this.#turn(entry, patience, () => this.#look(entry, patience))
+  }
+
+  /** The time of the last question is over. */
+  #look(entry: PeerEntry<P>, waitedMs: number): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const { answered, knocks, health } = entry
+    knocks.expire(nowMs)
+    if (answered === 'no') {
+      health.onMiss(knocks.mayYetAnswer(nowMs, entry.stats.figures()))
+      if (health.state.is === 'up') {
+        this.#ask(entry)
+        if (!entry.kernelOnly) this.#knock(entry)
+        return
+      }
+      if (health.state.is === 'down') this.#knock(entry)
+    } else {
+      knocks.silenceEnds()
+      entry.kernelOnly = answered === 'kernel'
+    }
+    const pause = pauseMs(this.#moment(entry)) - waitedMs
+    this.#turn(entry, Math.max(0, pause), () => this.#ask(entry))
+  }
+
+  #moment(entry: PeerEntry<P>): Moment {
+    const { health, peer, answered } = entry
+    const { clock, isBusy } = this.#deps
+    return {
+      pace: this.#pace,
+      state: health.state,
+      doubted: health.doubted,
+      busy: isBusy(peer),
+      answered: answered !== 'no',
+      nowMs: clock.monotonic(),
+      random: clock.random(),
+    }
+  }
+
+  /** Not in step with the others, and once in an interval. */
+  #askAtOnce(entry: PeerEntry<P>): void {
+    const nowMs = this.#deps.clock.monotonic()
+    if (!this.#running || nowMs - entry.askedAtOnceMs < this.#pace.busyMs) return
+    entry.askedAtOnceMs = nowMs
+    this.#send(entry)
+  }
+
+  #send(entry: PeerEntry<P>): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const sentMicros = BigInt(Math.floor(nowMs * 1000))
+    entry.sequence = (entry.sequence + 1) >>> 0
+    const { sequence } = entry
+    const probe: Probe = { type: 'question', lane: this.#init.number, session: this.#session, sequence, sentMicros }
+    entry.stats.onSent(sequence, nowMs)
+    entry.probes += 1
+    this.#socket?.send(encodeProbe(probe), entry.peer.address, this.#init.port)
+    this.#deps.count('sent')
+  }
+
+  #knock(entry: PeerEntry<P>): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const answer = (): void => {
+      // Of those that come to one question, one counts.
+      if (entry.answered !== 'no' || this.#peers.get(entry.peer.address) !== entry) return
+      entry.answered = 'kernel'
+      entry.health.onAnswer()
+    }
+    entry.knocks.add(nowMs, this.#socket?.knock(entry.peer.address, this.#init.port, answer))
+  }
+
+  #openSocket(): void {
+    const { clock, logger, openSocket } = this.#deps
+    if (this.#socket !== undefined || clock.monotonic() < this.#reopenAtMs) return
+    const { name, address, port } = this.#init
+    this.#socket = openSocket(address, port, {
+      onMessage: (bytes, from) => this.#onMessage(bytes, from),
+      onReady: () => {
+        this.#problem = undefined
+      },
+      onError: (error) => {
+        const problem = `cannot probe ${name} from ${address}:${port}: ${error.message}`
+        // It is tried once a second, and logged once.
+        if (problem !== this.#problem) {
+          const fields = { reason: 'ProbeSocketFailed', of: name, why: problem } as const
+          logger.warn('probe socket failed; it will be opened again', fields)
+        }
+        this.#problem = problem
+        this.#socket = undefined
+        this.#reopenAtMs = clock.monotonic() + REOPEN_MS
+      },
+    })
+  }
+
+  #onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    const { count, clock } = this.#deps
+    const entry = this.#peers.get(from.address)
+    const probe = decodeProbe(bytes)
+    const asks = probe?.type === 'question' ? entry?.peer.number : this.#init.number
+    if (entry === undefined || from.port !== this.#init.port || probe === undefined || probe.lane !== asks) {
+      count('ignored')
+      return
+    }
+    entry.probes += 1
+    if (probe.type === 'question') {
+      entry.probes += 1
+      this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
+      // What came in says that the way is open, sooner than the next beat would.
+      if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+      return
+    }
+    if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {
+      count('ignored')
+      return
+    }
+    count('answered')
+    entry.answered = 'probe'
+    entry.health.onAnswer()
+  }
+}
+
+const TIMER_STEP_MS = 10
+
+function stop(entry: Pick<PeerEntry<unknown>, 'cancel' | 'knocks'>): void {
+  entry.cancel()
+  entry.knocks.stop()
+}

@@ -1,0 +1,32 @@
+/** Links over which more flowed than our own probes. */
+import t from 'tap'
+import { BUSY_MS, BusyLinks } from '../../../gateway/health/busy-links.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+
+const KEY = '0/paris'
+
+t.test('probes alone are no traffic, one small packet a second is', async (t) => {
+  const clock = new FakeClock()
+  const links = new BusyLinks(clock)
+  let [bytes, probes] = [10_000, 50]
+  const look = async (ms: number, moreBytes: number, moreProbes: number): Promise<boolean> => {
+    await clock.advance(ms)
+    bytes += moreBytes
+    probes += moreProbes
+    links.look([{ key: KEY, bytes, probes }])
+    return links.isBusy(KEY)
+  }
+  t.equal(await look(0, 0, 0), false, 'nothing is known yet')
+  t.equal(await look(2000, 8 * 96, 8), false, 'probes at the slow pace')
+  t.equal(await look(2000, 40 * 96, 40), false, 'and at the quick one')
+  t.equal(await look(2000, 8 * 96 + 148 + 92 + 32, 8), false, 'a handshake')
+  t.equal(await look(2000, 8 * 96 + 4 * 128, 8), true, 'a ping each second')
+  t.equal(await look(BUSY_MS - 1, 8 * 96, 8), true)
+  t.equal(await look(1, 8 * 96, 8), false, 'long ago')
+  t.equal(await look(2000, 10_000_000, 8), true)
+  bytes = 0
+  await clock.advance(BUSY_MS)
+  t.equal(await look(0, 5000, 8), false, 'one that is made anew counts from 0')
+  links.look([])
+  t.equal(links.isBusy(KEY), false, 'forgotten')
+})

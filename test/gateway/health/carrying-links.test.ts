@@ -1,0 +1,68 @@
+/** Which links carry, by health and by what else there is: u = up, ? = up and doubted, c = connecting, d = down. */
+import t from 'tap'
+import { carryingLinks, reachedByOthers } from '../../../gateway/health/carrying-links.ts'
+import type { PeerHealthView } from '../../../gateway/world.ts'
+import type { Gateway } from '../../../model/objects.ts'
+
+const VIEWS: Readonly<Record<string, PeerHealthView>> = {
+  u: { state: 'up', sinceMs: 0 },
+  '?': { state: 'up', sinceMs: 0, doubted: true },
+  c: { state: 'connecting', sinceMs: 0 },
+  d: { state: 'down', sinceMs: 0 },
+}
+
+interface Row {
+  readonly say: string
+  /** healthKey() and state. */
+  readonly links: Readonly<Record<string, string>>
+  readonly handedOver?: readonly string[]
+  readonly byOthers?: readonly string[]
+  readonly carry: readonly string[]
+}
+
+const ROWS: readonly Row[] = [
+  { say: 'none', links: {}, carry: [] },
+  { say: 'those that are up', links: { '0/paris': 'u', '1/paris': 'c', '2/paris': 'd' }, carry: ['0/paris'] },
+  { say: 'not a doubted one beside a sound one', links: { '0/paris': '?', '1/paris': 'u' }, carry: ['1/paris'] },
+  {
+    say: 'all doubted ones where there are no others',
+    links: { '0/paris': '?', '1/paris': '?' },
+    carry: ['0/paris', '1/paris'],
+  },
+  { say: 'none where another gateway leads there', links: { '0/paris': '?' }, byOthers: ['paris'], carry: [] },
+  {
+    say: 'each cluster by itself',
+    links: { '0/paris': '?', '0/tokyo': 'u', '1/tokyo': '?' },
+    carry: ['0/paris', '0/tokyo'],
+  },
+  { say: 'none that is handed over', links: { '0/paris': 'u' }, handedOver: ['0/paris'], carry: [] },
+  {
+    say: 'what is handed over keeps no doubted one away',
+    links: { '0/paris': 'u', '1/paris': '?' },
+    handedOver: ['0/paris'],
+    carry: ['1/paris'],
+  },
+]
+
+t.test('links that carry', async (t) => {
+  for (const { say, links, handedOver, byOthers, carry } of ROWS) {
+    const found = carryingLinks({
+      health: new Map(Object.entries(links).map(([key, is]) => [key, VIEWS[is]!])),
+      ...(handedOver === undefined ? {} : { handedOver: new Set(handedOver) }),
+      ...(byOthers === undefined ? {} : { reachedByOthers: new Set(byOthers) }),
+    })
+    t.strictSame([...found].sort(), carry, say)
+  }
+})
+
+t.test('what other gateways reach is what they report as up', async (t) => {
+  const gateway = (name: string, states: Readonly<Record<string, string>>): Gateway =>
+    ({
+      metadata: { name },
+      status: { connections: Object.entries(states).map(([cluster, state]) => ({ cluster, state })) },
+    }) as unknown as Gateway
+  const all = [gateway('a', { paris: 'up' }), gateway('b', { tokyo: 'up', lyon: 'down' }), gateway('c', {})]
+  t.strictSame([...reachedByOthers('a', all)], ['tokyo'])
+  t.strictSame([...reachedByOthers('c', all)], ['paris', 'tokyo'])
+  t.strictSame([...reachedByOthers('a', [])], [])
+})

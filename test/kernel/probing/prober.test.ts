@@ -1,0 +1,293 @@
+/** The prober against far ends that answer, lie or keep quiet. */
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { PROBE_BYTES, type Probe, decodeProbe, encodeProbe } from '../../../kernel/probing/probe-packet.ts'
+import { type ProbedPeer, Prober } from '../../../kernel/probing/prober.ts'
+import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { FakeProbes } from '../../support/fake-probes.ts'
+
+const OWN = '246.0.1.0'
+const PARIS: ProbedPeer = { key: 'paris', number: 0, address: '246.0.2.0' }
+const TOKYO: ProbedPeer = { key: 'tokyo', number: 0, address: '246.0.3.0' }
+
+function setUp(t: { teardown: (end: () => void) => unknown }) {
+  const clock = new FakeClock()
+  const probes = new FakeProbes()
+  const logger = new CapturingLogger()
+  const seen: string[] = []
+  const counts = { sent: 0, answered: 0, ignored: 0 }
+  const busy = new Set<string>()
+  const prober = new Prober(
+    {
+      clock,
+      logger,
+      openSocket: probes.openSocket,
+      count: (what) => (counts[what] += 1),
+      onTransition: ({ key }, from, to) => seen.push(`${clock.monotonic()} ${key} ${from}>${to}`),
+      onDoubt: ({ key }, doubted) => seen.push(`${clock.monotonic()} ${key} ${doubted ? 'doubted' : 'trusted'}`),
+      isBusy: ({ key }) => busy.has(key),
+    },
+    {
+      name: 'lane 0',
+      number: 0,
+      address: OWN,
+      port: LANE_PROBE_PORT,
+      missesUntilDoubt: 4,
+      downAfterMs: 1500,
+      answersUntilUp: 2,
+    },
+  )
+  prober.setPeers([PARIS])
+  const stopping = new AbortController()
+  const running = prober.run(stopping.signal)
+  t.teardown(() => stopping.abort())
+  const questions = (): number => probes.sent.filter(({ bytes }) => decodeProbe(bytes)?.type === 'question').length
+  return {
+    clock,
+    probes,
+    logger,
+    seen,
+    prober,
+    counts,
+    busy,
+    questions,
+    stop: () => {
+      stopping.abort()
+      return running
+    },
+  }
+}
+
+t.test('up at the first answer; doubted after four without, down after some time; up again after two', async (t) => {
+  const { clock, probes, seen, prober } = setUp(t)
+  await clock.advance(450)
+  t.strictSame(seen, [], 'silence is not down, only not up')
+  probes.alive.add(PARIS.address)
+  await clock.advance(1000)
+  t.equal(seen.length, 1)
+  t.match(seen[0], /^\d+ paris connecting>up$/)
+  const diedMs = clock.monotonic()
+  probes.alive.clear()
+  await clock.advance(3000)
+  const [doubted, down, ...more] = seen.slice(1).map((text) => ({ text, afterMs: parseInt(text, 10) - diedMs }))
+  t.match(doubted?.text, 'paris doubted')
+  t.ok(doubted!.afterMs <= 220 + 4 * 60 + 50, `doubted after ${doubted?.afterMs} ms`)
+  t.match(down?.text, 'paris up>down')
+  t.ok(down!.afterMs >= 1300 && down!.afterMs <= 2200, `down after ${down?.afterMs} ms`)
+  t.strictSame(more, [])
+  probes.alive.add(PARIS.address)
+  await clock.advance(1000)
+  t.match(seen.slice(3), [/down>up/])
+  const { figures, state } = prober.health().get('paris')!
+  t.equal(state, 'up')
+  t.equal(figures.rttMs, 0)
+  t.ok(figures.loss! > 0.1 && figures.loss! < 0.9, `loss ${figures.loss}`)
+})
+
+t.test('five questions a second where traffic flows, one where none does', async (t) => {
+  const { clock, probes, busy, questions } = setUp(t)
+  probes.alive.add(PARIS.address)
+  const inTenSeconds = async (): Promise<number> => {
+    const before = questions()
+    await clock.advance(10_000)
+    return questions() - before
+  }
+  await clock.advance(11_000)
+  const idle = await inTenSeconds()
+  t.ok(idle >= 9 && idle <= 11, `idle: ${idle}`)
+  busy.add('paris')
+  await clock.advance(1500)
+  const flowing = await inTenSeconds()
+  t.ok(flowing >= 42 && flowing <= 55, `busy: ${flowing}`)
+})
+
+t.test('one that never answers is asked less often after a while', async (t) => {
+  const { clock, questions } = setUp(t)
+  await clock.advance(15_000)
+  const before = questions()
+  await clock.advance(10_000)
+  const asked = questions() - before
+  t.ok(asked >= 9 && asked <= 11, `${asked}`)
+})
+
+t.test('a way that becomes slow all at once is doubted, and not down', async (t) => {
+  const { clock, probes, seen } = setUp(t)
+  probes.alive.add(PARIS.address)
+  await clock.advance(5000)
+  probes.delay = { clock, ms: 700 }
+  await clock.advance(60_000)
+  t.notOk(
+    seen.some((text) => text.includes('>down')),
+    seen.join('; '),
+  )
+  t.match(seen.at(-1), 'trusted')
+  t.ok(seen.length <= 5, `it settles: ${seen.join('; ')}`)
+})
+
+t.test('a lane that opens is noticed at once: by the first question, and by who takes it over', async (t) => {
+  const { clock, probes, seen, prober, questions } = setUp(t)
+  await clock.advance(450)
+  probes.alive.add(PARIS.address)
+  const question: Probe = { type: 'question', lane: 0, session: 7, sequence: 1, sentMicros: 0n }
+  probes.receive(OWN, PARIS.address, encodeProbe(question))
+  await clock.advance(1)
+  t.strictSame(seen, ['450 paris connecting>up'])
+  const before = questions()
+  prober.setPeers([{ ...PARIS, identity: 'another' }])
+  prober.setPeers([{ ...PARIS, identity: 'a third' }])
+  t.equal(questions(), before, 'once in an interval')
+  await clock.advance(220)
+  const after = questions()
+  prober.setPeers([{ ...PARIS, identity: 'a fourth' }])
+  prober.setPeers([{ ...PARIS, identity: 'a fifth' }])
+  t.equal(questions(), after + 1)
+})
+
+t.test('a far process that is silent is not a lane that is down, while its kernel answers', async (t) => {
+  const { clock, probes, seen, prober } = setUp(t)
+  probes.kernels.add(PARIS.address)
+  await clock.advance(1000)
+  t.strictSame(seen, [], 'one that was never heard is not taken for up')
+  probes.alive.add(PARIS.address)
+  await clock.advance(600)
+  probes.alive.clear()
+  await clock.advance(10_000)
+  t.match(seen, [/paris connecting>up$/])
+  t.equal(seen.length, 1)
+  t.equal(prober.health().get('paris')?.kernelOnly, true)
+  probes.kernels.clear()
+  await clock.advance(5000)
+  t.match(seen.slice(1), [/doubted/, /up>down/], 'now it is')
+  probes.kernels.add(PARIS.address)
+  await clock.advance(5000)
+  t.match(seen[3], 'down>up', 'the path is back, though the process is not')
+  probes.alive.add(PARIS.address)
+  await clock.advance(3000)
+  t.equal(prober.health().get('paris')?.kernelOnly, false)
+  t.equal(seen.length, 4)
+})
+
+t.test('peers that stay keep their state, others start anew', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  probes.alive.add(PARIS.address)
+  await clock.advance(300)
+  prober.setPeers([PARIS, TOKYO])
+  t.strictSame(
+    [...prober.health()].map(([id, view]) => `${id} ${view.state}`),
+    ['paris up', 'tokyo connecting'],
+  )
+  prober.setPeers([{ ...PARIS, key: 'lyon' }])
+  t.strictSame(
+    [...prober.health()].map(([id, view]) => `${id} ${view.state}`),
+    ['lyon connecting'],
+    'another cluster at the same address',
+  )
+})
+
+t.test('answers are checked', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  await clock.advance(10)
+  const asked = decodeProbe(probes.sent[0]!.bytes)!
+  const answer: Probe = { ...asked, type: 'answer' }
+  const bad: [say: string, from: string, bytes: Buffer, port?: number][] = [
+    ['from somebody else', TOKYO.address, encodeProbe(answer)],
+    ['from another port', PARIS.address, encodeProbe(answer), 5000],
+    ['of another lane', PARIS.address, encodeProbe({ ...answer, lane: 1 })],
+    ['of another session', PARIS.address, encodeProbe({ ...answer, session: (answer.session ^ 1) >>> 0 })],
+    ['of a probe that was not sent', PARIS.address, encodeProbe({ ...answer, sequence: 99 })],
+    ['too short', PARIS.address, encodeProbe(answer).subarray(0, PROBE_BYTES - 1)],
+    ['too long', PARIS.address, Buffer.concat([encodeProbe(answer), Buffer.alloc(1)])],
+    ['empty', PARIS.address, Buffer.alloc(0)],
+  ]
+  for (const [say, from, bytes, port] of bad) {
+    probes.receive(OWN, from, bytes, port)
+    t.equal(prober.health().get('paris')!.state, 'connecting', say)
+  }
+  probes.receive(OWN, PARIS.address, encodeProbe(answer))
+  t.equal(prober.health().get('paris')!.state, 'up', 'the right one counts')
+})
+
+t.test('questions of peers are answered, of others not', async (t) => {
+  const { clock, probes } = setUp(t)
+  await clock.advance(10)
+  probes.sent.length = 0
+  const question: Probe = { type: 'question', lane: 0, session: 7, sequence: 8, sentMicros: 9n }
+  probes.receive(OWN, '246.0.9.0', encodeProbe(question))
+  t.equal(probes.sent.length, 0)
+  probes.receive(OWN, PARIS.address, encodeProbe(question))
+  const said = probes.sent.map(({ to, bytes }) => ({ to, probe: decodeProbe(bytes) }))
+  t.strictSame(said[0], { to: PARIS.address, probe: { ...question, type: 'answer' } })
+  t.match(
+    said.slice(1),
+    [{ to: PARIS.address, probe: { type: 'question' } }],
+    'and asked in turn: it was not heard before',
+  )
+})
+
+t.test('a question has the number of who asks, an answer repeats it', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  const second = '246.0.2.5'
+  prober.setPeers([PARIS, { key: 'second', number: 5, address: second }])
+  probes.alive.add(second)
+  await clock.advance(300)
+  t.strictSame(
+    [...prober.health()].map(([key, { state }]) => `${key} ${state}`),
+    ['paris connecting', 'second up'],
+    'each link by itself',
+  )
+  const lanes = (): (number | undefined)[] => probes.sent.map(({ bytes }) => decodeProbe(bytes)?.lane)
+  t.strictSame(new Set(lanes()), new Set([0]), 'we ask as lane 0')
+  probes.sent.length = 0
+  const question: Probe = { type: 'question', lane: 5, session: 7, sequence: 8, sentMicros: 9n }
+  probes.receive(OWN, second, encodeProbe({ ...question, lane: 0 }))
+  t.strictSame(lanes(), [], 'it is not lane 0 who asks')
+  probes.receive(OWN, second, encodeProbe(question))
+  t.strictSame(lanes(), [5])
+})
+
+t.test('a socket that fails is opened again, and the peer comes back', async (t) => {
+  const { clock, probes, logger, prober } = setUp(t)
+  probes.alive.add(PARIS.address)
+  await clock.advance(300)
+  probes.fail(OWN, 'bind EADDRNOTAVAIL')
+  t.strictSame(logger.messages('warn'), ['probe socket failed; it will be opened again'])
+  await clock.advance(900)
+  t.equal(prober.health().get('paris')!.doubted, true)
+  t.equal(probes.opened, 1, 'not at once')
+  await clock.advance(1500)
+  t.equal(probes.opened, 2)
+  t.equal(prober.health().get('paris')!.state, 'up')
+})
+
+t.test('stops at the signal and closes its socket', async (t) => {
+  const { clock, probes, stop } = setUp(t)
+  await clock.advance(10)
+  await stop()
+  t.equal(probes.open.size, 0)
+  t.strictSame(clock.pending(), [])
+})
+
+t.test('packets: what is written is read; nothing makes the reader throw', async (t) => {
+  const probe = fc.record({
+    type: fc.constantFrom('question' as const, 'answer' as const),
+    lane: fc.nat(255),
+    session: fc.nat(0xffffffff),
+    sequence: fc.nat(0xffffffff),
+    sentMicros: fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),
+  })
+  fc.assert(
+    fc.property(probe, (p) => {
+      assert.deepEqual(decodeProbe(encodeProbe(p)), { ...p })
+    }),
+    { numRuns: 200 },
+  )
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
+      decodeProbe(Buffer.from(bytes))
+    }),
+  )
+  t.pass()
+})
