@@ -38,6 +38,9 @@ export const ROUTE_TABLE_NODE = 7312
 export const ROUTE_TABLE_LANES_PUBLIC = 7313
 export const ROUTE_TABLE_NODE_PUBLIC = 7314
 
+/** What this node's own probes of its gateway nodes go by: over the overlay (routeagent). */
+export const ROUTE_TABLE_PROBES = 7315
+
 /** A block of ids of next-hop objects and groups (`ip nexthop`), both ends included. */
 export interface NextHopIds {
   readonly first: number
@@ -58,6 +61,7 @@ export const NEXT_HOP_IDS_NODE: NextHopIds = { first: 731_200_000, last: 731_299
  * marked packets to its proxy. Cilium moves the table `local` from 0 to 100: nothing is lost by coming before it,
  * since no table of ours ever holds an address of this node.
  */
+export const RULE_PROBES = 72
 export const RULE_FROM_LANES = 73
 export const RULE_LANES = 74
 export const RULE_NODE = 75
@@ -96,6 +100,12 @@ export const LANE_CABLE_ADDRESS = '169.254.231.1'
 
 /** UDP port, on the lane address, that answers health probes inside the tunnel. */
 export const LANE_PROBE_PORT = 4499
+
+/**
+ * UDP port, on the InternalIP, at which nodes of one cluster probe each other over the overlay. TCP of that number is for
+ * knocks: nobody listens there.
+ */
+export const OVERLAY_PROBE_PORT = 4498
 
 export function laneDevice(lane: number): string {
   return `${LANE_DEVICE_PREFIX}${lane}`

@@ -7,7 +7,9 @@ import { Round } from '../kernel/apply/round.ts'
 import type { ConnectionTable } from '../kernel/conntrack/connection-table.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
+import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
+import { type DevicePackets, readDevicePackets } from '../kernel/tuning/device-packets.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { OpenConnections } from '../model/open-connections.ts'
@@ -26,6 +28,7 @@ import { type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
 import { routeAgentMetrics } from './metrics.ts'
+import { GatewayProbes } from './probes/gateway-probes.ts'
 import { RouteLoop, type Unguarded } from './routes/route-loop.ts'
 import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
 
@@ -45,6 +48,9 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** The real one where absent. */
   readonly knock?: Knock
+  /** The real ones where absent. */
+  readonly openProbeSocket?: OpenProbeSocket
+  readonly devicePackets?: DevicePackets
 }
 
 /**
@@ -69,7 +75,13 @@ export async function runRouteAgent(
   const counting: ConnectionLoop[] = []
   const openConnections = (): OpenConnections | undefined => counting[0]?.reported
   const onPlan = (): void => counting[0]?.planned()
-  const routes = new RouteLoop({ ...parts, unguarded, openConnections, onPlan }, config)
+  const probes = new GatewayProbes({
+    ...parts,
+    openSocket: deps.openProbeSocket ?? openUdpProbeSocket,
+    devicePackets: deps.devicePackets ?? readDevicePackets,
+    onChange: () => routes.poke(),
+  })
+  const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, onPlan }, config)
   const onGuarding = (): void => routes.poke()
   if (deps.connections !== undefined) {
     const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
@@ -87,6 +99,7 @@ export async function runRouteAgent(
   const leaving = watchLeaving(deps.api)
   const stops = [
     () => leaving.close(),
+    () => probes.close(),
     ...balancing.map((balance) => balance.follow()),
     ...balancing.map((balance) => balance.followTable()),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>

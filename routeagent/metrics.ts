@@ -15,6 +15,8 @@ export interface RouteAgentMetrics {
   readonly podRanges: Gauge
   readonly podRangesCut: Gauge
   readonly staleGateways: Gauge
+  readonly silentGateways: Gauge
+  readonly gatewayProbes: Counter
   readonly openConnections: Gauge
 }
 
@@ -98,6 +100,15 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     staleGateways: metrics.gauge({
       name: 'sealane_routeagent_stale_gateways',
       help: 'Gateways of this cluster that have stopped to tell how their lanes do, as this node finds them',
+    }),
+    silentGateways: metrics.gauge({
+      name: 'sealane_routeagent_silent_gateways',
+      help: "Gateway nodes that answered this node's probes over the overlay, and do not now",
+    }),
+    gatewayProbes: metrics.counter({
+      name: 'sealane_routeagent_gateway_probes_total',
+      help: 'Probes over the overlay: sent, answered, and packets at the port of probes that are none (ignored)',
+      labels: ['what'],
     }),
     openConnections: metrics.gauge({
       name: 'sealane_routeagent_open_connections',

@@ -16,7 +16,7 @@ export function routeKey(route: Route): string {
 }
 
 export function ruleKey(rule: Rule): string {
-  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}`
+  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}|${rule.protocol ?? ''}|${rule.sourcePort ?? ''}|${rule.destinationPort ?? ''}`
 }
 
 /** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */

@@ -290,7 +290,8 @@ export class FakeRouteTable implements item.RouteTable {
 }
 
 /** Of what starts on the node and has no address yet. */
-function isForOwnTraffic({ inputDevice, exceptInputDevice, source }: item.Rule): boolean {
+function isForOwnTraffic({ inputDevice, exceptInputDevice, source, protocol }: item.Rule): boolean {
+  if (protocol !== undefined) return false
   return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
 }
 

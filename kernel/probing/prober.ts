@@ -28,7 +28,9 @@ export interface ProbedPeer {
   /** The number that its questions carry, 0 to 255. */
   readonly number: number
   /** Another one at the same address: another gateway has taken the lane over. */
-  readonly identity?: string
+  readonly identity?: string | undefined
+  /** It is answered, and never asked. */
+  readonly answersOnly?: boolean
 }
 
 export interface ProberDeps<P extends ProbedPeer> {
@@ -215,6 +217,10 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 
   #ask(entry: PeerEntry<P>): void {
     this.#openSocket()
+    if (entry.peer.answersOnly === true) {
+      this.#turn(entry, this.#pace.idleMs, () => this.#ask(entry))
+      return
+    }
     entry.answered = 'no'
     this.#send(entry)
     if (entry.kernelOnly) this.#knock(entry)
@@ -325,7 +331,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.probes += 1
       this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
       // What came in says that the way is open, sooner than the next beat would.
-      if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+      if (entry.health.state.is === 'connecting' && entry.peer.answersOnly !== true) this.#askAtOnce(entry)
       return
     }
     if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {

@@ -115,10 +115,17 @@ export function refuseInvalid<T>(operation: string, parse: () => T): T {
 
 /** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it must be alone. */
 export function checkRule(rule: Rule, operation: string): void {
-  const { source, inputDevice, exceptInputDevice, exceptMark } = rule
+  const { source, inputDevice, exceptInputDevice, exceptMark, protocol, sourcePort, destinationPort } = rule
+  const ports = [sourcePort, destinationPort].filter((port) => port !== undefined)
   for (const device of [inputDevice, exceptInputDevice]) if (device !== undefined) checkDeviceName(device, operation)
   if (source !== undefined) refuseInvalid(operation, () => checkFamily('source', source, rule.family ?? 4))
-  const selectors = [source, inputDevice, exceptInputDevice, exceptMark].filter((one) => one !== undefined)
+  const selectors = [source, inputDevice, exceptInputDevice, exceptMark, protocol].filter((one) => one !== undefined)
+  for (const port of ports) {
+    if (protocol === undefined)
+      throw new KernelError('EINVAL', operation, `port ${port} without a protocol: expected one`)
+    if (Number.isInteger(port) && port > 0 && port <= 0xffff) continue
+    throw new KernelError('EINVAL', operation, `port ${port}: expected a number from 1 to 65535`)
+  }
   const hasException = exceptInputDevice !== undefined || exceptMark !== undefined
   if (!hasException || selectors.length === 1) return
   throw new KernelError('EINVAL', operation, 'an exception beside another selector: expected it alone')

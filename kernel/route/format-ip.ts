@@ -109,5 +109,9 @@ function ruleWords(rule: Rule): string {
   const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
   const exceptIif = rule.exceptInputDevice === undefined ? '' : `not iif ${rule.exceptInputDevice} `
   const except = rule.exceptMark === undefined ? '' : `not fwmark 0x${rule.exceptMark.toString(16)} `
-  return `${except}${exceptIif}priority ${rule.priority}${from}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+  const protocol = rule.protocol === undefined ? '' : ` ipproto ${rule.protocol}`
+  const sport = rule.sourcePort === undefined ? '' : ` sport ${rule.sourcePort}`
+  const dport = rule.destinationPort === undefined ? '' : ` dport ${rule.destinationPort}`
+  const what = `${from}${iif}${protocol}${sport}${dport}`
+  return `${except}${exceptIif}priority ${rule.priority}${what} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
 }

@@ -102,6 +102,11 @@ export interface Rule {
   readonly source?: string
   /** Packets with this mark do not match; absent: the mark does not matter. */
   readonly exceptMark?: number
+  /** Absent matches all. Not beside an exception; the ports only with it. From Linux 4.17. */
+  readonly protocol?: 'tcp' | 'udp'
+  /** 1 to 65535; absent matches all. */
+  readonly sourcePort?: number
+  readonly destinationPort?: number
 }
 
 export interface Neighbour {

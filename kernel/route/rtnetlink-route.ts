@@ -45,7 +45,19 @@ const RTA = {
   NH_ID: 30,
 } as const
 const RTAX_MTU = 2
-const FRA = { SRC: 2, IIFNAME: 3, PRIORITY: 6, FWMARK: 10, TABLE: 15, FWMASK: 16, PROTOCOL: 21 } as const
+const FRA = {
+  SRC: 2,
+  IIFNAME: 3,
+  PRIORITY: 6,
+  FWMARK: 10,
+  TABLE: 15,
+  FWMASK: 16,
+  PROTOCOL: 21,
+  IP_PROTO: 22,
+  SPORT: 23,
+  DPORT: 24,
+} as const
+const IP_PROTO_NUMBERS = { tcp: 6, udp: 17 } as const
 
 const RT_TABLE_COMPAT = 252
 const RT_TABLE_MAIN = 254
@@ -189,11 +201,19 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   if (rule.exceptInputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.exceptInputDevice)])
   const source = rule.source === undefined ? undefined : addressBytes(rule.source)
   if (source !== undefined) list.push([FRA.SRC, source])
+  if (rule.protocol !== undefined) list.push([FRA.IP_PROTO, u8(IP_PROTO_NUMBERS[rule.protocol])])
+  if (rule.sourcePort !== undefined) list.push([FRA.SPORT, portRange(rule.sourcePort)])
+  if (rule.destinationPort !== undefined) list.push([FRA.DPORT, portRange(rule.destinationPort)])
   const isInverted = rule.exceptMark !== undefined || rule.exceptInputDevice !== undefined
   const flags = isInverted ? FIB_RULE_INVERT : 0
   const length = source === undefined ? 0 : source.length * 8
   const head = Buffer.from([addressFamily(rule.family ?? 4), 0, length, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
   return body(Buffer.concat([head, u32(flags)]), list)
+}
+
+/** linux/fib_rules.h fib_rule_port_range: the first and the last, in host order. */
+function portRange(port: number): Buffer {
+  return Buffer.concat([u16(port), u16(port)])
 }
 
 export function encodeRuleDump(family: Family): Uint8Array[] {
@@ -218,6 +238,19 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
     ...(device === undefined ? {} : { [isInverted ? 'exceptInputDevice' : 'inputDevice']: readCString(device) }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
     ...(mark === undefined ? {} : { exceptMark: readU32(mark) }),
+    ...rulePorts(found),
+  }
+}
+
+/** A protocol or a range that we never write is left out: then the rule is not as it is to be, and is replaced. */
+function rulePorts(found: ReadonlyMap<number, Buffer>): Pick<Rule, 'protocol' | 'sourcePort' | 'destinationPort'> {
+  const number = found.get(FRA.IP_PROTO)?.readUInt8(0)
+  const protocol = (['tcp', 'udp'] as const).find((name) => IP_PROTO_NUMBERS[name] === number)
+  const [source, destination] = [found.get(FRA.SPORT), found.get(FRA.DPORT)]
+  return {
+    ...(protocol === undefined ? {} : { protocol }),
+    ...(source === undefined ? {} : { sourcePort: readU16(source) }),
+    ...(destination === undefined ? {} : { destinationPort: readU16(destination) }),
   }
 }
 

@@ -18,7 +18,7 @@ import {
   parseAddress,
   parsePrefix,
 } from '../../model/addresses/ip.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
 import { type KernelFacts, deviceOf } from '../node-facts.ts'
@@ -96,6 +96,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       dropped('overlay-inner'),
     ]),
     ...chain('host-from-overlay', undefined, [
+      ...(family === 4 ? probeRules(init.context) : []),
       `${ip} saddr != @${remote} ${dropped('overlay-inner')}`,
       `${ip} daddr != ${pods} ${dropped('overlay-inner')}`,
       ...hostMatches(family, openPorts).map((match) => `${match} accept`),
@@ -106,6 +107,15 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       `iifname "${VXLAN_DEVICE}" goto host-from-overlay`,
     ]),
   ]
+}
+
+/** Between InternalIPs: probes of other nodes, their answers, and knocks at a port where nobody listens. */
+function probeRules(context: OverlayContext | undefined): string[] {
+  if (context === undefined) return []
+  const port = OVERLAY_PROBE_PORT
+  return [`udp sport ${port} udp dport ${port}`, `tcp dport ${port}`, `tcp sport ${port}`].map(
+    (what) => `ip saddr @${SET_OVERLAY_NODES} ip daddr ${context.local} ${what} accept`,
+  )
 }
 
 /** What the overlay itself sends and gets, as a match for each hook; undefined where nobody may. */

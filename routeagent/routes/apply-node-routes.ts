@@ -6,6 +6,7 @@ import {
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_PROBES,
   RULE_NODE,
   RULE_NODE_BEFORE,
   VXLAN_DEVICE,
@@ -26,7 +27,12 @@ export interface ApplyRoutesDeps {
   readonly forwardingMarker: string
 }
 
-const TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC])
+const TABLES: ReadonlySet<number> = new Set([
+  ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_PROBES,
+])
 const OVERLAY: RoutingScope = { tables: TABLES, device: VXLAN_DEVICE }
 
 const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]

@@ -29,6 +29,12 @@ export function gatewaysTowards(
   return [...unknown].map((node): GatewayNode => ({ node, lanes: 1, mtu: undefined })).sort(byNode)
 }
 
+/** Without those that this node's probes find silent, as long as another one is left. */
+export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
+  const left = gateways.filter(({ node }) => !silent.has(node))
+  return left.length > 0 ? left : [...gateways]
+}
+
 /** What a lane over this underlay carries at least, for as long as no gateway has reported its MTU. */
 export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6

@@ -20,7 +20,8 @@ import { deviceOf } from '../node-facts.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
-import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
+import { type GatewayNode, answering, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
+import { type ProbedNode, planProbeRoutes } from './plan-probe-routes.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 import type { Problem } from '../../model/reasons/problem.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -38,6 +39,8 @@ export interface NodeRoutes {
   readonly forwarding: readonly ForwardingEntry[]
   readonly routes: readonly Route[]
   readonly rules: readonly Rule[]
+  /** What is probed over the overlay, and from where. */
+  readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
   /** For RouteAgent.status, as podRanges. */
   readonly paths: readonly RemotePath[]
@@ -69,6 +72,8 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const context = { self, others, ...mtus, laneDevices: laneDevices(world), clusters }
   const ranges = rangesByFamily(world)
   const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
+  const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
+  const probes = planProbeRoutes({ self, others, ownEndpoints })
   const families = [...ranges].map(([family, own]) =>
     family === 6 && tooNarrow ? planNoWay(world, context, family) : planFamilyRoutes(world, context, family, own),
   )
@@ -77,8 +82,9 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     link: overlayLink(context),
     neighbours: families.flatMap((plan) => plan.neighbours),
     forwarding: forwardingEntries(others),
-    routes: families.flatMap((plan) => plan.routes),
-    rules: families.flatMap((plan) => plan.rules),
+    routes: [...probes.routes, ...families.flatMap((plan) => plan.routes)],
+    rules: [...probes.rules, ...families.flatMap((plan) => plan.rules)],
+    probed: { address: formatAddress(self.address), nodes: probes.nodes },
     sysctls: families.flatMap((plan) => plan.sysctls),
     paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
     podRanges: [...ranges.values()].flatMap((own) => own.ranges),
@@ -149,7 +155,7 @@ type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>
 function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
   return clusters.map(({ id, prefixes }) => {
-    const gateways = gatewaysTowards(id, ownEndpoints, world.gateways)
+    const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world.silentGateways)
     return { cluster: id, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
   })
 }

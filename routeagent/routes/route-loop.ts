@@ -23,6 +23,7 @@ import {
   forwardingMarker,
 } from '../config.ts'
 import type { FactsReader } from '../facts-reader.ts'
+import type { GatewayProbes } from '../probes/gateway-probes.ts'
 import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { rangeTexts } from './own-ranges.ts'
@@ -43,6 +44,8 @@ export interface RouteLoopDeps {
   readonly unguarded: () => Unguarded | undefined
   /** For the status. Undefined: not known. */
   readonly openConnections: () => OpenConnections | undefined
+  /** Which gateway nodes do not answer any more, and what is to be probed. */
+  readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes'>
   /** Called after each plan. */
   readonly onPlan: () => void
 }
@@ -90,7 +93,8 @@ export class RouteLoop {
     }
     // Routes follow devices and addresses that others make, so they are always read afresh here.
     this.#deps.facts.invalidate()
-    const plan = planNodeRoutes(withFacts(reading.world, await this.#deps.facts.read(signal)))
+    const facts = await this.#deps.facts.read(signal)
+    const plan = planNodeRoutes({ ...withFacts(reading.world, facts), silentGateways: this.#deps.probes.silent() })
     this.plan = plan
     this.#deps.onPlan()
     this.#logPlan(plan)
@@ -110,6 +114,7 @@ export class RouteLoop {
     if (round.changes > 0) this.#deps.logger.info('routes changed', { commands: round.changes })
     const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
     if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
+    this.#deps.probes.setNodes(plan.probed.address, plan.probed.nodes)
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure
     const { failure } = round

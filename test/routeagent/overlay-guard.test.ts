@@ -110,6 +110,33 @@ for (const [family, own, far, bridge, node, icmp] of [
   })
 }
 
+t.test('probes between nodes, over the overlay', async (t) => {
+  const nft = await tableOf(4)
+  const probe = {
+    iif: 'sealane-vx',
+    saddr: '192.168.7.1',
+    daddr: '192.168.7.11',
+    l4proto: 'udp',
+    sport: 4498,
+    dport: 4498,
+  }
+  const rows: readonly Row[] = [
+    ['a probe', 'accept', {}],
+    ['from a machine that is no node', 'drop', { saddr: '192.168.7.99' }],
+    ['from a pod of another cluster', 'drop', { saddr: '244.1.0.9' }],
+    ['from another port', 'drop', { sport: 5000 }],
+    ['to another port', 'drop', { dport: 10250 }],
+    ['to an address among the pods', 'drop', { daddr: '10.42.1.1' }],
+    ['a knock', 'accept', { l4proto: 'tcp', sport: 40000, syn: true }],
+    ['its answer', 'accept', { l4proto: 'tcp', dport: 40000 }],
+    ['TCP to another port', 'drop', { l4proto: 'tcp', sport: 40000, dport: 10250, syn: true }],
+  ]
+  for (const [what, want, change] of rows) {
+    const packet = { ...probe, ...change } as TracePacket
+    t.equal(traceNft(nft, 'input', packet).verdict, want, what)
+  }
+})
+
 t.test('by which devices the other nodes come in', async (t) => {
   const devices = (change: Partial<typeof WORKER_FACTS>): readonly string[] | undefined =>
     overlayContext(routeWorld({ facts: { ...WORKER_FACTS, ...change } }))?.devices

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { KernelError } from '../../kernel/errors.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, ROUTE_TABLE_PROBES, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { planRouteAgent } from '../../routeagent/main.ts'
 import { eventually } from '../support/eventually.ts'
@@ -222,7 +222,10 @@ t.test('rules of an earlier release', async (t) => {
   machine.join()
   const { routes } = machine
   const rules = async (): Promise<string> =>
-    (await routes.rules()).map(({ priority, table }) => `${priority}:${table}`).join(' ')
+    (await routes.rules())
+      .filter(({ table }) => table !== ROUTE_TABLE_PROBES)
+      .map(({ priority, table }) => `${priority}:${table}`)
+      .join(' ')
   await routes.addRule({ priority: 7310, table: 7310, inputDevice: 'sealane0' })
   await routes.addRule({ priority: 7311, table: 7311 })
   await routes.addRule({ priority: 7312, table: 7312 })

@@ -291,3 +291,19 @@ t.test('packets: what is written is read; nothing makes the reader throw', async
   )
   t.pass()
 })
+
+t.test('one that is answered only is never asked', async (t) => {
+  const { clock, probes, prober, questions } = setUp(t)
+  prober.setPeers([{ ...TOKYO, answersOnly: true }])
+  await clock.advance(3000)
+  t.equal(probes.sent.filter(({ to }) => to === TOKYO.address).length, 0)
+  const before = questions()
+  const question: Probe = { type: 'question', lane: 0, session: 7, sequence: 8, sentMicros: 9n }
+  probes.receive(OWN, TOKYO.address, encodeProbe(question))
+  t.strictSame(
+    probes.sent.filter(({ to }) => to === TOKYO.address).map(({ bytes }) => decodeProbe(bytes)?.type),
+    ['answer'],
+  )
+  t.equal(questions(), before)
+  t.equal(prober.health().get('tokyo')?.state, 'connecting')
+})

@@ -13,6 +13,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
+import { FakeProbes } from '../../support/fake-probes.ts'
 import { JumpingClock } from '../../support/jumping-clock.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { loopRuns } from './loop-runs.ts'
@@ -39,6 +40,8 @@ export class Machine {
   })
   readonly logger = new CapturingLogger()
   readonly clock = new JumpingClock()
+  /** Nodes that are asked over the overlay; none of them answers unless it is put in. */
+  readonly probes = new FakeProbes()
   /** Set before start(): connections are counted. */
   connections: FakeConnections | undefined
   /** Addresses of machines that answer no knock. */
@@ -75,7 +78,10 @@ export class Machine {
       return Promise.resolve(answers)
     }
     const counted = this.connections === undefined ? {} : { connections: this.connections }
-    const deps = { api, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted }
+    const openProbeSocket = this.probes.openSocket
+    const devicePackets = (): Promise<undefined> => Promise.resolve(undefined)
+    const probing = { openProbeSocket, devicePackets }
+    const deps = { api, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted, ...probing }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))

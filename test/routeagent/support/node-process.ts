@@ -49,6 +49,15 @@ export class NodeProcess {
     this.#child.stdin?.write(`${JSON.stringify({ wake: true })}\n`)
   }
 
+  /** Stops it where it is; its kernel goes on. */
+  pause(): void {
+    this.#child.kill('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#child.kill('SIGCONT')
+  }
+
   get(kind: string, name: string): KubeObject | undefined {
     return this.#objects.get(`${kind}/${name}`)
   }
@@ -64,6 +73,7 @@ export class NodeProcess {
 
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    this.resume()
     const ended = new Promise((resolve) => this.#child.once('exit', resolve))
     this.#child.kill('SIGTERM')
     await ended

@@ -1,0 +1,67 @@
+/** Who probes whom over the overlay, by which nodes have an Endpoint. */
+import t from 'tap'
+import { formatRoute, formatRule } from '../../../kernel/route/format-ip.ts'
+import { answering } from '../../../routeagent/routes/plan-gateways.ts'
+import { overlayNodes } from '../../../routeagent/routes/plan-nodes.ts'
+import { planProbeRoutes } from '../../../routeagent/routes/plan-probe-routes.ts'
+import { NODES, endpoint, node } from '../support/site.ts'
+
+const ALL = [...NODES, node('worker-2', '192.168.7.12'), node('gw-c', '192.168.7.3')]
+
+const ROWS: [self: string, gateways: string[], asked: string, answered: string][] = [
+  ['worker', [], '', ''],
+  ['worker', ['gw-a'], 'gw-a', ''],
+  ['worker', ['gw-a', 'gw-b', 'gw-c'], 'gw-a gw-b gw-c', ''],
+  ['worker', ['gw-a', 'nobody'], 'gw-a', ''],
+  ['gw-a', ['gw-a'], '', 'gw-b gw-c worker worker-2'],
+  ['gw-a', ['gw-a', 'gw-b', 'gw-c'], 'gw-b gw-c', 'worker worker-2'],
+]
+
+t.test('nodes that are asked, and those that are only answered', async (t) => {
+  const { nodes } = overlayNodes(ALL)
+  for (const [self, gateways, asked, answered] of ROWS) {
+    const plan = planProbeRoutes({
+      self: nodes.get(self)!,
+      others: [...nodes.values()].filter(({ name }) => name !== self),
+      ownEndpoints: gateways.map((name, lane) => endpoint('milano', name, lane)),
+    })
+    const names = (answersOnly: boolean): string =>
+      plan.nodes
+        .filter((one) => one.answersOnly === answersOnly)
+        .map((one) => one.node)
+        .sort()
+        .join(' ')
+    const say = `${self} among ${gateways.join()}`
+    t.equal(names(false), asked, `${say}: asks`)
+    t.equal(names(true), answered, `${say}: answers`)
+    t.equal(plan.routes.length, plan.nodes.length, say)
+    t.equal(plan.rules.length, plan.nodes.length === 0 ? 0 : 3, say)
+  }
+})
+
+t.test('as ip prints it', async (t) => {
+  const { nodes } = overlayNodes(NODES)
+  const [gw, worker] = [nodes.get('gw-a')!, nodes.get('worker')!]
+  const plan = planProbeRoutes({ self: worker, others: [gw], ownEndpoints: [endpoint('milano', 'gw-a')] })
+  t.strictSame(plan.routes.map(formatRoute), [
+    'ip route replace 192.168.7.1/32 via 192.168.7.1 dev sealane-vx onlink table 7315 proto 173',
+  ])
+  t.strictSame(plan.rules.map(formatRule), [
+    'ip rule add priority 72 ipproto udp dport 4498 lookup 7315 protocol 173',
+    'ip rule add priority 72 ipproto tcp dport 4498 lookup 7315 protocol 173',
+    'ip rule add priority 72 ipproto tcp sport 4498 lookup 7315 protocol 173',
+  ])
+})
+
+t.test('silent gateways are left out as long as another one is left', async (t) => {
+  const all = ['a', 'b', 'c'].map((name) => ({ node: name, lanes: 1, mtu: undefined }))
+  const left = (silent: string[]): string =>
+    answering(all, new Set(silent))
+      .map((one) => one.node)
+      .join('')
+  t.equal(answering(all).length, 3)
+  t.equal(left(['b']), 'ac')
+  t.equal(left(['a', 'b']), 'c')
+  t.equal(left(['a', 'b', 'c']), 'abc')
+  t.equal(left(['x']), 'abc')
+})
