@@ -7,6 +7,7 @@ import { NftSession } from '../kernel/nft/nft-session.ts'
 import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
 import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
 import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
+import { RtnetlinkNextHops } from '../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../kernel/route/rtnetlink.ts'
 import { type SegmentJoining, VethSegmentJoining } from '../kernel/tuning/segment-joining.ts'
 import { WgCommand } from '../kernel/wireguard/wg-command.ts'
@@ -14,6 +15,7 @@ import { SystemClock } from '../reconcile/clock.ts'
 
 export interface Kernel {
   readonly routes: Rtnetlink
+  readonly nextHops: RtnetlinkNextHops
   readonly nft: NftSession
   /** The tables of family ip6. Its `nft -i` starts with the first change, so that a node without IPv6 pays nothing. */
   readonly nft6: NftSession
@@ -28,11 +30,13 @@ export interface Kernel {
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
   const clock = new SystemClock()
   const routes = new Rtnetlink()
+  const nextHops = new RtnetlinkNextHops()
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })
   try {
     return await work({
       routes,
+      nextHops,
       nft,
       nft6,
       wireguard: new WgCommand({ routes }),
@@ -45,6 +49,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
   } finally {
     nft6.close()
     nft.close()
+    nextHops.close()
     routes.close()
   }
 }

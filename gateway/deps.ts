@@ -2,6 +2,7 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
+import type { NextHopTable } from '../kernel/route/nexthop/next-hop-table.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -20,6 +21,8 @@ export interface Handover {
 export interface GatewayDeps extends ComponentDeps {
   readonly api: ClusterApi
   readonly routes: RouteTable
+  /** Next-hop objects of the same kernel. Absent: routes have next hops of their own. */
+  readonly nextHops?: NextHopTable
   /** Family ip. */
   readonly nft: Nft
   /** Family ip6. */

@@ -17,7 +17,7 @@ import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
 import { plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
-import { LANE_TABLES, planLaneRoutes } from './routes/plan-lane-routes.ts'
+import { laneScope, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { handedOverHealth } from './health/health-handover.ts'
@@ -228,7 +228,7 @@ export class LaneLoop {
     if (states.size > 0 || lanes.length === 0) {
       const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
       const routes = made.length === lanes.length ? plan.routes : planLaneRoutes(world, made)
-      await applyRouting(this.#deps.routes, routes, { tables: LANE_TABLES }, round, signal)
+      await applyRouting(this.#deps.routes, routes, laneScope(this.#deps), round, signal)
     }
     const routed = guarded && round.failures === failures
     const keep = lanes.map((lane) => lane.device)

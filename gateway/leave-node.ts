@@ -10,7 +10,7 @@ import { DEFAULT_LOOP } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { removeTable } from './nft/apply-nft.ts'
-import { LANE_TABLES } from './routes/plan-lane-routes.ts'
+import { laneScope } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
@@ -31,7 +31,7 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
   const { config } = init
   const round = new Round({ logger: deps.logger, changes: init.metrics.changes })
   const swept = await deps.cable.remove([], round, signal)
-  await applyRouting(deps.routes, NO_ROUTING, { tables: LANE_TABLES }, round, signal)
+  await applyRouting(deps.routes, NO_ROUTING, laneScope(deps), round, signal)
   // A lane is never without its policy, not even one that cannot be taken away.
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {

@@ -17,7 +17,10 @@ import { reachedByOthers } from './health/carrying-links.ts'
 import { canLink, farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
-export type WorldDeps = Pick<GatewayDeps, 'api' | 'routes' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'>
+export type WorldDeps = Pick<
+  GatewayDeps,
+  'api' | 'routes' | 'nextHops' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'
+>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
@@ -81,6 +84,7 @@ export async function readGatewayWorld(
     openPorts: config.openPorts,
     rotateMs: config.rotateMs,
     addresses: await routes.addresses(signal),
+    ...(deps.nextHops === undefined ? {} : { nextHopFeatures: await deps.nextHops.features(signal) }),
     ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
     laneStates,
     laneDevices: await laneDeviceNames(routes, signal),

@@ -2,6 +2,7 @@
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
 import type { AddressPort } from '../model/addresses/address-port.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
+import type { NextHopFeatures } from '../kernel/route/nexthop/next-hop-table.ts'
 import type { InterfaceAddress } from '../kernel/route/route-table.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { LaneState } from './cable/cable.ts'
@@ -47,6 +48,8 @@ export interface GatewayWorld {
   readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
   readonly addresses: readonly InterfaceAddress[]
+  /** What this kernel has of next-hop objects. Absent: nothing; then routes have next hops of their own. */
+  readonly nextHopFeatures?: NextHopFeatures
   /** Default gateways and name servers of this machine. Absent: not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
   /** Devices of ours that exist, by remote lane number, with their links: Cable.observe(). */

@@ -47,13 +47,13 @@ export interface NextHopIds {
   readonly last: number
 }
 /**
- * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each table
- * whose routes name such ids has a block that begins with its number: lanes (gateway), the way to the gateway nodes
- * (routeagent).
+ * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each component has
+ * a block: ways over lanes (gateway), the ways to the gateway nodes (routeagent). What an id means says
+ * kernel/apply/plan-grouping.ts.
  */
 export const NEXT_HOP_IDS: NextHopIds = { first: 731_000_000, last: 731_999_999 }
-export const NEXT_HOP_IDS_LANES: NextHopIds = { first: 731_100_000, last: 731_199_999 }
-export const NEXT_HOP_IDS_NODE: NextHopIds = { first: 731_200_000, last: 731_299_999 }
+export const NEXT_HOP_IDS_LANES: NextHopIds = { first: 731_100_000, last: 731_399_999 }
+export const NEXT_HOP_IDS_NODE: NextHopIds = { first: 731_400_000, last: 731_699_999 }
 
 /**
  * Priorities of the rules that lead to these tables. Below 99 (WireGuard of Calico), 110 (Cilium with addresses of a
@@ -128,3 +128,10 @@ export function lanePort(lane: number): number {
 export const IP_FORWARDING = 'net/ipv4/ip_forward'
 /** The same for IPv6. Switching it on makes the kernel ignore router advertisements where accept_ra is 1. */
 export const IPV6_FORWARDING = 'net/ipv6/conf/all/forwarding'
+
+/**
+ * By what flows are spread over several ways: 0 addresses alone, 1 addresses and ports (Linux 4.12, IPv6 4.18). Absent
+ * where the kernel has no multipath routes.
+ */
+export const HASH_POLICY = 'net/ipv4/fib_multipath_hash_policy'
+export const IPV6_HASH_POLICY = 'net/ipv6/fib_multipath_hash_policy'

@@ -7,6 +7,7 @@ import {
   formatRoute,
   formatRule,
 } from '../kernel/route/format-ip.ts'
+import { formatGroup, formatHop } from '../kernel/route/nexthop/format-next-hop.ts'
 import { formatNft } from '../kernel/nft/format-nft.ts'
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import type { Family } from '../model/addresses/ip.ts'
@@ -50,6 +51,8 @@ export function describeRoutes(plan: NodeRoutePlan): string {
     ...plan.sysctls.map((s) => `sysctl -w ${s.name}=${s.value}`),
     ...plan.neighbours.map(formatNeighbour),
     ...plan.forwarding.map(formatForwardingEntry),
+    ...plan.nextHops.hops.map(formatHop),
+    ...plan.nextHops.groups.map(formatGroup),
     ...plan.routes.map(formatRoute),
     ...plan.rules.map(formatRule),
   ]

@@ -8,6 +8,7 @@ import type { ConnectionTable } from '../kernel/conntrack/connection-table.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
+import type { NextHopTable } from '../kernel/route/nexthop/next-hop-table.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import { type DevicePackets, readDevicePackets } from '../kernel/tuning/device-packets.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
@@ -35,6 +36,8 @@ import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from '.
 export interface RouteAgentDeps extends ComponentDeps {
   readonly api: ClusterApi
   readonly routes: RouteTable
+  /** Next-hop objects of the same kernel. Absent: routes have next hops of their own. */
+  readonly nextHops?: NextHopTable
   /** Tables of family ip. */
   readonly nft: Nft
   /** Tables of family ip6. */
@@ -123,7 +126,7 @@ export async function runRouteAgent(
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
-  deps: Pick<RouteAgentDeps, 'api' | 'routes' | 'sysctl' | 'machineNetwork'>,
+  deps: Pick<RouteAgentDeps, 'api' | 'routes' | 'nextHops' | 'sysctl' | 'machineNetwork'>,
   config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
   signal: AbortSignal,
 ): Promise<string> {

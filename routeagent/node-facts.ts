@@ -1,4 +1,5 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
+import type { NextHopFeatures } from '../kernel/route/nexthop/next-hop-table.ts'
 import {
   type Address,
   type Family,
@@ -21,6 +22,8 @@ export interface KernelFacts {
   readonly bridgeNetfilter6?: string | undefined
   /** False where the kernel has no IPv6 (`ipv6.disable=1`). A device where it is switched off is another matter. */
   readonly hasIpv6?: boolean
+  /** What this kernel has of next-hop objects. Absent: nothing; then routes have next hops of their own. */
+  readonly nextHopFeatures?: NextHopFeatures
   /** Default gateways and name servers of this machine. Absent: not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
 }

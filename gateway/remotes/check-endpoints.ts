@@ -24,6 +24,8 @@ import { type Problem, problem } from '../../model/reasons/problem.ts'
 /** One remote gateway that a link may lead to. */
 export interface RemoteLink extends FarEnd {
   readonly cluster: string
+  /** Of the cluster. */
+  readonly index: number
   readonly node: string
   /** The far end's address inside the tunnel, which answers the probes. */
   readonly laneAddress: string
@@ -230,6 +232,7 @@ function toLink(
   return {
     ...farEnd(endpoint, rules),
     cluster: spec.cluster,
+    index: cluster.index,
     node: spec.node,
     laneAddress: formatAddress(rules.probeAddress(cluster.index, spec.lane)),
     prefixes: cluster.prefixes.map(formatPrefix),

@@ -4,6 +4,7 @@ import { FAMILIES, type Family, familyOf, parsePrefix } from '../../model/addres
 import {
   LANE_MARK,
   LOOPBACK_DEVICE,
+  NEXT_HOP_IDS_LANES,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_LANES_PUBLIC,
   RULE_LANES,
@@ -15,6 +16,13 @@ import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import type { RoutingScope } from '../../kernel/apply/apply-routing.ts'
+import { groupRoutes } from '../../kernel/apply/plan-grouping.ts'
+import {
+  NO_NEXT_HOP_FEATURES,
+  type NextHopListing,
+  type NextHopTable,
+} from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { LanePlan } from '../cable/plan-lanes.ts'
 import { podClaims } from '../remotes/pod-claims.ts'
@@ -24,11 +32,21 @@ import { type GatewayWorld, healthKey } from '../world.ts'
 /** All tables that the gateway has routes in. */
 export const LANE_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])
 
+/** What of the kernel's routing is the gateway's own. */
+export function laneScope({ nextHops }: { readonly nextHops?: NextHopTable }): RoutingScope {
+  return {
+    tables: LANE_TABLES,
+    ...(nextHops === undefined ? {} : { nextHops: { table: nextHops, ids: NEXT_HOP_IDS_LANES } }),
+  }
+}
+
 export interface LaneRoutesPlan {
   /** One for each family that there are lanes for. */
   readonly rules: readonly Rule[]
   /** Of both families, IPv4 first. */
   readonly routes: readonly Route[]
+  /** That routes go over; empty where the kernel has none. */
+  readonly nextHops: NextHopListing
 }
 
 /** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
@@ -45,6 +63,7 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
   const routes: Route[] = []
   const devices = new Map<string, string[]>()
+  const indexes = new Map<string, number>()
   const carrying = carryingLinks(world)
   for (const lane of lanes) {
     const laneAddress = lane.address.replace('/32', '')
@@ -54,6 +73,7 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
       for (const prefix of link.prefixes) {
         if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
+        indexes.set(prefix, link.index)
       }
     }
   }
@@ -64,7 +84,13 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   }
   routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
   const rules = planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0)
-  return { rules: [...rules, ...FAMILIES.flatMap((family) => publicRules(world, routes, family))], routes }
+  const numbers = new Map(lanes.map(({ device, remoteLane }) => [device, remoteLane]))
+  const grouped = groupRoutes(routes, world.nextHopFeatures ?? NO_NEXT_HOP_FEATURES, {
+    ids: NEXT_HOP_IDS_LANES,
+    remoteOf: ({ destination }) => indexes.get(destination),
+    numberOf: ({ device }) => numbers.get(device),
+  })
+  return { rules: [...rules, ...FAMILIES.flatMap((family) => publicRules(world, routes, family))], ...grouped }
 }
 
 function planRules(withIpv6: boolean): Rule[] {

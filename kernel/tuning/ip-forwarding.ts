@@ -1,22 +1,30 @@
 /**
- * IP forwarding of a node, of IPv4 or IPv6 (one switch each): switched on while Sealane needs it, and off again on
- * leaving only where it was Sealane that switched it on. That it was is kept in a marker file, so that it outlives a
+ * Switches of a node that are 0 by default and that Sealane needs at 1: IP forwarding and the spreading of flows by
+ * ports, of IPv4 and IPv6. Each is switched on while Sealane needs it, and off again on leaving only where it was Sealane
+ * that switched it on. That it was is kept in a marker file, so that it outlives a
  * restart of the process, and with the boot it belongs to: after the next one the setting may be somebody else's.
  *
- * Each part that needs forwarding has a marker of its own, for each switch. While one of two parts has left and the
+ * Each part that needs a switch has a marker of its own for it. While one of two parts has left and the
  * other still runs, the other finds the setting off, switches it on and remembers that: the last one out leaves it as
  * it was.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'
+import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING } from '../../model/kernel-ids.ts'
 import type { Sysctl } from './sysctl.ts'
+
+/** Of the marker's files. The first two are those of releases up to 0.1. */
+const SUFFIXES: Readonly<Record<string, string>> = {
+  [IP_FORWARDING]: '',
+  [IPV6_FORWARDING]: '-ipv6',
+  [HASH_POLICY]: '-hash-policy',
+  [IPV6_HASH_POLICY]: '-ipv6-hash-policy',
+}
 
 const BOOT_ID = 'kernel/random/boot_id'
 
 /**
- * `setting` is IP_FORWARDING or IPV6_FORWARDING, `marker` a path that the part uses for both. True when it had to be
- * switched on; the marker's folder is made (0700) if absent. Throws KernelError.
+ * `setting` is one of SUFFIXES, `marker` a path that the part uses for all of them. True when it had to be switched on; the marker's folder is made (0700) if absent. Throws KernelError.
  */
 export async function ensureForwarding(sysctl: Sysctl, marker: string, setting: string): Promise<boolean> {
   if ((await sysctl.read(setting))?.trim() === '1') return false
@@ -45,7 +53,7 @@ export async function restoreForwarding(sysctl: Sysctl, marker: string, setting:
 }
 
 function markerFile(marker: string, setting: string): string {
-  return setting === IPV6_FORWARDING ? `${marker}-ipv6` : marker
+  return marker + (SUFFIXES[setting] ?? '')
 }
 
 async function bootOf(sysctl: Sysctl): Promise<string> {

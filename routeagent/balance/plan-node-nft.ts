@@ -28,6 +28,7 @@ import {
   type OverlayContext,
   SET_OVERLAY_NODES,
   forwardedToOverlay,
+  otherGatewayMacs,
   otherNodes,
   overlayContext,
   overlayMatches,
@@ -55,6 +56,11 @@ export interface NodeNftWorld {
   readonly overlay: OverlayContext | undefined
   /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
   readonly overlayNodes: readonly string[]
+  /**
+   * This node is a gateway, and these are the MACs of the others on the overlay: what comes from one of them has been
+   * handed on. Undefined: it is none.
+   */
+  readonly otherGateways: readonly string[] | undefined
   /** Ports of this node that other clusters may call. */
   readonly openPorts: readonly OpenPort[]
 }
@@ -75,6 +81,7 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: r
     bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
     overlay: family === 4 ? overlayContext(world) : undefined,
     overlayNodes: family === 4 ? otherNodes(world) : [],
+    otherGateways: otherGatewayMacs(world),
     openPorts,
   }
 }
@@ -169,12 +176,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
       comment: 'remote pods see the real source',
     })),
-    // Two gateway nodes that each believe the other has a way would play ball with a packet.
-    {
-      chain: 'forward-guard',
-      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" counter name ${nodeDropCounter('overlay-loop')} drop`,
-      comment: 'no loops between gateway nodes',
-    },
+    ...loopRows(world),
     { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
     // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
     { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
@@ -191,6 +193,23 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       chain: 'clamp-mss',
       rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
+    },
+  ]
+}
+
+/**
+ * A gateway without a link of its own hands on what comes from a node that is none. Two gateways that each believe the
+ * other has a way would play ball with a packet, so what another gateway has handed on goes no further.
+ */
+function loopRows({ otherGateways }: NodeNftWorld): RuleRow[] {
+  if (otherGateways?.length === 0) return []
+  const handedOn = otherGateways === undefined ? '' : `ether saddr { ${otherGateways.join(', ')} } `
+  const drop = `counter name ${nodeDropCounter('overlay-loop')} drop`
+  return [
+    {
+      chain: 'forward-guard',
+      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" ${handedOn}${drop}`,
+      comment: 'no loops between gateway nodes',
     },
   ]
 }

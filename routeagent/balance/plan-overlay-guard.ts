@@ -22,7 +22,7 @@ import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '..
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
 import { type KernelFacts, deviceOf } from '../node-facts.ts'
-import { overlayNodes } from '../routes/plan-nodes.ts'
+import { overlayMac, overlayNodes } from '../routes/plan-nodes.ts'
 import type { NodeRouteWorld } from '../routes/node-route-world.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
@@ -50,6 +50,14 @@ export function overlayContext(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'f
 export function otherNodes({ nodes, node }: Pick<NodeRouteWorld, 'nodes' | 'node'>): string[] {
   const others = [...overlayNodes(nodes).nodes.values()].filter(({ name }) => name !== node)
   return others.map(({ address }) => formatAddress(address)).sort()
+}
+
+/** NodeNftWorld.otherGateways: by which nodes have an Endpoint of this cluster. Sorted. */
+export function otherGatewayMacs({ nodes, node, endpoints, self }: NodeRouteWorld): string[] | undefined {
+  const gateways = new Set(endpoints.filter(({ spec }) => spec.cluster === self).map(({ spec }) => spec.node))
+  if (!gateways.has(node)) return undefined
+  const others = [...overlayNodes(nodes).nodes.values()].filter(({ name }) => name !== node && gateways.has(name))
+  return others.map(({ address }) => overlayMac(address)).sort()
 }
 
 /**

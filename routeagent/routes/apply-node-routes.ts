@@ -1,7 +1,10 @@
 /** Makes the kernel agree with a route plan: the overlay device, then sysctls, then what leads there. */
 import {
+  HASH_POLICY,
   IPV6_FORWARDING,
+  IPV6_HASH_POLICY,
   IP_FORWARDING,
+  NEXT_HOP_IDS_NODE,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_NODE,
@@ -15,6 +18,7 @@ import { NO_ROUTING, type RoutingScope, applyRouting } from '../../kernel/apply/
 import type { Round } from '../../kernel/apply/round.ts'
 import { isExists, isNotFound } from '../../kernel/errors.ts'
 import { formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
+import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { Link, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
 import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
@@ -22,6 +26,8 @@ import type { NodeRoutes } from './plan-node-routes.ts'
 
 export interface ApplyRoutesDeps {
   readonly routes: RouteTable
+  /** Absent: routes have next hops of their own. */
+  readonly nextHops?: NextHopTable
   readonly sysctl: Sysctl
   /** File that remembers that forwarding of IPv4 was switched on by the routeagent; that of IPv6 has one beside it. */
   readonly forwardingMarker: string
@@ -33,9 +39,17 @@ const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_NODE_PUBLIC,
   ROUTE_TABLE_PROBES,
 ])
-const OVERLAY: RoutingScope = { tables: TABLES, device: VXLAN_DEVICE }
 
-const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]
+function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: string): RoutingScope {
+  return {
+    tables: TABLES,
+    ...(device === undefined ? {} : { device }),
+    ...(nextHops === undefined ? {} : { nextHops: { table: nextHops, ids: NEXT_HOP_IDS_NODE } }),
+  }
+}
+
+/** Given back on leaving. */
+const SWITCHES: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING, HASH_POLICY, IPV6_HASH_POLICY]
 
 /** Idempotent. What failed is in the round; the next one reads the kernel again. */
 export async function applyNodeRoutes(
@@ -51,19 +65,20 @@ export async function applyNodeRoutes(
   await ensureLink({ routes, link: plan.link, found, round, signal })
   await ensureSysctls(deps, plan, round)
   const rules = await round.attempt(async () => afterLanes(plan.rules, await routes.rules(signal)))
-  if (rules !== undefined) await applyRouting(routes, { ...plan, rules: rules.value }, OVERLAY, round, signal)
+  if (rules !== undefined)
+    await applyRouting(routes, { ...plan, rules: rules.value }, scopeOf(deps, VXLAN_DEVICE), round, signal)
 }
 
 /** Takes out everything that applyNodeRoutes() may have made. What hangs on the device goes with it. */
 export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<void> {
   const { routes, sysctl, forwardingMarker } = deps
-  await applyRouting(routes, NO_ROUTING, { tables: TABLES }, round, signal)
+  await applyRouting(routes, NO_ROUTING, scopeOf(deps), round, signal)
   const links = await round.attempt(() => routes.links(signal))
   if (links?.value.some(({ name }) => name === VXLAN_DEVICE) === true) {
     const text = formatLinkDeletion(VXLAN_DEVICE)
     await round.change('device', text, () => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
   }
-  for (const name of FORWARDING) {
+  for (const name of SWITCHES) {
     const restored = await round.attempt(() => restoreForwarding(sysctl, forwardingMarker, name))
     if (restored?.value === true) round.note('sysctl', settingText(name, '0'))
   }
@@ -119,11 +134,12 @@ function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boole
 
 async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, round: Round): Promise<void> {
   const { sysctl, forwardingMarker } = deps
-  for (const { name, value } of plan.sysctls) {
+  for (const { name, value, insteadOf } of plan.sysctls) {
     const present = await round.attempt(() => sysctl.read(name))
     if (present === undefined || present.value?.trim() === value) continue
+    if (insteadOf !== undefined && present.value?.trim() !== insteadOf) continue
     await round.change('sysctl', settingText(name, value), () =>
-      FORWARDING.includes(name) ? ensureForwarding(sysctl, forwardingMarker, name) : sysctl.write(name, value),
+      SWITCHES.includes(name) ? ensureForwarding(sysctl, forwardingMarker, name) : sysctl.write(name, value),
     )
   }
 }

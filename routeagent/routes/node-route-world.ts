@@ -27,4 +27,6 @@ export interface NodeRouteWorld {
 export interface SysctlSetting {
   readonly name: string
   readonly value: string
+  /** Only where it is that: what somebody else chose stays, and a kernel need not have it. */
+  readonly insteadOf?: string
 }

@@ -5,8 +5,10 @@
 import { clustersetIpv6Range } from '../../model/addresses/clusterset-ip.ts'
 import { type Family, type Prefix, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
 import {
-  IP_FORWARDING,
+  HASH_POLICY,
   IPV6_FORWARDING,
+  IPV6_HASH_POLICY,
+  IP_FORWARDING,
   LANE_MARK,
   LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
@@ -49,6 +51,7 @@ export interface RouteContext {
 /** The gateway nodes towards a cluster. */
 export interface ClusterPath {
   readonly cluster: string
+  readonly index: number
   /** Of both families. */
   readonly prefixes: readonly Prefix[]
   readonly gateways: readonly GatewayNode[]
@@ -231,12 +234,14 @@ function settings(family: Family): SysctlSetting[] {
   if (family === 6) {
     return [
       { name: IPV6_FORWARDING, value: '1' },
+      { name: IPV6_HASH_POLICY, value: '1', insteadOf: '0' },
       // Some machines leave IPv6 off on new devices.
       { name: `net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, value: '0' },
     ]
   }
   return [
     { name: IP_FORWARDING, value: '1' },
+    { name: HASH_POLICY, value: '1', insteadOf: '0' },
     // Answers may come in by another way than the one the question took.
     { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
   ]

@@ -1,10 +1,15 @@
 /** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
+import { FAMILIES } from '../../model/addresses/ip.ts'
+import { MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { lanesUp } from '../../model/lanes/lane-servers.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
+import { type OverlayNode, overlayGateway } from './plan-nodes.ts'
 
 export interface GatewayNode {
   readonly node: string
+  /** Its number, of several the lowest. */
+  readonly lane: number
   /** Lanes towards the cluster that are up; 1 while that is unknown. */
   readonly lanes: number
   /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
@@ -25,9 +30,35 @@ export function gatewaysTowards(
   const up = lanesUp(cluster, gateways, ownEndpoints)
   if (up.size > 0) return reporting.flatMap((gateway) => gatewayNode(gateway, up)).sort(byNode)
   const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
-  const unknown = new Set(ownEndpoints.map((e) => e.spec.node).filter((node) => !reported.has(node)))
-  return [...unknown].map((node): GatewayNode => ({ node, lanes: 1, mtu: undefined })).sort(byNode)
+  const unknown = ownEndpoints.map(({ spec }) => spec).filter(({ node }) => !reported.has(node))
+  return [...Map.groupBy(unknown, ({ node }) => node)]
+    .map(([node, of]) => ({ node, lane: Math.min(...of.map(({ lane }) => lane)), lanes: 1, mtu: undefined }))
+    .sort(byNode)
 }
+
+/**
+ * What the hop to a gateway node is called in groups, by its gateway address on the overlay in both families: by its
+ * lane number, since whoever takes a number over takes its flows. While two have one number (it is handed over), the
+ * second by name gets another.
+ */
+export function hopNumbers(
+  paths: readonly { readonly gateways: readonly GatewayNode[] }[],
+  nodes: readonly OverlayNode[],
+): ReadonlyMap<string, number> {
+  const lanes = new Map(paths.flatMap(({ gateways }) => gateways.map(({ node, lane }) => [node, lane])))
+  const taken = new Set<number>()
+  const numbers = new Map<string, number>()
+  for (const node of nodes) {
+    let number = lanes.get(node.name)
+    if (number === undefined) continue
+    while (taken.has(number)) number += LANES
+    taken.add(number)
+    for (const family of FAMILIES) numbers.set(overlayGateway(node, family), number)
+  }
+  return numbers
+}
+
+const LANES = MAX_LANE + 1
 
 /** Without those that this node's probes find silent, as long as another one is left. */
 export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
@@ -44,7 +75,14 @@ function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesU
   const lanes = up.get(metadata.name)
   if (lanes === undefined) return []
   const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
-  return [{ node: metadata.name, lanes: lanes.size, mtu: mtus.length === 0 ? undefined : Math.min(...mtus) }]
+  return [
+    {
+      node: metadata.name,
+      lane: Math.min(...lanes),
+      lanes: lanes.size,
+      mtu: mtus.length === 0 ? undefined : Math.min(...mtus),
+    },
+  ]
 }
 
 function byNode(a: GatewayNode, b: GatewayNode): number {

@@ -5,8 +5,8 @@
  * nothing of ours ever falls through to the underlay. Both families have tables and rules of these numbers; IPv6 is
  * planned only while this cluster has IPv6 pod CIDRs.
  */
-import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
-import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI, laneDevice } from '../../model/kernel-ids.ts'
+import { type Prefix, formatAddress, formatPrefix } from '../../model/addresses/ip.ts'
+import { NEXT_HOP_IDS_NODE, VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI, laneDevice } from '../../model/kernel-ids.ts'
 import { statedRemoteLanes } from '../../model/lanes/lane-number.ts'
 import { MAX_REPORTED_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import {
@@ -15,12 +15,14 @@ import {
   underlayAddresses,
 } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
+import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-grouping.ts'
+import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
 import { deviceOf } from '../node-facts.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
-import { type GatewayNode, answering, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
+import { type GatewayNode, answering, hopNumbers, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
 import { type ProbedNode, planProbeRoutes } from './plan-probe-routes.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 import type { Problem } from '../../model/reasons/problem.ts'
@@ -38,6 +40,8 @@ export interface NodeRoutes {
   readonly neighbours: readonly Neighbour[]
   readonly forwarding: readonly ForwardingEntry[]
   readonly routes: readonly Route[]
+  /** That routes go over; empty where the kernel has none. */
+  readonly nextHops: NextHopListing
   readonly rules: readonly Rule[]
   /** What is probed over the overlay, and from where. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
@@ -82,7 +86,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     link: overlayLink(context),
     neighbours: families.flatMap((plan) => plan.neighbours),
     forwarding: forwardingEntries(others),
-    routes: [...probes.routes, ...families.flatMap((plan) => plan.routes)],
+    ...withGroups(world, context, [...probes.routes, ...families.flatMap((plan) => plan.routes)]),
     rules: [...probes.rules, ...families.flatMap((plan) => plan.rules)],
     probed: { address: formatAddress(self.address), nodes: probes.nodes },
     sysctls: families.flatMap((plan) => plan.sysctls),
@@ -106,6 +110,21 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
       ...validation.refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })),
     ],
   }
+}
+
+/** Routes to other clusters, over one group for each; a hop is called by the lane number of its gateway node. */
+function withGroups(
+  world: NodeRouteWorld,
+  { clusters, others }: RouteContext,
+  routes: readonly Route[],
+): GroupedRoutes {
+  const indexes = new Map(clusters.flatMap(({ index, prefixes }) => prefixes.map((one) => [formatPrefix(one), index])))
+  const numbers = hopNumbers(clusters, others)
+  return groupRoutes(routes, world.facts.nextHopFeatures ?? NO_NEXT_HOP_FEATURES, {
+    ids: NEXT_HOP_IDS_NODE,
+    remoteOf: ({ destination }) => indexes.get(destination),
+    numberOf: ({ via }) => (via === undefined ? undefined : numbers.get(via)),
+  })
 }
 
 function whyNoNode(world: NodeRouteWorld, problems: readonly PlanProblem[]): Problem {
@@ -154,9 +173,9 @@ type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>
 
 function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
-  return clusters.map(({ id, prefixes }) => {
+  return clusters.map(({ id, index, prefixes }) => {
     const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world.silentGateways)
-    return { cluster: id, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
+    return { cluster: id, index, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
   })
 }
 

@@ -3,6 +3,7 @@ import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { Round } from '../../kernel/apply/round.ts'
 import { Drift } from '../../kernel/drift.ts'
 import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.ts'
+import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
@@ -34,6 +35,7 @@ export interface RouteLoopDeps {
   readonly api: ClusterApi
   readonly caches: RouteAgentCaches
   readonly routes: RouteTable
+  readonly nextHops?: NextHopTable
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
   readonly facts: FactsReader

@@ -76,10 +76,20 @@ function objects(): KubeObject[] {
 
 /** Gateway nodes that lead to paris by the worker's kernel. */
 async function via(): Promise<string> {
-  const routes = await ip('route show table 7312')
+  const [routes, hops] = [await ip('route show table 7312'), await ip('nexthop show')]
+  // Over a group, the members that it has now.
+  const group = /^244\.1\.0\.0\/16 nhid (\d+) /m.exec(routes)?.[1]
+  const members = new RegExp(`^id ${group} group ([\\d/]+)`, 'm').exec(hops)?.[1]?.split('/') ?? []
+  const ways =
+    group === undefined
+      ? routes
+      : hops
+          .split('\n')
+          .filter((line) => members.some((id) => line.startsWith(`id ${id} `)))
+          .join('\n')
   const names = { '192.168.7.1': 'gw-a', '192.168.7.2': 'gw-b' }
   return Object.entries(names)
-    .filter(([address]) => new RegExp(`via ${address.replaceAll('.', '\\.')} `).test(routes))
+    .filter(([address]) => new RegExp(`via ${address.replaceAll('.', '\\.')} `).test(ways))
     .map(([, name]) => name)
     .join(' ')
 }

@@ -6,7 +6,7 @@ import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/balance/plan-node-nft.ts'
 import { overlayContext } from '../../routeagent/balance/plan-overlay-guard.ts'
 import { nodeChange, planTable } from '../../routeagent/balance/plan-table.ts'
-import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, routeWorld } from './support/site.ts'
+import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, endpoint, routeWorld } from './support/site.ts'
 
 const DUAL = {
   clusters: [
@@ -109,6 +109,40 @@ for (const [family, own, far, bridge, node, icmp] of [
     t.equal(traceNft(here, 'input', elsewhere).verdict, 'reject', 'and no other')
   })
 }
+
+t.test('what is handed on from gateway to gateway', async (t) => {
+  const [a, b, worker] = ['0a:5e:c0:a8:07:01', '0a:5e:c0:a8:07:02', '0a:5e:c0:a8:07:0b']
+  const rows: [node: string, gateways: string[], from: string, want: string][] = [
+    ['worker', ['gw-a', 'gw-b'], a, 'drop'],
+    ['gw-a', ['gw-a', 'gw-b'], worker, 'accept'],
+    ['gw-a', ['gw-a', 'gw-b'], b, 'drop'],
+    ['gw-b', ['gw-a', 'gw-b'], a, 'drop'],
+    ['gw-a', ['gw-a'], worker, 'accept'],
+  ]
+  for (const family of [4, 6] as const) {
+    for (const [name, gateways, etherSaddr, want] of rows) {
+      const nft = new FakeNft({ family: family === 4 ? 'ip' : 'ip6' })
+      const endpoints = gateways.map((gateway, lane) => endpoint('milano', gateway, lane))
+      const world = routeWorld({ ...DUAL, node: name, endpoints })
+      await nft.run(planTable(nodeNftWorld(world, family), new Map()).statements)
+      const [saddr, daddr] = family === 4 ? ['10.42.1.5', '244.1.0.9'] : ['fd42:1::5', 'fd42:2::9']
+      const packet = {
+        iif: 'sealane-vx',
+        oif: 'sealane-vx',
+        etherSaddr,
+        saddr,
+        daddr,
+        l4proto: 'tcp',
+        dport: 80,
+      } as const
+      t.equal(
+        traceNft(nft, 'forward', packet).verdict,
+        want,
+        `IPv${family}: from ${etherSaddr} at ${name} of ${gateways.join()}`,
+      )
+    }
+  }
+})
 
 t.test('probes between nodes, over the overlay', async (t) => {
   const nft = await tableOf(4)

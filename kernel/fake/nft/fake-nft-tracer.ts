@@ -16,6 +16,8 @@ import type { NftBaseChain } from '../../nft/nft-transaction.ts'
 export interface TracePacket {
   readonly iif?: string
   readonly oif?: string
+  /** MAC of who sent it on this link; absent: the device has none. */
+  readonly etherSaddr?: string
   readonly saddr: string
   readonly daddr: string
   readonly l4proto: 'tcp' | 'udp' | 'icmp' | 'icmpv6'
@@ -243,6 +245,7 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(ip, 'daddr')) return packet.daddr
     if (text.take('ct', 'original', ip, 'daddr')) return packet.originalDaddr ?? packet.daddr
   }
+  if (text.take('ether', 'saddr')) return packet.etherSaddr
   if (text.take('meta', 'l4proto')) return packet.l4proto
   if (text.take('th', 'dport')) return packet.dport?.toString()
   if (text.take('th', 'sport')) return packet.sport?.toString()
@@ -280,8 +283,10 @@ function equals(wanted: string, value: string): boolean {
 /** Protocol 58 as rules and listings call it. */
 const ICMPV6_NAMES: readonly string[] = ['ipv6-icmp', '58']
 
+const MAC = /^(?:[\da-f]{2}:){5}[\da-f]{2}$/i
+
 function isAddress(text: string): boolean {
-  return /^\d+(?:\.\d+){3}$|^[\da-f]*:[\da-f]*:[\da-f:]*$/i.test(text)
+  return !MAC.test(text) && /^\d+(?:\.\d+){3}$|^[\da-f]*:[\da-f]*:[\da-f:]*$/i.test(text)
 }
 
 function namedMap(table: FakeNftTable, reference: string): ReadonlyMap<string, string | undefined> {

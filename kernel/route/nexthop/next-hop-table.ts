@@ -76,6 +76,9 @@ export interface NextHopFeatures {
   readonly resilient: boolean
 }
 
+/** Of a kernel before 5.3, or where nobody has asked. */
+export const NO_NEXT_HOP_FEATURES: NextHopFeatures = { objects: false, resilient: false }
+
 /**
  * All calls throw KernelError; EOPNOTSUPP where the kernel has no such thing. Only items with our protocol number
  * (ROUTE_PROTOCOL) and an id of ours (NEXT_HOP_IDS) are listed, changed or removed.

@@ -10,6 +10,7 @@ import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
+import { RtnetlinkNextHops } from '../../../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
@@ -51,6 +52,7 @@ createInterface({ input: process.stdin }).on('line', (line) => {
 const stopping = new AbortController()
 process.once('SIGTERM', () => stopping.abort())
 const routes = new Rtnetlink()
+const nextHops = new RtnetlinkNextHops()
 const sysctl = new ProcSysctl()
 const kernel = {
   routes,
@@ -65,6 +67,7 @@ const deps = {
   status: new StatusBoard(),
   api,
   routes,
+  nextHops,
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
   cable: new WireguardCable({ ...kernel, clock }, { stateDir }),
@@ -76,5 +79,6 @@ await runGateway(
   stopping.signal,
 )
 say({ left: true })
+nextHops.close()
 routes.close()
 process.exit(0)

@@ -67,6 +67,8 @@ export class Stage {
   readonly status = new StatusBoard()
   readonly stateDir: string
   readonly before: string
+  /** Set before start(): the kernel has next-hop objects. */
+  grouped = false
   #stopping = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
@@ -129,6 +131,7 @@ export class Stage {
       logger,
       status,
       routes,
+      ...(this.grouped ? { nextHops: routes.nextHops } : {}),
       nft,
       nft6,
       cable: this.#cable ?? new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),

@@ -42,23 +42,23 @@ const HOPS = [hop(1, 'sealane0'), hop(2, 'sealane1')]
 const BOTH = [{ id: id(1) }, { id: id(2) }]
 
 const PLAN = plan(HOPS, [resilient(10, BOTH)], route('244.1.0.0/16', 10))
-const GROUP = 'group 731200001/731200002 type resilient buckets 32 idle_timer 10 unbalanced_timer 15 proto 173'
+const GROUP = 'group 731400001/731400002 type resilient buckets 32 idle_timer 10 unbalanced_timer 15 proto 173'
 
 t.test('hops come before groups before routes, and go in the opposite order', async (t) => {
   const stage = new Stage()
   t.same((await stage.apply(PLAN)).done, [
-    'ip nexthop replace id 731200001 dev sealane0 proto 173',
-    'ip nexthop replace id 731200002 dev sealane1 proto 173',
-    `ip nexthop replace id 731200010 ${GROUP}`,
-    'ip route replace 244.1.0.0/16 nhid 731200010 table 7312 proto 173',
+    'ip nexthop replace id 731400001 dev sealane0 proto 173',
+    'ip nexthop replace id 731400002 dev sealane1 proto 173',
+    `ip nexthop replace id 731400010 ${GROUP}`,
+    'ip route replace 244.1.0.0/16 nhid 731400010 table 7312 proto 173',
   ])
   t.same(await stage.apply(PLAN), { done: [], failure: undefined }, 'nothing is done twice')
   t.same(await stage.apply(NO_ROUTING), {
     done: [
       'ip route del 244.1.0.0/16 table 7312 proto 173',
-      'ip nexthop del id 731200010',
-      'ip nexthop del id 731200001',
-      'ip nexthop del id 731200002',
+      'ip nexthop del id 731400010',
+      'ip nexthop del id 731400001',
+      'ip nexthop del id 731400002',
     ],
     failure: undefined,
   })
@@ -76,7 +76,7 @@ t.test('a lane that fails is one change of a group, whatever the number of route
     [id(2)],
   )
   const gone = plan(HOPS.slice(1), [resilient(10, [{ id: id(2) }])], ...routes)
-  t.same((await stage.apply(gone)).done, ['ip nexthop del id 731200001'])
+  t.same((await stage.apply(gone)).done, ['ip nexthop del id 731400001'])
 })
 
 t.test('ids outside the block are never looked at', async (t) => {
@@ -97,9 +97,9 @@ t.test('what others changed is put right and counted', async (t) => {
   await stage.hops.remove(id(1))
   await stage.hops.replaceHop(hop(3, 'sealane2'))
   t.same((await stage.apply(PLAN)).done, [
-    'ip nexthop replace id 731200001 dev sealane0 proto 173',
-    `ip nexthop replace id 731200010 ${GROUP}`,
-    'ip nexthop del id 731200003',
+    'ip nexthop replace id 731400001 dev sealane0 proto 173',
+    `ip nexthop replace id 731400010 ${GROUP}`,
+    'ip nexthop del id 731400003',
   ])
   t.same(stage.repairs, ['next-hop Missing', 'next-hop Foreign', 'next-hop-group Changed'])
   await stage.hops.remove(id(10))
@@ -123,7 +123,7 @@ t.test('a hop that cannot be made holds up none of the others', async (t) => {
   const stage = new Stage()
   await stage.table.setLink('sealane0', { up: false })
   const first = await stage.apply(PLAN)
-  t.equal(first.failure, 'ip nexthop replace id 731200001 dev sealane0 proto 173: sealane0 is down')
+  t.equal(first.failure, 'ip nexthop replace id 731400001 dev sealane0 proto 173: sealane0 is down')
   t.strictSame((await stage.hops.list()).groups, [resilient(10, [{ id: id(2) }])])
   t.strictSame(await stage.table.routes(), PLAN.routes)
   await stage.table.setLink('sealane0', { up: true })
@@ -148,9 +148,9 @@ t.test('what cannot be replaced in place goes first, and is no drift', async (t)
   await stage.apply(PLAN)
   const wider = plan(HOPS, [resilient(10, BOTH, { buckets: 64 })], ...PLAN.routes)
   t.same((await stage.apply(wider)).done, [
-    'ip nexthop del id 731200010',
-    `ip nexthop replace id 731200010 ${GROUP.replace('32', '64')}`,
-    'ip route replace 244.1.0.0/16 nhid 731200010 table 7312 proto 173',
+    'ip nexthop del id 731400010',
+    `ip nexthop replace id 731400010 ${GROUP.replace('32', '64')}`,
+    'ip route replace 244.1.0.0/16 nhid 731400010 table 7312 proto 173',
   ])
   t.same(await stage.apply(wider), { done: [], failure: undefined })
   t.same(stage.repairs, [])

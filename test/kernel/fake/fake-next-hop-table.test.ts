@@ -22,12 +22,12 @@ t.test('prints itself as commands, with the rest of the node', async (t) => {
   t.equal(
     table.toString(),
     [
-      'ip -6 nexthop replace id 731200003 dev sealane1 proto 173',
-      'ip nexthop replace id 731200001 dev sealane0 proto 173',
-      'ip nexthop replace id 731200002 via 246.0.0.1 dev sealane1 onlink proto 173',
-      'ip nexthop replace id 731200010 group 731200001/731200002,3 type resilient buckets 32 idle_timer 10 unbalanced_timer 15 proto 173',
-      'ip nexthop replace id 731200011 group 731200003 proto 173',
-      'ip route replace 244.1.0.0/16 nhid 731200010 table 7312 proto 173',
+      'ip -6 nexthop replace id 731400003 dev sealane1 proto 173',
+      'ip nexthop replace id 731400001 dev sealane0 proto 173',
+      'ip nexthop replace id 731400002 via 246.0.0.1 dev sealane1 onlink proto 173',
+      'ip nexthop replace id 731400010 group 731400001/731400002,3 type resilient buckets 32 idle_timer 10 unbalanced_timer 15 proto 173',
+      'ip nexthop replace id 731400011 group 731400003 proto 173',
+      'ip route replace 244.1.0.0/16 nhid 731400010 table 7312 proto 173',
     ].join('\n'),
   )
 })

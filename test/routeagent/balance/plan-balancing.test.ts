@@ -29,6 +29,7 @@ const NFT_WORLD: NodeNftWorld = {
   bridgeHidesAnswers: false,
   overlay: { local: '192.168.7.11', devices: ['eth0'] },
   overlayNodes: ['192.168.7.1'],
+  otherGateways: undefined,
   openPorts: [],
 }
 

@@ -12,6 +12,7 @@ import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { NftSession } from '../../../kernel/nft/nft-session.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
+import { RtnetlinkNextHops } from '../../../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { runCommand } from '../../../kernel/run-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
@@ -103,15 +104,17 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })
   const routes = new Rtnetlink()
+  const nextHops = new RtnetlinkNextHops()
   const status = new StatusBoard()
   const clock = new LateClock()
   const logger = new CapturingLogger()
   const stopping = new AbortController()
   const metrics = createMetrics('routeagent')
-  const deps = { api: api, nft, nft6, routes, sysctl: new ProcSysctl(), clock, logger, metrics, status }
+  const deps = { api, nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), clock, logger, metrics, status }
   const ended = runRouteAgent(deps, { node: 'worker', stateDir }, stopping.signal).finally(() => {
     nft.close()
     nft6.close()
+    nextHops.close()
     routes.close()
   })
   t.teardown(async () => {

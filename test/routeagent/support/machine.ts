@@ -35,6 +35,8 @@ export class Machine {
   readonly sysctl = new FakeSysctl({
     'net/ipv4/ip_forward': '0',
     'net/ipv6/conf/all/forwarding': '0',
+    'net/ipv4/fib_multipath_hash_policy': '0',
+    'net/ipv6/fib_multipath_hash_policy': '0',
     'net/bridge/bridge-nf-call-iptables': '1',
     'net/bridge/bridge-nf-call-ip6tables': '1',
   })
@@ -44,6 +46,8 @@ export class Machine {
   readonly probes = new FakeProbes()
   /** Set before start(): connections are counted. */
   connections: FakeConnections | undefined
+  /** Set before start(): the kernel has next-hop objects. */
+  grouped = false
   /** Addresses of machines that answer no knock. */
   readonly dead = new Set<string>()
   /** Addresses of machines that answered one. */
@@ -81,7 +85,22 @@ export class Machine {
     const openProbeSocket = this.probes.openSocket
     const devicePackets = (): Promise<undefined> => Promise.resolve(undefined)
     const probing = { openProbeSocket, devicePackets }
-    const deps = { api, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted, ...probing }
+    const nextHops = this.grouped ? { nextHops: routes.nextHops } : {}
+    const deps = {
+      api,
+      nft,
+      nft6,
+      routes,
+      sysctl,
+      logger,
+      status,
+      clock,
+      metrics,
+      knock,
+      ...counted,
+      ...probing,
+      ...nextHops,
+    }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))

@@ -12,6 +12,7 @@ import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gate
 import { Conntrack } from '../../../kernel/conntrack/conntrack.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
+import { RtnetlinkNextHops } from '../../../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
@@ -40,11 +41,13 @@ createInterface({ input: process.stdin }).on('line', (line) => {
 const stopping = new AbortController()
 process.once('SIGTERM', () => stopping.abort())
 const routes = new Rtnetlink()
+const nextHops = new RtnetlinkNextHops()
 const common = {
   clock,
   logger: createLogger('node', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
   api,
   routes,
+  nextHops,
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
@@ -67,5 +70,6 @@ await Promise.all([
         ),
       ]),
 ])
+nextHops.close()
 routes.close()
 process.exit(0)
