@@ -57,7 +57,7 @@ export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateD
 export const GATEWAY_DEFAULTS = {
   probeIntervalMs: 200,
   idleProbeIntervalMs: 1000,
-  quickProbeMs: 60,
+  quickProbeMs: 50,
   missesUntilDoubt: 4,
   downAfterMs: 1500,
   answersUntilUp: 2,

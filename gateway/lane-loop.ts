@@ -15,11 +15,12 @@ import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts
 import { WakeTimer } from '../reconcile/wake-timer.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
-import { plannedLinks } from './cable/plan-lanes.ts'
+import { type LanePlan, plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
 import { laneScope, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
+import { carryingLinks, reachedByOthers } from './health/carrying-links.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import { type GatewayMetrics, laneLabels } from './metrics.ts'
@@ -28,7 +29,7 @@ import { HandshakeRetries } from './reach/handshake-retries.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
-import { GATEWAY_KINDS, readGatewayWorld } from './read-world.ts'
+import { GATEWAY_KINDS, type Known, readGatewayWorld } from './read-world.ts'
 import { RoamedPeers } from './reach/roamed-peers.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -47,6 +48,11 @@ interface Applied {
   readonly states: ReadonlyMap<number, LaneState>
   /** The policy and the routes are in place. */
   readonly routed: boolean
+}
+
+interface RoutedFrom {
+  readonly world: GatewayWorld
+  readonly lanes: readonly LanePlan[]
 }
 
 export interface LaneLoopInit {
@@ -71,6 +77,8 @@ export class LaneLoop {
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
+  /** What the routes in the kernel were planned from. */
+  #routedFrom: RoutedFrom | undefined
   readonly #outcome: GatewayLoopDeps
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
@@ -168,6 +176,7 @@ export class LaneLoop {
       successorsSince: this.#successorsSince,
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
     }
+    await this.#reroute(known, signal)
     const read = await readGatewayWorld(this.#deps, config, signal, known)
     if (read === undefined) return
     const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
@@ -194,6 +203,22 @@ export class LaneLoop {
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
     round.finish()
+  }
+
+  /**
+   * Before anything else is looked at: a link that has become silent leaves the ways of its cluster. All of a round takes
+   * some hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
+   */
+  async #reroute({ health, handedOver }: Known, signal: AbortSignal): Promise<void> {
+    if (this.#routedFrom === undefined) return
+    const { world, lanes } = this.#routedFrom
+    const others = reachedByOthers(world.node, this.#deps.api.cache('Gateway').list())
+    const now = { ...world, health, reachedByOthers: others, ...(handedOver === undefined ? {} : { handedOver }) }
+    const [before, after] = [carryingLinks(world), carryingLinks(now)]
+    if (before.size === after.size && [...before].every((key) => after.has(key))) return
+    const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
+    await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
+    if (round.failures === 0) this.#routedFrom = { world: now, lanes }
   }
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
@@ -228,6 +253,7 @@ export class LaneLoop {
     if (states.size > 0 || lanes.length === 0) {
       const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
       const routes = made.length === lanes.length ? plan.routes : planLaneRoutes(world, made)
+      this.#routedFrom = { world, lanes: made }
       await applyRouting(this.#deps.routes, routes, laneScope(this.#deps), round, signal)
     }
     const routed = guarded && round.failures === failures

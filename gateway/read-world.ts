@@ -26,7 +26,7 @@ export type WorldDeps = Pick<
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
 /** What this process has found out, and what neither the kernel nor an object says. */
-type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'>
+export type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'>
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 

@@ -12,7 +12,7 @@ export interface Pace {
 }
 
 /** Five a second where traffic flows, one where none does. */
-export const PACE: Pace = { busyMs: 200, idleMs: 1000, quickMs: 60 }
+export const PACE: Pace = { busyMs: 200, idleMs: 1000, quickMs: 50 }
 
 /** After this time in a state, what is silent is asked at the slow pace. */
 export const SETTLED_MS = 10_000

@@ -15,6 +15,8 @@ const LOSS_WINDOW = 50
 /** A probe without an answer for this long is lost; an answer after that is not counted. */
 const LOST_AFTER_MS = 2000
 const MAX_OUTSTANDING = 256
+/** The first answers wait for a handshake, or in a queue: of so many, the soonest counts. */
+const FIRST_SAMPLES = 5
 
 export class ProbeStats {
   /** Sequence to the time when it was sent, oldest first. */
@@ -22,6 +24,7 @@ export class ProbeStats {
   readonly #window: boolean[] = []
   #rttMs: number | undefined
   #jitterMs = 0
+  #samples = 0
 
   onSent(sequence: number, nowMs: number): void {
     this.#forget(nowMs)
@@ -36,12 +39,20 @@ export class ProbeStats {
     this.#validate(true)
     const sample = nowMs - sentMs
     const before = this.#rttMs
+    this.#samples += 1
     if (before === undefined) this.#rttMs = sample
+    else if (this.#samples <= FIRST_SAMPLES) this.#rttMs = Math.min(before, sample)
     else {
       this.#jitterMs += (Math.abs(sample - before) - this.#jitterMs) * JITTER_WEIGHT
       this.#rttMs = before + (sample - before) * RTT_WEIGHT
     }
     return true
+  }
+
+  /** The way is new, or has come back: what its first answers took says nothing about those to come. */
+  restart(): void {
+    this.#samples = 0
+    this.#jitterMs = 0
   }
 
   figures(): ProbeFigures {

@@ -180,7 +180,10 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const health = new PeerHealth(
       {
         clock,
-        onTransition: (from, to) => this.#deps.onTransition(entry.peer, from, to),
+        onTransition: (from, to) => {
+          if (to === 'up') entry.stats.restart()
+          this.#deps.onTransition(entry.peer, from, to)
+        },
         onDoubt: (doubted) => this.#deps.onDoubt(entry.peer, doubted),
       },
       { ...this.#init, startsUp },

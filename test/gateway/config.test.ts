@@ -11,7 +11,7 @@ t.test('defaults', async (t) => {
     lanes: [{ port: 4502, lane: 2, publicAddress: '192.0.2.10' }],
     probeIntervalMs: 200,
     idleProbeIntervalMs: 1000,
-    quickProbeMs: 60,
+    quickProbeMs: 50,
     missesUntilDoubt: 4,
     downAfterMs: 1500,
     answersUntilUp: 2,

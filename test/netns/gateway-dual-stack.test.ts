@@ -17,6 +17,7 @@ import {
   withManyIn,
   withTwo,
 } from '../gateway/support/two-gateways.ts'
+import { withWays } from '../support/route-ways.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -137,7 +138,10 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
       t.equal(seen.other, 0, 'and nothing but the tunnel')
 
       await t.test('leaving takes everything along', async (t) => {
-        t.match(await kernelOf(paris.gateway), /fd42:1::\/48 dev sealane0 table 7311 proto 173 src fd42:2:\S*:1 metric/)
+        t.match(
+          await kernelOf(paris.gateway),
+          /fd42:1::\/48 (nhid \d+|dev sealane0) table 7311 proto 173 src fd42:2:\S*:1 metric/,
+        )
         right.put(membership('paris', 'leaving'))
         await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
         t.equal(await kernelOf(paris.gateway), before, 'the kernel is as it was')
@@ -168,8 +172,11 @@ t.test('links to two gateways carry IPv6 together, and one alone', { skip, timeo
     if (milano === undefined) throw new Error('milano runs')
     for (const one of paris) introduce(milano, one)
     const { gateway, pod } = milano.site
-    const routes = ({ site } = milano): Promise<string> =>
-      site.gateway.exec('ip', ['-6', 'route', 'show', 'table', '7311'])
+    const routes = async ({ site } = milano): Promise<string> =>
+      withWays(
+        await site.gateway.exec('ip', ['-6', 'route', 'show', 'table', '7311']),
+        await site.gateway.exec('ip', ['nexthop', 'show']),
+      )
     // Both ends: the answers, too, must have left the link.
     const over = async (...lanes: number[]): Promise<boolean> => {
       const [there, ...back] = await Promise.all([milano, ...paris].map(routes))
@@ -180,7 +187,7 @@ t.test('links to two gateways carry IPv6 together, and one alone', { skip, timeo
       )
     }
     await eventually(() => over(0, 1), { deadlineMs: 20_000, say: 'both links' })
-    t.match(await routes(), /nexthop via fe80::1 dev sealane0 weight 1 onlink/)
+    t.match(await routes(), /nexthop via fe80::1 dev sealane0 .*onlink/)
     const flows = await flowsByLink(
       milano.site,
       paris.map(({ site }) => site),

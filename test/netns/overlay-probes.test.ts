@@ -13,6 +13,7 @@ import { type Site, ip, kernelDump, startRouteAgent } from '../routeagent/suppor
 import { NODES, cluster, endpoint, gateway, membership } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
+import { withWays } from '../support/route-ways.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const PARIS = '244.1.0.0/16'
@@ -76,17 +77,8 @@ function objects(): KubeObject[] {
 
 /** Gateway nodes that lead to paris by the worker's kernel. */
 async function via(): Promise<string> {
-  const [routes, hops] = [await ip('route show table 7312'), await ip('nexthop show')]
-  // Over a group, the members that it has now.
-  const group = /^244\.1\.0\.0\/16 nhid (\d+) /m.exec(routes)?.[1]
-  const members = new RegExp(`^id ${group} group ([\\d/]+)`, 'm').exec(hops)?.[1]?.split('/') ?? []
-  const ways =
-    group === undefined
-      ? routes
-      : hops
-          .split('\n')
-          .filter((line) => members.some((id) => line.startsWith(`id ${id} `)))
-          .join('\n')
+  const routes = await ip('route show table 7312')
+  const ways = withWays(routes, await ip('nexthop show'))
   const names = { '192.168.7.1': 'gw-a', '192.168.7.2': 'gw-b' }
   return Object.entries(names)
     .filter(([address]) => new RegExp(`via ${address.replaceAll('.', '\\.')} `).test(ways))

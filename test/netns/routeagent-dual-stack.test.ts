@@ -44,6 +44,7 @@ import {
   segmentsOf,
   sources,
 } from '../routeagent/support/vip-calls.ts'
+import { withWays } from '../support/route-ways.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 
@@ -226,7 +227,9 @@ async function repaired(t: Test, site: Site, { fromPod }: Callers): Promise<void
   await ip('-6 route del fd00:20:42::/56 table 7312 metric 100')
   await ip('-6 rule del priority 75')
   await eventually(async () =>
-    (await ip('-6 route show table 7312')).includes('fd00:20:42::/56 via fe80::5ea1:c0a8:701'),
+    /fd00:20:42::\/56 .*via fe80::5ea1:c0a8:701/.test(
+      withWays(await ip('-6 route show table 7312'), await ip('nexthop show')),
+    ),
   )
   await eventually(async () => (await ip('-6 rule')).includes('75:\tnot from all fwmark 0x1073 lookup 7312'))
   t.equal(new Set(await fromPod('tcp', 5)).size, 1, 'and all works again')

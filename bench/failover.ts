@@ -1,0 +1,124 @@
+/**
+ * `npm run bench:failover -- [--json] [--rounds N]`: what a gateway's node costs that is gone at once. Two sites of the
+ * same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows and
+ * a byte each 20 ms over 50 TCP connections. In each round one gateway node loses all its packets and its process stops,
+ * in turn on both sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over
+ * them and a script that pings each far end once a second, which is what one would build by hand.
+ *
+ * A loss is the longest time in which one flow got no answer, beyond the time between two of its datagrams. Calm is the
+ * same without any fault: what this machine adds.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { requirePackages } from '../scripts/install-system-packages.ts'
+import { Caller, type Load, answerIn } from '../test/failover/caller.ts'
+import { HAND_ADDRESSES, withHandMadeLanes } from '../test/failover/hand-made.ts'
+import { POD_ADDRESSES, type SiteNode, withTwoSites } from '../test/failover/sites.ts'
+import { netnsMissing } from '../test/support/netns.ts'
+import { percentile, progress, round } from './figures.ts'
+
+const LOAD: Load = { flows: 20, pps: 1000, connections: 50 }
+/** After a fault: longer than any way to notice it. */
+const FAULT_MS = 4000
+/** After the return: groups give back its share after ten seconds. */
+const RETURN_MS = 15_000
+const CALM_MS = 5000
+
+interface Losses {
+  readonly calmMs: number[]
+  readonly lossMs: number[]
+  readonly returnMs: number[]
+  readonly tcpGapMs: number[]
+  broken: number
+}
+
+/** What can be cut off and brought back, in turn. */
+type Cut = Pick<SiteNode, 'cutOff' | 'bringBack'>
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { json: { type: 'boolean' }, rounds: { type: 'string', default: '20' } } })
+  const rounds = Number(values.rounds)
+  if (!(Number.isInteger(rounds) && rounds > 0)) {
+    throw new Error(`--rounds ${JSON.stringify(values.rounds)}: expected a whole number above 0`)
+  }
+  const missing = netnsMissing()
+  if (missing !== undefined) throw new Error(missing)
+  requirePackages('bench')
+  const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
+  try {
+    const sealane = await withTwoSites(folder, async ({ pods, gateways }) => {
+      for (const pod of Object.values(pods)) await answerIn(pod)
+      const callers = [
+        new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
+        new Caller(pods.paris, POD_ADDRESSES.milano, LOAD),
+      ]
+      const [left, right] = [gateways('milano'), gateways('paris')]
+      const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
+      return measure('sealane', callers, inTurn, rounds)
+    })
+    const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
+      for (const pod of pods) await answerIn(pod)
+      const [left, right] = pods
+      const [toLeft, toRight] = HAND_ADDRESSES
+      const callers = [new Caller(left, toRight, LOAD), new Caller(right, toLeft, LOAD)]
+      return measure('by hand', callers, lanes, Math.min(rounds, 8))
+    })
+    report(sealane, byHand, rounds)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+async function measure(say: string, callers: readonly Caller[], cuts: readonly Cut[], rounds: number): Promise<Losses> {
+  await Promise.all(callers.map(({ started }) => started))
+  const losses: Losses = { calmMs: [], lossMs: [], returnMs: [], tcpGapMs: [], broken: 0 }
+  const seen = () => Promise.all(callers.map((caller) => caller.seen()))
+  const longest = async (): Promise<number> => Math.max(...(await seen()).map((one) => one.longestGapMs))
+  await sleep(RETURN_MS)
+  await seen()
+  await sleep(CALM_MS)
+  losses.calmMs.push(await longest())
+  for (let i = 0; i < rounds; i += 1) {
+    const cut = cuts[i % cuts.length]
+    if (cut === undefined) throw new Error('nothing to cut off')
+    await longest()
+    // Any moment between two probes.
+    await sleep(Math.random() * 200)
+    await cut.cutOff()
+    await sleep(FAULT_MS)
+    const after = await seen()
+    losses.lossMs.push(Math.max(...after.map((one) => one.longestGapMs)))
+    losses.tcpGapMs.push(Math.max(...after.map((one) => one.longestTcpGapMs)))
+    await cut.bringBack()
+    await sleep(RETURN_MS)
+    losses.returnMs.push(await longest())
+    process.stderr.write(`${say}: round ${i + 1} of ${rounds}, ${round(losses.lossMs.at(-1) ?? NaN)} ms
+`)
+  }
+  losses.broken = (await seen()).reduce((sum, one) => sum + one.broken, 0)
+  await Promise.all(callers.map((caller) => caller.stop()))
+  return losses
+}
+
+function report(sealane: Losses, byHand: Losses, rounds: number): void {
+  const figures = {
+    rounds,
+    calmMs: round(Math.max(...sealane.calmMs)),
+    lossP50Ms: round(percentile(sealane.lossMs, 0.5)),
+    lossP99Ms: round(percentile(sealane.lossMs, 0.99)),
+    tcpGapP99Ms: round(percentile(sealane.tcpGapMs, 0.99)),
+    tcpBroken: sealane.broken,
+    returnLossP50Ms: round(percentile(sealane.returnMs, 0.5)),
+    returnLossP99Ms: round(percentile(sealane.returnMs, 0.99)),
+    handLossP50Ms: round(percentile(byHand.lossMs, 0.5)),
+    handLossP99Ms: round(percentile(byHand.lossMs, 0.99)),
+    handReturnLossP99Ms: round(percentile(byHand.returnMs, 0.99)),
+    handTcpBroken: byHand.broken,
+  }
+  progress(figures, JSON.stringify(figures, undefined, 2))
+}
+
+await main()

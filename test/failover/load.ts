@@ -1,0 +1,105 @@
+/**
+ * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP` sends
+ * PPS datagrams a second over FLOWS sockets, and a byte each 20 ms over each of TCP connections, until its input ends.
+ * One line on standard input asks for what was seen since the last one: a line of JSON (Seen).
+ */
+import { createSocket } from 'node:dgram'
+import { type Socket, connect, createServer } from 'node:net'
+import { createInterface } from 'node:readline'
+
+const PORT = 9000
+const BYTE_MS = 20
+const TICK_MS = 4
+
+export interface Seen {
+  /** Longest time in which no answer to a datagram of one flow came, beyond the time between two of them. */
+  readonly longestGapMs: number
+  readonly sent: number
+  readonly answered: number
+  /** Connections that have ended since the start. */
+  readonly broken: number
+  /** Longest time that a connection went without an answer. */
+  readonly longestTcpGapMs: number
+}
+
+const [mode, ...args] = process.argv.slice(2)
+if (mode === 'serve') serve()
+else if (mode === 'call') call(args[0] ?? '', Number(args[1]), Number(args[2]), Number(args[3]))
+
+function serve(): void {
+  createServer((socket) => {
+    socket.setNoDelay(true)
+    socket.on('error', () => undefined)
+    socket.on('data', (data) => socket.write(data))
+  }).listen(PORT, '0.0.0.0', () => console.log('serving'))
+  const udp = createSocket('udp4')
+  udp.on('message', (bytes, from) => udp.send(bytes, from.port, from.address))
+  udp.bind(PORT)
+}
+
+interface Gap {
+  lastMs: number
+  longestMs: number
+}
+
+function touch(gap: Gap, nowMs: number): void {
+  gap.longestMs = Math.max(gap.longestMs, nowMs - gap.lastMs)
+  gap.lastMs = nowMs
+}
+
+function call(address: string, flows: number, pps: number, connections: number): void {
+  const counts = { sent: 0, answered: 0, broken: 0 }
+  const udp = Array.from({ length: flows }, () => datagrams(address, () => (counts.answered += 1)))
+  const tcp = Array.from({ length: connections }, () => bytes(address, () => (counts.broken += 1)))
+  const startMs = performance.now()
+  let due = 0
+  setInterval(() => {
+    const until = ((performance.now() - startMs) * pps) / 1000
+    for (; due < until; due += 1) {
+      udp[due % flows]?.send()
+      counts.sent += 1
+    }
+  }, TICK_MS)
+  const pauseMs = (1000 * flows) / pps
+  const input = createInterface({ input: process.stdin })
+  input.on('line', () => {
+    const nowMs = performance.now()
+    for (const { gap } of [...udp, ...tcp]) gap.longestMs = Math.max(gap.longestMs, nowMs - gap.lastMs)
+    const seen: Seen = {
+      longestGapMs: Math.max(0, ...udp.map(({ gap }) => gap.longestMs - pauseMs)),
+      longestTcpGapMs: Math.max(0, ...tcp.map(({ gap }) => gap.longestMs - BYTE_MS)),
+      ...counts,
+    }
+    console.log(JSON.stringify(seen))
+    for (const { gap } of [...udp, ...tcp]) Object.assign(gap, { lastMs: nowMs, longestMs: 0 })
+    Object.assign(counts, { sent: 0, answered: 0 })
+  })
+  input.on('close', () => process.exit(0))
+  console.log('calling')
+}
+
+function datagrams(address: string, onAnswer: () => void): { readonly gap: Gap; readonly send: () => void } {
+  const gap = { lastMs: performance.now(), longestMs: 0 }
+  const socket = createSocket('udp4')
+  socket.on('message', () => {
+    onAnswer()
+    touch(gap, performance.now())
+  })
+  socket.on('error', () => undefined)
+  const bytes = Buffer.alloc(64)
+  return { gap, send: () => socket.send(bytes, PORT, address, () => undefined) }
+}
+
+function bytes(address: string, onBroken: () => void): { readonly gap: Gap } {
+  const gap = { lastMs: performance.now(), longestMs: 0 }
+  const socket: Socket = connect(PORT, address)
+  socket.setNoDelay(true)
+  socket.on('error', () => undefined)
+  socket.on('data', () => touch(gap, performance.now()))
+  const sending = setInterval(() => socket.write('x'), BYTE_MS)
+  socket.on('close', () => {
+    clearInterval(sending)
+    onBroken()
+  })
+  return { gap }
+}
