@@ -1,4 +1,4 @@
-/** `sealane show clusters|endpoints|connections|services|exports` */
+/** `sealane show clusters|endpoints|gateways|connections|services|exports` */
 import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
@@ -7,6 +7,7 @@ import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type ConnectionRow, agoText, connectionRows } from '../site/connection-rows.ts'
+import { type GatewayRow, gatewayRows } from '../site/gateway-rows.ts'
 import { type CommandContext, outputOption, parsed, subcommand } from '../context.ts'
 import { exportMessage } from '../site/export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
@@ -64,6 +65,34 @@ const endpoints: View<Endpoint> = {
   ],
   kinds: ['Endpoint'],
   items: (api, signal) => sorted(api.cache('Endpoint'), signal),
+}
+
+const gateways: View<GatewayRow> = {
+  description: 'Gateways of this cluster: which lane each serves, and how much it carries.',
+  columns: [
+    { title: 'NODE', cell: (row) => row.node },
+    { title: 'LANE', cell: (row) => String(row.lane ?? '-') },
+    { title: 'STATE', cell: (row) => row.state },
+    { title: 'LINKS', cell: (row) => `${row.linksUp}/${row.links}` },
+    { title: 'CLUSTERS', cell: (row) => `${row.clustersUp}/${row.clusters}` },
+    {
+      title: 'SHARE',
+      cell: (row) => (row.share === undefined ? '-' : `${Math.round(row.share * 100)} %`),
+      align: 'right',
+    },
+    { title: 'SINCE', cell: (row) => row.since ?? '-' },
+    {
+      title: 'HEARD',
+      cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
+      align: 'right',
+    },
+    { title: 'MESSAGE', cell: (row) => row.message },
+  ],
+  kinds: ['Gateway', 'Node'],
+  async items(api, signal) {
+    const nodes = await sorted(api.cache('Node'), signal)
+    return gatewayRows(await sorted(api.cache('Gateway'), signal), nodes, new SystemClock().now())
+  },
 }
 
 const connections: View<ConnectionRow> = {
@@ -141,6 +170,7 @@ export function addShowCommand(program: Command, context: CommandContext): void 
   const show = subcommand(program, 'show', 'Shows what this site knows.', 'sealane show connections --site site.yaml')
   addView(show, context, 'clusters', clusters)
   addView(show, context, 'endpoints', endpoints)
+  addView(show, context, 'gateways', gateways)
   addView(show, context, 'connections', connections)
   addView(show, context, 'services', services)
   addView(show, context, 'exports', exports_)

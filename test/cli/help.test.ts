@@ -27,6 +27,7 @@ const COMMANDS = [
   'show',
   'show clusters',
   'show endpoints',
+  'show gateways',
   'show connections',
   'show services',
   'show exports',

@@ -228,6 +228,7 @@ t.test('an API server that does not answer: every command ends in its time', asy
   for (const words of [
     'show clusters',
     'show endpoints',
+    'show gateways',
     'show connections',
     'show services',
     'show exports',
