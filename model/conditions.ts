@@ -9,6 +9,8 @@ export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 export const CONDITION_IN_CONTACT = 'InContact'
 /** On a Cluster: whether some lane of this cluster's own gateways leads there. */
 export const CONDITION_CONNECTED = 'Connected'
+/** On a Cluster: whether more than one gateway of this cluster has a link there, so that any of them may go. */
+export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
 /** On a Gateway: whether all its connections are up. Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
 /** Reason of that. */

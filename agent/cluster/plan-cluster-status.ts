@@ -1,6 +1,7 @@
 /** What is said on each Cluster about contact with it, and about the lanes that lead there. Pure. */
 import {
   CONDITION_CONNECTED,
+  CONDITION_GATEWAYS_REDUNDANT,
   CONDITION_IN_CONTACT,
   type ConditionFinding,
   REASON_STATUS_STALE,
@@ -35,7 +36,7 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
   return clusters.flatMap((cluster) => {
     const { id } = cluster.spec
     const before = cluster.status?.conditions ?? []
-    const findings = [silent && validate(silent.get(id), nowMs), connected(world, id)]
+    const findings = [silent && validate(silent.get(id), nowMs), connected(world, id), redundant(world, id)]
     const conditions = findings.reduce((list, finding) => {
       if (finding === undefined) return list
       const known = findCondition(list, finding.type)
@@ -56,6 +57,26 @@ function validate(silentForMs: number | undefined, nowMs: number): ConditionFind
   const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
   const message = `the broker has not heard from it since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
+}
+
+/** A gateway that has stopped to report does not count. */
+function redundant({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
+  if (gateways === undefined) return undefined
+  const isUp = ({ status }: Gateway): boolean =>
+    status?.connections.some(({ cluster, state }) => cluster === id && state === 'up') === true
+  const nodes = gateways.filter(isUp).map(({ metadata }) => metadata.name)
+  const serving = nodes.filter((name) => !stale.includes(name)).sort()
+  const type = CONDITION_GATEWAYS_REDUNDANT
+  if (serving.length > 1) {
+    const message = `links to it are up at ${serving.length} gateways: ${serving.join(', ')}`
+    return { type, status: 'True', reason: 'SeveralGateways', message }
+  }
+  const [one] = serving
+  const message =
+    one === undefined
+      ? 'no gateway has a link to it that is up'
+      : `only gateway ${one} has a link to it that is up: when its node goes, it is cut off`
+  return { type, status: 'False', reason: 'OneGatewayOnly', message }
 }
 
 /** One lane that is up is enough, as long as its gateway reports. */

@@ -7,6 +7,16 @@ export const LANE_REASONS = {
     todo: 'Nothing.',
     shows: ['condition Connected of Cluster', 'event on Gateway'],
   },
+  SeveralGateways: {
+    means: 'More than one gateway of this cluster has a link to the other cluster that is up.',
+    todo: 'Nothing.',
+    shows: ['condition GatewaysRedundant of Cluster'],
+  },
+  OneGatewayOnly: {
+    means: 'One gateway of this cluster has a link to the other cluster that is up, or none has.',
+    todo: 'Label another node with a lane number of its own, or look why links of the other gateways are not up.',
+    shows: ['condition GatewaysRedundant of Cluster'],
+  },
   LanesUp: {
     means: 'All links of the gateway answer probes.',
     todo: 'Nothing.',

@@ -65,11 +65,49 @@ t.test('which clusters lanes lead to', (t) => {
       stale: stale === '' ? [] : [stale],
     }
     const [written] = planClusterStatus({ ...world, clusters: [cluster('c1', ['Other', 'True'])] })
-    const found = written?.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
+    const all = written?.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
+    const found = all?.filter((text) => !text.startsWith('GatewaysRedundant'))
     t.strictSame(found, ['Other True Pending', `Connected ${want}`], `${given.join('; ')} ${stale}`)
     if (written !== undefined) t.strictSame(planClusterStatus({ ...world, clusters: [written] }), [], 'said once')
   }
   const unread = { nowMs: NOW, silent: undefined, gateways: undefined, stale: [], clusters: [cluster('c1')] }
   t.strictSame(planClusterStatus(unread), [], 'not read yet')
+  t.end()
+})
+
+t.test('whether a gateway may go', (t) => {
+  const rows: readonly (readonly [gateways: string[], stale: string, want: string])[] = [
+    [[], '', 'False no gateway has a link to it that is up'],
+    [['g1 c1 up'], '', 'False only gateway g1 has a link to it that is up: when its node goes, it is cut off'],
+    [['g2 c1 up', 'g1 c1 up'], '', 'True links to it are up at 2 gateways: g1, g2'],
+    [['g1 c1 up', 'g2 c1 up', 'g3 c1 up'], 'g2', 'True links to it are up at 2 gateways: g1, g3'],
+    [
+      ['g1 c1 up', 'g2 c1 up'],
+      'g2',
+      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+    ],
+    [
+      ['g1 c1 up', 'g2 c1 down'],
+      '',
+      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+    ],
+    [
+      ['g1 c1 up', 'g2 c2 up'],
+      '',
+      'False only gateway g1 has a link to it that is up: when its node goes, it is cut off',
+    ],
+    [['g1 c1 down', 'g2 c1 connecting'], '', 'False no gateway has a link to it that is up'],
+  ]
+  for (const [given, stale, want] of rows) {
+    const [written] = planClusterStatus({
+      nowMs: NOW,
+      silent: undefined,
+      gateways: given.map(gatewaySaying),
+      stale: stale === '' ? [] : [stale],
+      clusters: [cluster('c1')],
+    })
+    const found = written?.status?.conditions?.find(({ type }) => type === 'GatewaysRedundant')
+    t.equal(`${found?.status} ${found?.message}`, want, `${given.join('; ')} ${stale}`)
+  }
   t.end()
 })
