@@ -104,7 +104,7 @@ export class Probing {
           this.#deps.onTransition()
         },
         onDoubt: ({ cluster, number: remoteLane }, doubted) => {
-          logger.info(doubted ? 'link is silent: others carry' : 'link answers again', { cluster, lane, remoteLane })
+          logger.info(doubted ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
           this.#deps.onTransition()
         },
         isBusy: ({ key }) => this.#busy.isBusy(key),

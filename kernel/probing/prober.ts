@@ -13,25 +13,13 @@ import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
-import { Knocks } from './knocks.ts'
 import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
-import { PeerHealth, type PeerHealthInit } from './peer-health.ts'
+import type { PeerHealthInit } from './peer-health.ts'
 import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
-import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
+import { type MeasuredPeer, type PeerEntry, type ProbedPeer, measured, newEntry, stopEntry } from './probed-peer.ts'
 
-/** Far end and number on the wire of one who probes. */
-export interface ProbedPeer {
-  /** Names it for the caller; another one at the same address is another far end. */
-  readonly key: string
-  readonly address: string
-  /** The number that its questions carry, 0 to 255. */
-  readonly number: number
-  /** Another one at the same address: another gateway has taken the lane over. */
-  readonly identity?: string | undefined
-  /** It is answered, and never asked. */
-  readonly answersOnly?: boolean
-}
+export type { MeasuredPeer, ProbedPeer } from './probed-peer.ts'
 
 export interface ProberDeps<P extends ProbedPeer> {
   readonly clock: Clock
@@ -56,36 +44,6 @@ export interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
   /** Of both ends. */
   readonly port: number
   readonly pace?: Pace
-}
-
-/** `sinceMs`: of the monotonic clock. */
-export interface MeasuredPeer {
-  readonly state: ConnectionState
-  readonly sinceMs: number
-  readonly doubted: boolean
-  readonly figures: ProbeFigures
-  /** The far process does not answer, but its kernel does. */
-  readonly kernelOnly: boolean
-  /** Received from it and sent to it until now. */
-  readonly probes: number
-}
-
-interface PeerEntry<P> {
-  peer: P
-  readonly health: PeerHealth
-  readonly stats: ProbeStats
-  sequence: number
-  /** Received and sent. */
-  probes: number
-  /** The last question: by a probe, or by the kernel alone. */
-  answered: 'no' | 'probe' | 'kernel'
-  /** The last question that was answered was answered by the kernel alone. */
-  kernelOnly: boolean
-  /** When it was asked beside the beat, monotonic. */
-  askedAtOnceMs: number
-  readonly knocks: Knocks
-  /** Takes the next turn away. */
-  cancel: () => void
 }
 
 const REOPEN_MS = 1000
@@ -122,7 +80,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const wanted = new Map(peers.map((peer) => [peer.address, peer]))
     for (const [address, entry] of this.#peers) {
       if (wanted.get(address)?.key === entry.peer.key) continue
-      stop(entry)
+      stopEntry(entry)
       this.#peers.delete(address)
     }
     for (const peer of peers) {
@@ -130,11 +88,13 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       if (known === undefined) {
         const entry = this.#newPeer(peer, up.has(peer.key))
         this.#peers.set(peer.address, entry)
-        if (this.#running) this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
+        if (this.#running) this.#askSoon(entry)
         continue
       }
       const isAnother = known.peer.identity !== peer.identity
+      const wasQuiet = known.peer.answersOnly === true
       known.peer = peer
+      if (wasQuiet && this.#running) this.#askSoon(known)
       // It waits for a word from here: until now nothing of it was taken.
       if (isAnother) this.#askAtOnce(known)
     }
@@ -142,30 +102,18 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 
   /** By the peers' keys. */
   health(): Map<string, MeasuredPeer> {
-    return new Map(
-      [...this.#peers.values()].map(({ peer, health, stats, kernelOnly, probes }) => [
-        peer.key,
-        {
-          state: health.state.is,
-          sinceMs: health.state.sinceMs,
-          doubted: health.doubted,
-          figures: stats.figures(),
-          kernelOnly,
-          probes,
-        },
-      ]),
-    )
+    return new Map([...this.#peers.values()].map((entry) => [entry.peer.key, measured(entry)]))
   }
 
   /** Probes until the signal. */
   run(signal: AbortSignal): Promise<void> {
     this.#running = true
     this.#openSocket()
-    for (const entry of this.#peers.values()) this.#turn(entry, 0, () => this.#ask(entry))
+    for (const entry of this.#peers.values()) this.#askSoon(entry)
     return new Promise((resolve) => {
       const end = (): void => {
         this.#running = false
-        for (const entry of this.#peers.values()) stop(entry)
+        for (const entry of this.#peers.values()) stopEntry(entry)
         this.#socket?.close()
         this.#socket = undefined
         resolve()
@@ -176,31 +124,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 
   #newPeer(peer: P, startsUp: boolean): PeerEntry<P> {
-    const { clock } = this.#deps
-    const health = new PeerHealth(
-      {
-        clock,
-        onTransition: (from, to) => {
-          if (to === 'up') entry.stats.restart()
-          this.#deps.onTransition(entry.peer, from, to)
-        },
-        onDoubt: (doubted) => this.#deps.onDoubt(entry.peer, doubted),
-      },
-      { ...this.#init, startsUp },
-    )
-    const entry: PeerEntry<P> = {
-      peer,
-      health,
-      stats: new ProbeStats(),
-      sequence: 0,
-      probes: 0,
-      answered: 'no',
-      kernelOnly: false,
-      askedAtOnceMs: -Infinity,
-      knocks: new Knocks(),
-      cancel: () => undefined,
-    }
-    return entry
+    return newEntry(peer, this.#deps, { ...this.#init, startsUp })
   }
 
   /** One bad turn must not be the last: without probes, a dead way would stay up for ever. */
@@ -218,12 +142,15 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     })
   }
 
+  /** Not all at one moment. */
+  #askSoon(entry: PeerEntry<P>): void {
+    if (entry.peer.answersOnly === true) return
+    this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
+  }
+
   #ask(entry: PeerEntry<P>): void {
     this.#openSocket()
-    if (entry.peer.answersOnly === true) {
-      this.#turn(entry, this.#pace.idleMs, () => this.#ask(entry))
-      return
-    }
+    if (entry.peer.answersOnly === true) return
     entry.answered = 'no'
     this.#send(entry)
     if (entry.kernelOnly) this.#knock(entry)
@@ -348,8 +275,3 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 }
 
 const TIMER_STEP_MS = 10
-
-function stop(entry: Pick<PeerEntry<unknown>, 'cancel' | 'knocks'>): void {
-  entry.cancel()
-  entry.knocks.stop()
-}

@@ -79,8 +79,7 @@ export class GatewayProbes {
         onTransition: ({ key }, from, to) => {
           if (from !== 'connecting') change(key, to === 'up' ? 'gateway answers over the overlay' : 'gateway is down')
         },
-        onDoubt: ({ key }, doubted) =>
-          change(key, doubted ? 'gateway is silent: others carry' : 'gateway answers again'),
+        onDoubt: ({ key }, doubted) => change(key, doubted ? 'gateway is silent' : 'gateway answers again'),
         isBusy: () => clock.monotonic() - this.#busyAtMs < BUSY_MS,
       },
       { ...PROBING, name: 'the overlay', number: 0, address, port: OVERLAY_PROBE_PORT },

@@ -1,0 +1,91 @@
+/** What is kept of one far end that is probed. */
+import type { ConnectionState } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Knocks } from './knocks.ts'
+import { PeerHealth, type PeerHealthInit } from './peer-health.ts'
+import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
+
+/** Far end and number on the wire of one who probes. */
+export interface ProbedPeer {
+  /** Names it for the caller; another one at the same address is another far end. */
+  readonly key: string
+  readonly address: string
+  /** The number that its questions carry, 0 to 255. */
+  readonly number: number
+  /** Another one at the same address: another gateway has taken the lane over. */
+  readonly identity?: string | undefined
+  /** It is answered, and never asked. */
+  readonly answersOnly?: boolean
+}
+
+/** `sinceMs`: of the monotonic clock. */
+export interface MeasuredPeer {
+  readonly state: ConnectionState
+  readonly sinceMs: number
+  readonly doubted: boolean
+  readonly figures: ProbeFigures
+  /** The far process does not answer, but its kernel does. */
+  readonly kernelOnly: boolean
+  /** Received from it and sent to it until now. */
+  readonly probes: number
+}
+
+export interface PeerEntry<P> {
+  peer: P
+  readonly health: PeerHealth
+  readonly stats: ProbeStats
+  sequence: number
+  /** Received and sent. */
+  probes: number
+  /** The last question: by a probe, or by the kernel alone. */
+  answered: 'no' | 'probe' | 'kernel'
+  /** The last question that was answered was answered by the kernel alone. */
+  kernelOnly: boolean
+  /** When it was asked beside the beat, monotonic. */
+  askedAtOnceMs: number
+  readonly knocks: Knocks
+  /** Takes the next turn away. */
+  cancel: () => void
+}
+
+export interface EntryDeps<P> {
+  readonly clock: Clock
+  readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
+  readonly onDoubt: (peer: P, doubted: boolean) => void
+}
+
+export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init: PeerHealthInit): PeerEntry<P> {
+  const entry: PeerEntry<P> = {
+    peer,
+    health: new PeerHealth(
+      {
+        clock: deps.clock,
+        onTransition: (from, to) => {
+          if (to === 'up') entry.stats.restart()
+          deps.onTransition(entry.peer, from, to)
+        },
+        onDoubt: (doubted) => deps.onDoubt(entry.peer, doubted),
+      },
+      init,
+    ),
+    stats: new ProbeStats(),
+    sequence: 0,
+    probes: 0,
+    answered: 'no',
+    kernelOnly: false,
+    askedAtOnceMs: -Infinity,
+    knocks: new Knocks(),
+    cancel: () => undefined,
+  }
+  return entry
+}
+
+export function measured({ health, stats, kernelOnly, probes }: PeerEntry<unknown>): MeasuredPeer {
+  const { is: state, sinceMs } = health.state
+  return { state, sinceMs, doubted: health.doubted, figures: stats.figures(), kernelOnly, probes }
+}
+
+export function stopEntry({ cancel, knocks }: Pick<PeerEntry<unknown>, 'cancel' | 'knocks'>): void {
+  cancel()
+  knocks.stop()
+}
