@@ -23,10 +23,13 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'frobnicate',
       `unknown command 'frobnicate': expected broker, token, cluster, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help`,
     ],
-    ['show', 'show: expected a command: clusters, endpoints, connections, services, exports; see: sealane show --help'],
+    [
+      'show',
+      'show: expected a command: clusters, endpoints, gateways, connections, services, exports; see: sealane show --help',
+    ],
     [
       'show clutsers',
-      `unknown command 'clutsers': expected clusters, endpoints, connections, services, exports; see: sealane show --help`,
+      `unknown command 'clutsers': expected clusters, endpoints, gateways, connections, services, exports; see: sealane show --help`,
     ],
     ['token', 'token: expected a command: create, list, revoke; see: sealane token --help'],
     ['cluster', 'cluster: expected a command: list, evict, rekey; see: sealane cluster --help'],
