@@ -1,5 +1,5 @@
 /** Which nodes can be gateways, best first, and why. Pure. */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/gateway-node.ts'
 import { LABEL_ZONE } from '../../model/spec-constants.ts'
 import { annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot/raw.ts'
 import { isLinux } from './detect/platform.ts'
@@ -8,7 +8,7 @@ import type { World } from './snapshot/snapshot.ts'
 export interface GatewayCandidate {
   readonly node: string
   /** The lane that its label says; undefined without the label. */
-  readonly lane: number | undefined
+  readonly lane: number | 'any' | undefined
   /** From the annotation, else the Node's ExternalIP. */
   readonly publicAddress: string | undefined
   /** The annotation says it. An ExternalIP alone is not known to the gateway: a join has to write it down. */
@@ -22,7 +22,7 @@ export interface GatewayCandidate {
 export interface UnfitNode {
   readonly node: string
   /** The lane that its label says: the node stays a gateway while it is cordoned or away. */
-  readonly lane: number | undefined
+  readonly lane: number | 'any' | undefined
   readonly why: string
 }
 
@@ -64,7 +64,7 @@ function candidate(node: unknown): GatewayCandidate {
   const lane = laneOf(node)
   const zone = labelOf(node, LABEL_ZONE)
   const reasons = [
-    ...(lane === undefined ? [] : [`labelled ${LABEL_GATEWAY}=${lane}`]),
+    ...(lane === undefined ? [] : [`labelled ${LABEL_GATEWAY}=${labelOf(node, LABEL_GATEWAY) ?? ''}`]),
     ...(publicAddress === undefined ? [] : [`public address ${publicAddress}`]),
     isControlPlane(node) ? 'control plane' : 'not a control plane node',
     ...(zone === undefined ? [] : [`zone ${zone}`]),
@@ -95,9 +95,9 @@ function acrossZones(
   return result
 }
 
-function laneOf(node: unknown): number | undefined {
+function laneOf(node: unknown): number | 'any' | undefined {
   const text = labelOf(node, LABEL_GATEWAY)
-  return text !== undefined && /^\d{1,3}$/.test(text) && Number(text) <= 255 ? Number(text) : undefined
+  return text === undefined ? undefined : laneOfLabel(text)
 }
 
 function isControlPlane(node: unknown): boolean {

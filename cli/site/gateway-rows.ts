@@ -1,6 +1,6 @@
 /** The gateways of a cluster as `sealane show gateways` shows them: lane, links, and how much each carries. Pure. */
 import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
-import { LABEL_GATEWAY, leavingReason } from '../../model/lanes/gateway-node.ts'
+import { LABEL_GATEWAY, laneOfLabel, leavingReason } from '../../model/lanes/gateway-node.ts'
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { agoText } from './connection-rows.ts'
@@ -70,13 +70,18 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
 
 function waitingRow(node: Node): GatewayRow {
   const leaving = leavingReason(node)
-  const label = node.metadata.labels?.[LABEL_GATEWAY] ?? ''
+  const lane = laneOfLabel(node.metadata.labels?.[LABEL_GATEWAY] ?? '')
   return {
     node: node.metadata.name,
     state: leaving === undefined ? 'standing by' : 'leaving',
     ...{ linksUp: 0, links: 0, clustersUp: 0, clusters: 0 },
-    message: leaving ?? `may serve lane ${label}`,
+    message: leaving ?? mayText(lane),
   }
+}
+
+function mayText(lane: ReturnType<typeof laneOfLabel>): string {
+  if (lane === undefined) return `its label ${LABEL_GATEWAY} says no lane`
+  return lane === 'any' ? 'may serve any lane' : `may serve lane ${lane}`
 }
 
 function octetsOf({ status }: Gateway): number {

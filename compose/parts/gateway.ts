@@ -10,7 +10,8 @@ import {
 } from '../../gateway/main.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { runLabelledGateway } from '../../gateway/tenure/labelled-gateway.ts'
-import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../model/lanes/gateway-node.ts'
+import { type GatewayLabel, type GatewayLane, LABEL_GATEWAY, gatewayLabel } from '../../model/lanes/gateway-node.ts'
+import { laneOfHolder } from '../../model/lanes/lane-lease.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { readMachineNetwork } from '../../runtime/machine-network.ts'
@@ -28,8 +29,9 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
     const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
     if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
     const askNode = (until: AbortSignal) => kube.askNode(node, until)
-    const init = { node, configOf, askNode, leases: kube.leases }
-    return runLabelledGateway(parts, init, await labelledLane(site, signal), signal)
+    const { activeGateways } = config
+    const init = { node, configOf, askNode, leases: kube.leases, activeGateways }
+    return runLabelledGateway(parts, init, await labelOf(site, signal), signal)
   })
 }
 
@@ -75,16 +77,20 @@ function lanesOf({ gateways }: SiteRun['config'], node: string): readonly Gatewa
 }
 
 /** What the Node says about itself; undefined when it is no gateway. Throws UserError, GatewayNodeError. */
-async function labelledLane({ api, node }: SiteRun, signal: AbortSignal): Promise<GatewayLane | undefined> {
+async function labelOf({ api, node }: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
   const nodes = api.cache('Node')
   await nodes.whenSynced(signal)
   const object = nodes.get(node)
   if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
-  return gatewayLane(object)
+  return gatewayLabel(object)
 }
 
 async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {
-  const lane = await labelledLane(site, signal)
-  if (lane === undefined) throw new UserError(`Node ${site.node} is no gateway: it has no label ${LABEL_GATEWAY}`)
-  return lane
+  const { api, node } = site
+  const label = await labelOf(site, signal)
+  if (label === undefined) throw new UserError(`Node ${node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  const { lane: stated, ...rest } = label
+  const lane = stated === 'any' ? laneOfHolder(api.cache('Lease').list(), node) : stated
+  if (lane === undefined) throw new UserError(`Node ${node} stands by: other nodes have all the lanes`)
+  return { ...rest, lane }
 }

@@ -1,18 +1,19 @@
 /**
- * The gateway of a node of a real cluster. The label on the Node says which lane it may serve, and may come, change and
- * go while the process runs. Of several nodes with one label the holder of the lane's Lease serves, and the others
- * stand by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no
+ * The gateway of a node of a real cluster. The label on the Node says which lane it may serve, or leaves that open, and
+ * may come, change and go while the process runs. The holder of a lane's Lease serves it, and the others stand by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no
  * more: a user who takes the label off gets the node back as it was.
  */
 import type { LeaseStore } from '../../kubeapi/lease-store.ts'
-import { type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
+import { type GatewayLabel, type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import type { Node } from '../../model/objects.ts'
 import { knock } from '../../runtime/knock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { GatewayDeps } from '../deps.ts'
-import { handLaneOver } from './hand-lane-over.ts'
+import { handLaneOver } from './handover/hand-lane-over.ts'
+import { LaneSearch } from './lane-search.ts'
 import { LaneTenure } from './lane-tenure.ts'
+import type { LeaseWatch } from './lease-watch.ts'
 import { leaveUntilDone } from '../leave-node.ts'
 import { runGateway } from '../main.ts'
 import { gatewayMetrics } from '../metrics.ts'
@@ -26,6 +27,8 @@ export interface LabelledGatewayInit {
   /** What the API says now, past all caches; undefined when there is no such Node. Rejects without an answer. */
   readonly askNode: (signal: AbortSignal) => Promise<Node | undefined>
   readonly leases: LeaseStore
+  /** How many numbers the nodes share whose label says none. */
+  readonly activeGateways: number
 }
 
 /**
@@ -36,24 +39,24 @@ export const ASK_MS = 3000
 export const CLEAN_MS = 5000
 
 /**
- * Runs until the signal, or until the cluster has left. `first` is the lane of this node now; undefined: none. Throws
+ * Runs until the signal, or until the cluster has left. `first` is the label of this node now; undefined: none. Throws
  * what runGateway() does.
  */
 export async function runLabelledGateway(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
-  first: GatewayLane | undefined,
+  first: GatewayLabel | undefined,
   signal: AbortSignal,
 ): Promise<void> {
-  let lane = first
+  let label = first
   let isGateway: boolean | undefined
   while (!signal.aborted) {
-    const other = watchLane(deps, init.node, lane)
+    const other = watchLane(deps, init.node, label)
     const until = AbortSignal.any([signal, other.signal])
     try {
-      if (lane === undefined) await standAside(deps, init, until)
+      if (label === undefined) await standAside(deps, init, until)
       else {
-        const end = await serveInTurn(deps, init, { lane, other, signal })
+        const end = await serveLabel(deps, init, { label, other, signal })
         // The cluster has left, and nothing of ours is on the node.
         if (end.is === 'left') return
         isGateway = end.isGateway
@@ -62,30 +65,86 @@ export async function runLabelledGateway(
       other.close()
     }
     if (!until.aborted) return
-    lane = other.lane()
-    if (other.signal.aborted) deps.logger.info('the label of this node has changed', { lane: lane?.lane ?? 'none' })
+    label = other.lane()
+    if (other.signal.aborted) deps.logger.info('the label of this node has changed', { lane: label?.lane ?? 'none' })
   }
   await lastLook(deps, init, isGateway)
 }
 
-interface TurnInit {
-  readonly lane: GatewayLane
+interface LabelInit {
+  readonly label: GatewayLabel
   readonly other: OtherLane
   readonly signal: AbortSignal
 }
 
-/** stopped: `isGateway` is what the API said last, where it was asked. */
-type TurnEnd = { readonly is: 'left' } | { readonly is: 'stopped'; readonly isGateway?: boolean }
+interface TurnInit extends Omit<LabelInit, 'label'> {
+  readonly lane: GatewayLane
+  /** This node has found the lane by itself, and looks for another one when somebody else has it. */
+  readonly chosen?: LeaseWatch
+}
+
+/** stopped: `isGateway` is what the API said last, where it was asked. taken: another node has the lane now. */
+type TurnEnd =
+  { readonly is: 'left' } | { readonly is: 'stopped'; readonly isGateway?: boolean } | { readonly is: 'taken' }
+
+/** As the label has it: its own lane, or one after another that this node finds. */
+async function serveLabel(
+  deps: GatewayDeps,
+  init: LabelledGatewayInit,
+  { label, other, signal }: LabelInit,
+): Promise<Exclude<TurnEnd, { readonly is: 'taken' }>> {
+  const until = AbortSignal.any([signal, other.signal])
+  const { lane: stated, ...rest } = label
+  while (!until.aborted) {
+    const chosen = stated === 'any' ? await findLane(deps, init, until) : undefined
+    const lane = stated === 'any' ? chosen?.lane : stated
+    if (lane === undefined) break
+    const turn = { lane: { ...rest, lane }, other, signal, ...(chosen === undefined ? {} : { chosen }) }
+    const end = await serveInTurn(deps, init, turn)
+    if (end.is !== 'taken') return end
+  }
+  return { is: 'stopped' }
+}
+
+/** Stands by until there is a lane for this node; undefined once stopped. */
+async function findLane(
+  deps: GatewayDeps,
+  init: LabelledGatewayInit,
+  until: AbortSignal,
+): Promise<LeaseWatch | undefined> {
+  const parts = { ...deps, leases: init.leases, knock: deps.knock ?? knock }
+  const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways })
+  const over = new AbortController()
+  const searching = search.run(AbortSignal.any([until, over.signal]))
+  const unknown = (): string | undefined => (search.state.is === 'unknown' ? search.state.why : undefined)
+  try {
+    while (!until.aborted) {
+      if (search.state.is === 'found') return search.state.watch
+      const turn = search.whileTurn()
+      const end = AbortSignal.any([until, turn.signal])
+      try {
+        if (turn.role === 'stand by') await standBy(deps, init, 'any lane', end)
+        else await waitForWord(deps, 'the lanes', unknown, end)
+      } finally {
+        turn.close()
+      }
+    }
+    return undefined
+  } finally {
+    over.abort()
+    await searching
+  }
+}
 
 /** Serves the lane while it is this node's turn, and stands by else, until it is to end and others have the lane. */
 async function serveInTurn(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
-  { lane, other, signal }: TurnInit,
+  { lane, other, signal, chosen }: TurnInit,
 ): Promise<TurnEnd> {
   const tenure = new LaneTenure(
     { ...deps, leases: init.leases, knock: deps.knock ?? knock },
-    { node: init.node, lane: lane.lane },
+    { node: init.node, lane: lane.lane, ...(chosen === undefined ? {} : { chosen }) },
   )
   const [over, stop] = [new AbortController(), new AbortController()]
   const holding = tenure.run(over.signal)
@@ -93,14 +152,15 @@ async function serveInTurn(
   const ending = untilAborted(AbortSignal.any([signal, other.signal, over.signal])).then(async () => {
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
-    const goes = isGateway === false || (other.signal.aborted && other.lane()?.lane !== lane.lane)
+    const goes = isGateway === false || (other.signal.aborted && !leaves(other.lane(), lane.lane))
     // Another address is a new start of the same gateway.
     if (signal.aborted || goes) await handLaneOver(deps, tenure, goes)
     stop.abort()
   })
   try {
-    const left = await takeTurns({ ...deps, handover: tenure }, init, { lane, tenure, stop: stop.signal })
-    if (left) return { is: 'left' }
+    const turns = { lane, tenure, stop: stop.signal, onlyWhile: chosen !== undefined }
+    const end = await takeTurns({ ...deps, handover: tenure }, init, turns)
+    if (end === 'left' || (end === 'taken' && !signal.aborted && !other.signal.aborted)) return { is: end }
     await ending
     return { is: 'stopped', ...(isGateway === undefined ? {} : { isGateway }) }
   } finally {
@@ -109,52 +169,66 @@ async function serveInTurn(
   }
 }
 
+/** A label that leaves a node the lane that it serves. */
+function leaves(label: GatewayLabel | undefined, lane: number): boolean {
+  return label?.lane === 'any' || label?.lane === lane
+}
+
 interface Turns {
   readonly lane: GatewayLane
   readonly tenure: LaneTenure
   readonly stop: AbortSignal
+  /** Not beside another node that has it. */
+  readonly onlyWhile: boolean
 }
 
-/** True when the cluster has left; false once stopped. */
-async function takeTurns(deps: GatewayDeps, init: LabelledGatewayInit, turns: Turns): Promise<boolean> {
-  const { lane, tenure, stop } = turns
+/** left: the cluster has left. */
+async function takeTurns(
+  deps: GatewayDeps,
+  init: LabelledGatewayInit,
+  turns: Turns,
+): Promise<'left' | 'stopped' | 'taken'> {
+  const { lane, tenure, stop, onlyWhile } = turns
+  const unknown = (): string | undefined => (tenure.state.is === 'unknown' ? tenure.state.why : undefined)
   while (!stop.aborted) {
     const turn = tenure.whileTurn()
     const until = AbortSignal.any([stop, turn.signal])
     try {
       if (turn.role === 'serve') {
         await runGateway(deps, init.configOf([lane]), until)
-        if (!until.aborted) return true
-      } else if (turn.role === 'stand by') await standBy(deps, init, tenure, until)
-      else await waitForWord(deps, tenure, until)
+        if (!until.aborted) return 'left'
+      } else if (turn.role === 'wait') await waitForWord(deps, `lane ${lane.lane}`, unknown, until)
+      else if (onlyWhile) return 'taken'
+      else await standBy(deps, init, `lane ${lane.lane}`, until)
     } finally {
       turn.close()
     }
   }
-  return false
+  return 'stopped'
 }
 
 /** The lane is another node's: nothing of it is here but the process, which is ready to take it. */
-async function standBy(
-  deps: GatewayDeps,
-  init: LabelledGatewayInit,
-  tenure: LaneTenure,
-  until: AbortSignal,
-): Promise<void> {
+async function standBy(deps: GatewayDeps, init: LabelledGatewayInit, lane: string, until: AbortSignal): Promise<void> {
   const { status, logger } = deps
   status.readiness('gateway', () => undefined)
-  status.plan('gateway', () => `# standing by for lane ${tenure.lane}\n`)
+  status.plan('gateway', () => `# standing by for ${lane}\n`)
   if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until)) {
-    logger.info('standing by; nothing of the lane is here', { lane: tenure.lane })
+    logger.info('standing by; nothing of the lane is here', { lane })
   }
   await untilAborted(until)
 }
 
 /** What an earlier run left stays as it is until the API says whose the lane is. */
-async function waitForWord({ status }: GatewayDeps, tenure: LaneTenure, until: AbortSignal): Promise<void> {
-  status.readiness('gateway', () =>
-    tenure.state.is === 'unknown' ? `who holds lane ${tenure.lane} is not known: ${tenure.state.why}` : undefined,
-  )
+async function waitForWord(
+  { status }: GatewayDeps,
+  lane: string,
+  unknown: () => string | undefined,
+  until: AbortSignal,
+): Promise<void> {
+  status.readiness('gateway', () => {
+    const why = unknown()
+    return why === undefined ? undefined : `who holds ${lane} is not known: ${why}`
+  })
   await untilAborted(until)
 }
 

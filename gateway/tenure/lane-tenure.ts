@@ -5,26 +5,37 @@
  * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
  * and then the holder is asked after (lapsed-holder.ts).
  */
-import type { LeaseStore, StoredLease } from '../../kubeapi/lease-store.ts'
-import { laneCandidates, leavingReason } from '../../model/lanes/gateway-node.ts'
-import { laneLeaseName } from '../../model/lanes/lane-lease.ts'
+import type { StoredLease } from '../../kubeapi/lease-store.ts'
+import {
+  ANY_LANE_VALUE,
+  LABEL_GATEWAY,
+  laneCandidates,
+  leavingReason,
+  standbys,
+} from '../../model/lanes/gateway-node.ts'
+import { laneHolders, laneLeaseName } from '../../model/lanes/lane-lease.ts'
 import { MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
 import { laneClaims } from '../../model/lanes/lane-servers.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { linksUp } from './handing-over.ts'
+import { linksUp } from './handover/handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
-import { LapsedHolder, type LapsedHolderDeps } from './lapsed-holder.ts'
-import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from './plan-tenure.ts'
+import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
+import { LEASE_MS, RELOOK_MS, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
-import { Relief } from './relief.ts'
+import { Relief } from './handover/relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
+import { type Turn, TurnChanges } from './turn.ts'
 import { unlessAborted } from '../../reconcile/until-aborted.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 
-export type TenureDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
+export interface TenureInit {
+  readonly node: string
+  readonly lane: number
+  /** What this node has seen of the Lease, where it has chosen the lane itself: then it need not wait for its turn. */
+  readonly chosen?: LeaseWatch
+}
 
-const LOOK_MS = 2000
 /** An offer that no node took for so long is reported. */
 const UNTAKEN_MS = 5000
 const RELEASE_TRIES = 3
@@ -32,27 +43,26 @@ const RELEASE_TRIES = 3
 export class LaneTenure {
   readonly node: string
   readonly lane: number
-  readonly #deps: TenureDeps
+  readonly #deps: LeaseWatchDeps
   readonly #loop: ReconcileLoop
-  readonly #holder: LapsedHolder
-  readonly #listeners = new Set<() => void>()
+  readonly #watch: LeaseWatch
+  readonly #isChosen: boolean
+  readonly #turns = new TurnChanges(() => roleIn(this.#tenure))
   #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
-  #seen: { readonly lease: StoredLease | undefined; readonly view: LeaseView | undefined } | undefined
-  #lost = false
-  #openSinceMs: number | undefined
   #writtenMs: number | undefined
   readonly #relief: Relief
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
   #trouble = ''
 
-  constructor(deps: TenureDeps, init: { readonly node: string; readonly lane: number }) {
+  constructor(deps: LeaseWatchDeps, init: TenureInit) {
     this.#deps = deps
     this.node = init.node
     this.lane = init.lane
-    this.#holder = new LapsedHolder(deps, init)
+    this.#watch = init.chosen ?? new LeaseWatch(deps, init)
+    this.#isChosen = init.chosen !== undefined
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
-    const pace = { ...DEFAULT_LOOP, resyncMs: LOOK_MS, retryMinMs: 500, retryMaxMs: LOOK_MS, pokedRetryMs: 100 }
+    const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
   }
@@ -69,27 +79,19 @@ export class LaneTenure {
 
   /** Other nodes that may take the lane. */
   others(): readonly string[] {
-    return laneCandidates(this.#deps.api.cache('Node').list(), this.lane).filter((name) => name !== this.node)
+    const { api } = this.#deps
+    const nodes = api.cache('Node').list()
+    const others = [...laneCandidates(nodes, this.lane), ...standbys(nodes, laneHolders(api.cache('Lease').list()))]
+    return others.filter((name) => name !== this.node)
   }
 
   /** Calls back after each change of the state, and of what handedOver() gives. Gives the function that ends it. */
   onChange(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#turns.onChange(listener)
   }
 
-  /** What is this node's to do now, and a signal for when that is something else. */
-  whileTurn(): {
-    readonly role: 'serve' | 'stand by' | 'wait'
-    readonly signal: AbortSignal
-    readonly close: () => void
-  } {
-    const role = roleIn(this.#tenure)
-    const over = new AbortController()
-    const close = this.onChange(() => {
-      if (roleIn(this.#tenure) !== role) over.abort()
-    })
-    return { role, signal: over.signal, close }
+  whileTurn(): Turn {
+    return this.#turns.whileTurn()
   }
 
   /** From now on this node offers the lane if it holds it, and takes it no more. */
@@ -147,17 +149,18 @@ export class LaneTenure {
       this.#tenure = { is: 'unknown', why: 'this cluster has not joined yet' }
       if (readMembership(this.#deps.api) === undefined) return
     }
-    const lease = await leases.read(laneLeaseName(this.lane), signal)
+    await this.#watch.look((view) => this.#turn(view) === 0, signal)
     this.#trouble = ''
-    this.#notice(lease)
-    const view = this.#seen?.view
-    this.#lost = await this.#holder.isLost(view, this.#turn(view) === 0)
-    this.#reckonOpen()
+    this.#forgetWriting()
     const step = this.#plan()
     if (step.write !== undefined && this.#isMember()) {
       const away = this.#away()
-      this.#notice(await leases.write(leaseOf({ ...this.#terms(lease, this.node), offer: away }, lease), signal))
+      const { stored } = this.#watch
+      this.#watch.notice(
+        await leases.write(leaseOf({ ...this.#terms(stored, this.node), offer: away }, stored), signal),
+      )
       this.#writtenMs = clock.monotonic()
+      this.#forgetWriting()
     }
     this.#become(step)
     this.#reportUntaken()
@@ -165,14 +168,14 @@ export class LaneTenure {
 
   #plan(): TenureStep {
     const { clock } = this.#deps
-    const view = this.#seen?.view
+    const { view, lost, openSinceMs } = this.#watch
     const nowMs = clock.monotonic()
     return planTenure({
       node: this.node,
       nowMs,
       lease: view,
-      lost: this.#lost,
-      openSinceMs: this.#openSinceMs,
+      lost,
+      openSinceMs,
       away: this.#away(),
       never: this.#retired !== undefined || !this.#isMember(),
       turn: this.#turn(view),
@@ -184,6 +187,7 @@ export class LaneTenure {
 
   /** Where there was never a Lease, but gateways: the other clusters call the newest one. */
   #turn(view: LeaseView | undefined): number {
+    if (this.#isChosen) return 0
     const { api } = this.#deps
     const place = laneCandidates(api.cache('Node').list(), this.lane)
       .filter((name) => name !== view?.holder)
@@ -201,25 +205,13 @@ export class LaneTenure {
     return readMembership(this.#deps.api)?.spec.clusterId === clusterId
   }
 
-  #notice(lease: StoredLease | undefined): void {
-    const nowMs = this.#deps.clock.monotonic()
-    const before = this.#seen
-    const same = before !== undefined && JSON.stringify(before.lease?.spec) === JSON.stringify(lease?.spec)
-    const changedMs = same ? (before.view?.changedMs ?? nowMs) : nowMs
-    const view = lease === undefined ? undefined : viewOf(lease, changedMs)
-    this.#seen = { lease, view }
-    this.#reckonOpen()
+  #forgetWriting(): void {
+    const { view } = this.#watch
     if (view !== undefined && view.holder !== this.node) this.#writtenMs = undefined
   }
 
-  #reckonOpen(): void {
-    const nowMs = this.#deps.clock.monotonic()
-    const isOpen = whyOpen(this.#seen?.view, nowMs, this.#lost) !== undefined
-    this.#openSinceMs = isOpen ? (this.#openSinceMs ?? nowMs) : undefined
-  }
-
   #become(step: TenureStep): void {
-    const holder = this.#seen?.view?.holder ?? ''
+    const holder = this.#watch.view?.holder ?? ''
     const mine = holder === this.node
     const next: Tenure =
       step.role === 'stand by'
@@ -230,7 +222,7 @@ export class LaneTenure {
     const changed = JSON.stringify(next) !== JSON.stringify(this.#tenure)
     if (changed) this.#deps.logger.info(`lane ${this.lane}: ${tenureText(next)}`)
     this.#tenure = next
-    if (changed || next.is === 'handing over') for (const listener of this.#listeners) listener()
+    if (changed || next.is === 'handing over') this.#turns.changed()
   }
 
   #away(): string | undefined {
@@ -259,21 +251,28 @@ export class LaneTenure {
   #reportUntaken(): void {
     const { clock, api, logger } = this.#deps
     const away = this.#away()
-    const openMs = clock.monotonic() - (this.#openSinceMs ?? Infinity)
-    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS) return
+    const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
+    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.#othersServe()) return
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
-      `Label another node sealane.io/gateway=${this.lane}`
+      `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
     if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
     this.#trouble = note
     api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }
 
+  /** Traffic goes on over them. */
+  #othersServe(): boolean {
+    const { api } = this.#deps
+    return [...laneHolders(api.cache('Lease').list())].some((name) => {
+      const node = api.cache('Node').get(name)
+      return name !== this.node && node !== undefined && leavingReason(node) === undefined
+    })
+  }
+
   #onError(error: unknown): void {
     if (isConflict(error)) return
-    // What was seen before says nothing about now: a silent holder may have been unable to renew as well.
-    this.#seen = undefined
-    this.#openSinceMs = undefined
+    this.#watch.forget()
     const why = messageOf(error)
     if (why !== this.#trouble) {
       const { lane } = this
@@ -285,7 +284,7 @@ export class LaneTenure {
     // A release without Leases gave no rights to them; then the label alone says who serves.
     const next: Tenure = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
     this.#tenure = next
-    for (const listener of this.#listeners) listener()
+    this.#turns.changed()
   }
 }
 

@@ -46,15 +46,17 @@ export interface TenureStep {
   readonly write?: 'take' | 'renew'
 }
 
+/** How often a Lease is read that seems not to change. */
+export const RELOOK_MS = 2000
 export const RENEW_MS = 3000
 /** A gateway that is started anew has its Lease back sooner: nothing changes hands then. */
 export const LEASE_MS = 15_000
 /** The second best node waits for the best one, and so on. */
-const TURN_MS = 1500
+export const TURN_MS = 1500
 /** The first time of all: the pods of an installation start within some seconds of each other. */
-const FIRST_TURN_MS = 5000
+export const FIRST_TURN_MS = 5000
 /** A node that is about to go takes a lane that nobody else took. */
-const LAST_RESORT_MS = 10_000
+export const LAST_RESORT_MS = 10_000
 
 export function planTenure(facts: TenureFacts): TenureStep {
   const { lease, node, away, nowMs, writtenMs } = facts

@@ -1,5 +1,5 @@
 /** Which lane the label of this node's Node says, while a process serves another one, or none. */
-import { type GatewayLane, gatewayLane } from '../../model/lanes/gateway-node.ts'
+import { type GatewayLabel, gatewayLabel } from '../../model/lanes/gateway-node.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayDeps } from '../deps.ts'
 
@@ -10,7 +10,7 @@ export interface OtherLane {
   /** Aborts when the Node says another lane, or for some seconds none. */
   readonly signal: AbortSignal
   /** What it says now. */
-  readonly lane: () => GatewayLane | undefined
+  readonly lane: () => GatewayLabel | undefined
   readonly close: () => void
 }
 
@@ -18,7 +18,7 @@ export interface OtherLane {
 export function watchLane(
   { api, logger, clock }: Pick<GatewayDeps, 'api' | 'logger' | 'clock'>,
   node: string,
-  before: GatewayLane | undefined,
+  before: GatewayLabel | undefined,
 ): OtherLane {
   const changed = new AbortController()
   let lane = before
@@ -29,12 +29,12 @@ export function watchLane(
     cancelGrace = undefined
   }
   /** Undefined: it says nothing that counts. */
-  const read = (): { readonly lane: GatewayLane | undefined } | undefined => {
+  const read = (): { readonly lane: GatewayLabel | undefined } | undefined => {
     const object = api.cache('Node').get(node)
     // A Node that is not there may be on its way back: kubelets register anew.
     if (object === undefined) return undefined
     try {
-      return { lane: gatewayLane(object) }
+      return { lane: gatewayLabel(object) }
     } catch (error) {
       // A slip of the hand takes no lane down.
       const why = messageOf(error)
@@ -63,6 +63,6 @@ export function watchLane(
   return { signal: changed.signal, lane: () => lane, close }
 }
 
-function isSame(a: GatewayLane | undefined, b: GatewayLane | undefined): boolean {
+function isSame(a: GatewayLabel | undefined, b: GatewayLabel | undefined): boolean {
   return a?.lane === b?.lane && a?.publicAddress === b?.publicAddress
 }

@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
 import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
 import { MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
@@ -62,6 +63,8 @@ export interface SiteConfig {
   readonly kubernetes?: KubernetesAccess
   /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
   readonly gateways: readonly SiteGateway[]
+  /** How many nodes of a real cluster are gateways at once, of those whose label says no number. */
+  readonly activeGateways: number
   /** Ports of the nodes that pods of other clusters may call. */
   readonly openHostPorts: readonly OpenPort[]
   readonly dns: {
@@ -116,6 +119,7 @@ const siteSchema = z.strictObject(
             { error: 'a map' },
           ),
         ).default([]),
+        activeGateways: integer(1, MAX_LANE + 1).optional(),
         openHostPorts: list(openHostPort).default([]),
         dns: z
           .strictObject(
@@ -168,6 +172,10 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
       if (stated) yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
     }
   }
+  if (spec.kubernetes === undefined && spec.activeGateways !== undefined) {
+    const reason = 'spec.activeGateways: only with spec.kubernetes: spec.gateways says which nodes are gateways'
+    yield { at: ['spec', 'activeGateways'], reason }
+  }
   if (spec.podCIDRs.length === 0)
     yield { at: ['spec', 'podCIDRs'], reason: 'spec.podCIDRs: expected at least one CIDR' }
   const ranges = [
@@ -216,6 +224,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
       lane,
       ...(publicAddress === undefined ? {} : { publicAddress }),
     })),
+    activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,
     openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
     dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
   }

@@ -1,17 +1,28 @@
 /**
  * Which Nodes of a real cluster are gateways, and on which lane: stated on the Node itself, by an operator or by join.
+ * Most leave the number open; Leases then decide who has which one.
  */
 import { classifyAddress, parseAddress } from '../addresses/ip.ts'
 import type { Node } from '../objects.ts'
 import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 
-/** Its value is the lane's number: `sealane.io/gateway=0`. */
+/** Its value is `true`, or the number of the only lane that the node may serve: `sealane.io/gateway=0`. */
 export const LABEL_GATEWAY = 'sealane.io/gateway'
+/** The value that leaves the number open; none at all does as well. */
+export const ANY_LANE_VALUE = 'true'
+/** How many gateways a cluster has at once where nobody says so. */
+export const DEFAULT_ACTIVE_GATEWAYS = 2
 /** Where other clusters may call this gateway, when that is no address of its own (port forwarding, 1:1 NAT). */
 export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 
 export interface GatewayLane {
   readonly lane: number
+  readonly publicAddress?: string
+}
+
+/** What a Node states. any: a number that no other gateway has. */
+export interface GatewayLabel {
+  readonly lane: number | 'any'
   readonly publicAddress?: string
 }
 
@@ -22,18 +33,31 @@ export class GatewayNodeError extends Error {
   }
 }
 
+/** The lane of a label's value; undefined for a value that says none. */
+export function laneOfLabel(value: string): number | 'any' | undefined {
+  if (value === '' || value === ANY_LANE_VALUE) return 'any'
+  return /^\d{1,3}$/.test(value) && isLaneNumber(Number(value)) ? Number(value) : undefined
+}
+
 /** Undefined when the Node is no gateway. Throws GatewayNodeError naming the label or annotation and its value. */
-export function gatewayLane({ metadata }: Node): GatewayLane | undefined {
+export function gatewayLabel({ metadata }: Node): GatewayLabel | undefined {
   const label = metadata.labels?.[LABEL_GATEWAY]
   if (label === undefined) return undefined
-  const lane = Number(label)
-  if (!/^\d{1,3}$/.test(label) || !isLaneNumber(lane)) {
+  const lane = laneOfLabel(label)
+  if (lane === undefined) {
     const said = `label ${LABEL_GATEWAY} ${JSON.stringify(label)}`
-    throw new GatewayNodeError(metadata.name, `${said}: expected the number of a lane, 0 to ${MAX_LANE}`)
+    const expected = `${ANY_LANE_VALUE}, or the number of a lane, 0 to ${MAX_LANE}`
+    throw new GatewayNodeError(metadata.name, `${said}: expected ${expected}`)
   }
   const publicAddress = metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS]
   if (publicAddress === undefined) return { lane }
   return { lane, publicAddress: checkedAddress(metadata.name, publicAddress) }
+}
+
+/** Its label leaves it this lane, or all. */
+export function mayServe(node: Node, lane: number): boolean {
+  const stated = statedLane(node)
+  return stated === lane || stated === 'any'
 }
 
 /** Set by those who take nodes away: kubectl and people after a power loss, and the two autoscalers. */
@@ -57,17 +81,31 @@ export function isNotReady({ spec }: Node): boolean {
 }
 
 /**
- * Nodes that may take a lane over, the best one first: with a public address of their own, then those that are no
- * control plane, then by name. Those that are about to go are left out.
+ * Nodes whose label says this lane, the best one to take it first: with a public address of their own, then those that
+ * are no control plane, then by name. Those that are about to go are left out.
  */
 export function laneCandidates(nodes: readonly Node[], lane: number): readonly string[] {
+  return bestFirst(nodes.filter((node) => statedLane(node) === lane))
+}
+
+/** The same of those that leave the number open and have none. Takes who holds any lane. */
+export function standbys(nodes: readonly Node[], holders: ReadonlySet<string>): readonly string[] {
+  return bestFirst(nodes.filter((node) => statedLane(node) === 'any' && !holders.has(node.metadata.name)))
+}
+
+function bestFirst(nodes: readonly Node[]): readonly string[] {
   const rank = ({ metadata }: Node): number =>
     (metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS] === undefined ? 2 : 0) +
     (metadata.labels?.[LABEL_CONTROL_PLANE] === undefined ? 0 : 1)
   return nodes
-    .filter((node) => node.metadata.labels?.[LABEL_GATEWAY] === String(lane) && leavingReason(node) === undefined)
+    .filter((node) => leavingReason(node) === undefined)
     .sort((a, b) => rank(a) - rank(b) || (a.metadata.name < b.metadata.name ? -1 : 1))
     .map(({ metadata }) => metadata.name)
+}
+
+function statedLane({ metadata }: Node): number | 'any' | undefined {
+  const label = metadata.labels?.[LABEL_GATEWAY]
+  return label === undefined ? undefined : laneOfLabel(label)
 }
 
 const LABEL_CONTROL_PLANE = 'node-role.kubernetes.io/control-plane'

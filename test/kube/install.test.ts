@@ -65,7 +65,7 @@ async function firstCall(t: Test, world: World): Promise<void> {
   const dryAt = performance.now()
   const dryJoin = await sealane([...joinWords(member), '--dry-run'])
   t.match(dryJoin.stderr, /^ {2}\+ DaemonSet sealane-system\/sealane-gateway$/m)
-  t.match(dryJoin.stderr, /^ {2}~ Node c2n1\n {6}metadata.labels\["sealane.io\/gateway"\]: \(none\) -> "0"$/m)
+  t.match(dryJoin.stderr, /^ {2}~ Node c2n1\n {6}metadata.labels\["sealane.io\/gateway"\]: \(none\) -> "true"$/m)
   t.match(dryJoin.stderr, /^ {2}~ ConfigMap kube-system\/coredns .*\n {6}data.Corefile:\n {8}\+ # sealane begin$/m)
   t.equal(dryJoin.stdout, 'nothing was changed\n')
   t.strictSame(
@@ -194,14 +194,14 @@ async function joinByFiles(t: Test, world: World): Promise<void> {
   const { hub, member, directory } = world
   const printed = await sealane([...joinWords(member), '--output', 'yaml'])
   t.notMatch(printed.stdout, /sealane1\./, 'no token is in the files')
-  t.match(printed.stderr, /kubectl label node c2n1 sealane\.io\/gateway=0/, 'what files cannot carry is said')
+  t.match(printed.stderr, /kubectl label node c2n1 sealane\.io\/gateway=true/, 'what files cannot carry is said')
   const token = readFileSync(await tokenFile(world, ['--cluster-id', 'c2']), 'utf8')
   await applyAll(member, printed.stdout)
   const data = { token: Buffer.from(token).toString('base64') }
   const metadata = { name: 'sealane-identity', namespace: SYSTEM }
   const secret = { apiVersion: 'v1', kind: 'Secret', type: 'sealane.io/identity', metadata, data }
   await member.site.api.apply(`/api/v1/namespaces/${SYSTEM}/secrets/sealane-identity`, secret)
-  await member.site.api.merge('/api/v1/nodes/c2n1', { metadata: { labels: { 'sealane.io/gateway': '0' } } })
+  await member.site.api.merge('/api/v1/nodes/c2n1', { metadata: { labels: { 'sealane.io/gateway': 'true' } } })
   await eventually(async () => (await connections(member)) === 'c1 up', { deadlineMs: 60_000, say: 'the lane is up' })
   // The same files again, as such agents do all day: the identity stays.
   await applyAll(member, printed.stdout)

@@ -137,7 +137,7 @@ async function byHand(t: Test, place: InstallTarget): Promise<void> {
     container('dns', { resources: { requests: { cpu: '60m' } }, imagePullPolicy: 'Never' }),
   )
   await patch('daemonsets/sealane-gateway', {
-    spec: { template: { spec: { nodeSelector: { 'sealane.io/gateway': '0' } } } },
+    spec: { template: { spec: { nodeSelector: { 'sealane.io/gateway': 'true' } } } },
   })
   await patch('daemonsets/sealane-routeagent', { spec: { template: { metadata: { annotations: { note: 'ours' } } } } })
   const registry = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'registry' }, type: 'Opaque' }

@@ -31,6 +31,7 @@ t.test('pods come, are seen, and go', { skip: kubeletMissing() ?? false }, async
 const STORIES: Readonly<Record<string, (t: Test, world: World) => Promise<void>>> = {
   'a Deployment answers on its pods’ addresses, and its Service has ready endpoints': deploymentStory,
   'readiness follows the probe, and a container that ends is started again': probeStory,
+  'what others write into a status is put right, once': reconcileStory,
   'a test kubelet that was killed starts its pods again with the same addresses': restartStory,
   'deleting leaves no namespace, no process, no mount and no file': deletionStory,
 }
@@ -99,6 +100,23 @@ function call(netns: string, address: string): Promise<string> {
       stdio: ['ignore', 'pipe', 'ignore'],
     }).trim(),
   )
+}
+
+/** The node controller does so to the pods of a node that was silent, and leaves it to the kubelet to take that back. */
+async function reconcileStory(t: Test, world: World): Promise<void> {
+  const { api } = world.cluster
+  await runPod(world, 'marked', { containers: [{ name: 'main', image: NETSHOOT }] })
+  const path = `${NAMESPACE}/pods/marked`
+  const read = () => api.get<Pod & KubeObject>(path)
+  await eventually(async () => isReady(await read()), { deadlineMs: 30_000, say: 'ready' })
+  const conditions = [{ type: 'Ready', status: 'False', reason: 'NodeStatusUnknown' }]
+  await api.merge(`${path}/status`, { status: { conditions } })
+  await eventually(async () => isReady(await read()), { deadlineMs: 10_000, say: 'ready again' })
+  const settled = await eventually(async () => {
+    const [before, after] = [await read(), await new Promise((resolve) => setTimeout(resolve, 1000)).then(read)]
+    return before.metadata.resourceVersion === after.metadata.resourceVersion && after
+  })
+  t.ok(isReady(settled), 'and nobody goes on writing')
 }
 
 async function probeStory(t: Test, world: World): Promise<void> {

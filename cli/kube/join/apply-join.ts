@@ -7,7 +7,7 @@ import type { SecretAccess } from '../../../protocol/identity/secret-identity.ts
 import { NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Applied, ClusterAdmin } from '../access/admin.ts'
-import type { NodeChange } from './plan-join.ts'
+import type { NodeChange } from '../gateways/plan-gateways.ts'
 import type { Missing } from '../wait/wait-until.ts'
 import { conditionsOf } from '../access/object-status.ts'
 

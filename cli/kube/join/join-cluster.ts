@@ -267,8 +267,8 @@ async function watchStart(
 }
 
 /** Gives the clusters that are reached: all that are in contact. */
-async function watchLanes({ gateways }: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<Others> {
-  const { reached, alone } = await untilAll(init, 'lanes', () => lanesProgress(admin, gateways, init.signal))
+async function watchLanes(plan: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<Others> {
+  const { reached, alone } = await untilAll(init, 'lanes', () => lanesProgress(admin, plan, init.signal))
   if (reached.length > 0) init.say(`lanes are up, and probes pass: ${reached.join(', ')}\n`)
   return { reached, alone }
 }

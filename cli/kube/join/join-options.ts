@@ -1,16 +1,19 @@
 /** Flags of `sealane join` that are about a real cluster. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../../model/ids.ts'
+import { DEFAULT_ACTIVE_GATEWAYS } from '../../../model/lanes/gateway-node.ts'
+import { MAX_LANE } from '../../../model/lanes/lane-number.ts'
 import { formatPrefix, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../../context.ts'
-import type { GatewayOption } from './plan-join.ts'
+import type { GatewayOption } from '../gateways/plan-gateways.ts'
 import { type ImageOptions, type StatusOptions, addImageOptions, addStatusOptions } from './values-options.ts'
 
 export interface JoinKubeOptions extends ImageOptions, StatusOptions {
   readonly podCidr?: readonly string[]
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayOption[]
+  readonly gateways?: number
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
   readonly yes: boolean
@@ -36,6 +39,11 @@ export function addJoinKubeOptions(command: Command): Command {
       '--gateway <node[=address]>',
       'with --context: a node that becomes a gateway, and the address where others call it; may be given several times',
       collect(parseGateway),
+    )
+    .option(
+      '--gateways <count>',
+      `with --context: how many nodes are gateways at once, 1 to ${MAX_LANE + 1} (default: as installed, else ${DEFAULT_ACTIVE_GATEWAYS})`,
+      parseGatewayCount,
     )
     .option(
       '--label <key=value>',
@@ -72,6 +80,12 @@ function parseGateway(text: string): GatewayOption {
   return { node, publicAddress }
 }
 
+function parseGatewayCount(text: string): number {
+  const count = Number(text)
+  if (/^\d+$/.test(text) && count >= 1 && count <= MAX_LANE + 1) return count
+  throw new UserError(`--gateways ${quoted(text)}: expected a whole number from 1 to ${MAX_LANE + 1}`, { exitCode: 2 })
+}
+
 function parseLabel(text: string): readonly [string, string | null] {
   const at = text.indexOf('=')
   if (at < 0 && text.length > 1 && text.endsWith('-')) return [text.slice(0, -1), null]
@@ -88,6 +102,7 @@ const KUBE_ONLY = [
   'podCidr',
   'serviceCidr',
   'gateway',
+  'gateways',
   'label',
   'allowNamespace',
   'yes',

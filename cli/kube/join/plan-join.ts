@@ -4,12 +4,12 @@ import { SITE_CONFIG, SITE_KEY } from '../../../install/names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { DNS_CONTAINER_PORT } from '../../../install/ports.ts'
 import type { InstallValues } from '../../../install/values.ts'
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import { DEFAULT_ACTIVE_GATEWAYS } from '../../../model/lanes/gateway-node.ts'
 import { type ClusterId, isDnsLabel } from '../../../model/ids.ts'
 import { titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Ask, Discovery } from '../../discovery/discover.ts'
-import type { GatewayCandidate } from '../../discovery/gateway-candidates.ts'
-import { at, documentIn, printable, textAt, textsAt } from '../../discovery/snapshot/raw.ts'
+import { at, documentIn, textAt, textsAt } from '../../discovery/snapshot/raw.ts'
+import { type GatewayOption, type GatewayOptions, type NodeChange, planGateways } from '../gateways/plan-gateways.ts'
 import {
   type InstalledObjects,
   type InstalledValues,
@@ -19,7 +19,7 @@ import {
 import type { AskedOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */
-export interface JoinOptions {
+export interface JoinOptions extends GatewayOptions {
   readonly clusterId?: ClusterId
   readonly podCIDRs?: readonly string[]
   readonly serviceCIDRs?: readonly string[]
@@ -27,18 +27,6 @@ export interface JoinOptions {
   readonly labels: Readonly<Record<string, string | null>>
   /** Beside those of an earlier join. */
   readonly allowedNamespaces?: readonly string[]
-  readonly gateways: readonly GatewayOption[]
-}
-
-export interface GatewayOption {
-  readonly node: string
-  readonly publicAddress?: string
-}
-
-export interface NodeChange {
-  readonly node: string
-  readonly labels: Readonly<Record<string, string>>
-  readonly annotations: Readonly<Record<string, string>>
 }
 
 /** What is in the cluster already, and what of it is to change. */
@@ -58,6 +46,8 @@ export interface JoinPlan {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly gateways: readonly GatewayOption[]
+  /** How many of the gateways are active at once. */
+  readonly activeGateways: number
   /** Text of the site file. */
   readonly site: string
   /** Nodes whose label or annotation differs from what is wanted. */
@@ -89,11 +79,11 @@ export function planJoin(
   const found = { podCIDRs: discovery.podCIDRs?.value ?? [], serviceCIDRs: discovery.serviceCIDRs?.value ?? [] }
   const podCIDRs = given.podCIDRs ?? installed?.podCIDRs ?? found.podCIDRs
   const serviceCIDRs = given.serviceCIDRs ?? installed?.serviceCIDRs ?? found.serviceCIDRs
-  const gateways = chooseGateways(discovery, given.gateways)
-  const present = labelledLanes(discovery)
+  const { gateways, activeGateways, nodes, notes } = planGateways(discovery, given, installed?.activeGateways)
   const labels = changedLabels(installed?.labels ?? discovery.earlier.labels, given.labels)
   const allowed = new Set([...(installed?.allowedNamespaces ?? []), ...(given.allowedNamespaces ?? [])])
-  const facts = { name: given.clusterId, podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
+  const lists = { podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
+  const facts = { name: given.clusterId, ...lists, activeGateways }
   const site = siteText(facts, installed)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
   const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
@@ -101,21 +91,16 @@ export function planJoin(
   return {
     clusterId: given.clusterId,
     values: read,
-    notes: [...read.leftOut.map(leftOutNote), ...noStandbyNote(discovery, gateways, present)],
+    notes: [...read.leftOut.map(leftOutNote), ...notes],
     podCIDRs,
     serviceCIDRs,
     gateways,
+    activeGateways,
     site,
-    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, present)),
+    nodes,
     objects: planInstalledMember(read, site, live),
   }
 }
-
-/** One serves, and one stands by for it. */
-const GATEWAYS_OF_A_LANE = 2
-
-/** Other clusters call the lane of the same number only, and every cluster begins with this one. */
-const NEW_LANE = 0
 
 interface SiteFacts {
   readonly name: string
@@ -123,6 +108,7 @@ interface SiteFacts {
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly allowedNamespaces: readonly string[]
+  readonly activeGateways: number
 }
 
 interface InstalledSite extends SiteFacts {
@@ -144,7 +130,10 @@ export function installedSite(values: InstallValues, live: InstalledObjects): In
   )
   const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')
   const allowedNamespaces = textsAt(document, 'spec', 'allowedNamespaces')
-  const facts = { name, podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels), allowedNamespaces }
+  const count = at(document, 'spec', 'activeGateways')
+  const activeGateways = typeof count === 'number' ? count : DEFAULT_ACTIVE_GATEWAYS
+  const lists = { podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels), allowedNamespaces }
+  const facts = { name, ...lists, activeGateways }
   return { text, document: document as object, ...facts }
 }
 
@@ -160,72 +149,21 @@ function leftOutNote(name: string): string {
   return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
 }
 
-/**
- * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
- * others; else the best candidates.
- */
-function chooseGateways({ gateways }: Discovery, option: readonly GatewayOption[]): readonly GatewayOption[] {
-  if (option.length > 0) return option
-  const { candidates, unfit } = gateways
-  const labelled = candidates.filter(isLabelled)
-  if (labelled.length > 0) return labelled.map(asFound)
-  const away = unfit.filter(isLabelled)
-  if (away.length > 0) return away.map(({ node }) => ({ node }))
-  return candidates.slice(0, GATEWAYS_OF_A_LANE).map(asFound)
-}
-
-function isLabelled({ lane }: { readonly lane: number | undefined }): boolean {
-  return lane !== undefined
-}
-
-function asFound({ node, publicAddress }: GatewayCandidate): GatewayOption {
-  return { node, ...(publicAddress === undefined ? {} : { publicAddress }) }
-}
-
-/** Of all Nodes that are labelled, fit or not, by name. */
-function labelledLanes({ gateways }: Discovery): ReadonlyMap<string, number> {
-  const nodes = [...gateways.candidates, ...gateways.unfit]
-  return new Map(nodes.flatMap(({ node, lane }): [string, number][] => (lane === undefined ? [] : [[node, lane]])))
-}
-
-/** Where another node could stand by. */
-function noStandbyNote(
-  { gateways: { candidates } }: Discovery,
-  chosen: readonly GatewayOption[],
-  present: ReadonlyMap<string, number>,
-): string[] {
-  const [node, ...more] = new Set([...present.keys(), ...chosen.map((one) => one.node)])
-  const other = candidates.find((one) => one.node !== node)?.node
-  if (node === undefined || more.length > 0 || other === undefined) return []
-  const command = `kubectl label node ${printable(other)} ${LABEL_GATEWAY}=${present.get(node) ?? NEW_LANE}`
-  return [`only ${printable(node)} is a gateway: nobody takes its lane when it goes; ${command}`]
-}
-
-/** New gateways share one lane: one serves, the others stand by. A Node that has a lane keeps it. */
-function nodeChange(
-  discovery: Discovery,
-  { node, publicAddress }: GatewayOption,
-  present: ReadonlyMap<string, number>,
-): NodeChange[] {
-  const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
-  const labels = present.has(node) ? {} : { [LABEL_GATEWAY]: String(NEW_LANE) }
-  // An ExternalIP that was found is not stated yet: the gateway reads the annotation alone.
-  const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
-  const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }
-  const nothing = Object.keys(labels).length + Object.keys(annotations).length === 0
-  return nothing ? [] : [{ node, labels, annotations }]
-}
-
 /** The same for the same facts, whatever the order of labels. */
-function factsText({ name, podCIDRs, serviceCIDRs, labels, allowedNamespaces }: SiteFacts): string {
+function factsText(facts: SiteFacts): string {
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = facts
   const lists = [podCIDRs, serviceCIDRs, allowedNamespaces]
-  return JSON.stringify([name, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+  return JSON.stringify([name, activeGateways, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
 }
 
 /** To the byte as it is where nothing is to change: a change starts all pods anew. */
 function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
-  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces } = site
-  const allowed = allowedNamespaces.length === 0 ? {} : { allowedNamespaces }
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways } = site
+  // An image of the last release does not start with fields that it does not know.
+  const optional = {
+    ...(allowedNamespaces.length === 0 ? {} : { allowedNamespaces }),
+    ...(activeGateways === DEFAULT_ACTIVE_GATEWAYS ? {} : { activeGateways }),
+  }
   if (installed === undefined) {
     return formatYaml({
       apiVersion: 'sealane.io/v1alpha1',
@@ -236,18 +174,19 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
         podCIDRs,
         serviceCIDRs,
         labels,
-        ...allowed,
+        ...optional,
         dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] },
       },
     })
   }
   const { text, document } = installed
   if (factsText(installed) === factsText(site)) return text
-  const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, object]
+  const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, Record<string, unknown>]
+  const { activeGateways: _before, ...rest } = spec
   return formatYaml({
     ...document,
     metadata: { ...metadata, name },
-    spec: { ...spec, podCIDRs, serviceCIDRs, labels, ...allowed },
+    spec: { ...rest, podCIDRs, serviceCIDRs, labels, ...optional },
   })
 }
 

@@ -5,7 +5,7 @@ import { planCrds } from '../../../install/crds/plan-crds.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { objectDiff } from '../object-diff.ts'
-import type { NodeChange } from './plan-join.ts'
+import type { NodeChange } from '../gateways/plan-gateways.ts'
 
 /** Of one object. */
 export interface PlannedChange {

@@ -102,10 +102,11 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
 }
 
 function joinOptions(options: RunJoinOptions): JoinOptions {
-  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], label = [] } = options
+  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], gateways, label = [] } = options
   return {
     labels: Object.fromEntries(label),
     gateways: gateway,
+    ...(gateways === undefined ? {} : { activeGateways: gateways }),
     ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
     ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),
     ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),

@@ -1,7 +1,7 @@
 /** How far a join has come, each as what is still missing. */
 import { type PartName, objectName } from '../../../install/names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import { LABEL_GATEWAY, laneOfLabel } from '../../../model/lanes/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
@@ -11,7 +11,7 @@ import { type SecretAccess, joinProblem, secretIdentity } from '../../../protoco
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type LaneState, joinedOthers, laneStates, silentClusters } from './lane-states.ts'
 import { type NodeRollout, currentRevision, isReady, nodeRollout, replicaRollout } from './node-rollout.ts'
-import type { GatewayOption } from '../join/plan-join.ts'
+import type { JoinPlan } from '../join/plan-join.ts'
 import { partTrouble, selectorText } from './pod-trouble.ts'
 import { type Rollout, type WorkloadShape, isRolledOut, rolloutOf } from './rollout.ts'
 import type { Missing } from './wait-until.ts'
@@ -117,7 +117,7 @@ export interface LanesProgress extends Progress {
  */
 export async function lanesProgress(
   admin: Pick<ClusterAdmin, 'list' | 'get'>,
-  gateways: readonly GatewayOption[],
+  { gateways, activeGateways }: Pick<JoinPlan, 'gateways' | 'activeGateways'>,
   signal: AbortSignal,
 ): Promise<LanesProgress> {
   const clusters = (await admin.list(OURS, 'Cluster', {}, signal)) as unknown as Cluster[]
@@ -133,7 +133,7 @@ export async function lanesProgress(
   }
   const others = joinedOthers(clusters, own)
   const alone = others.length === 0
-  const served = await servedLanes(admin, objects, signal)
+  const served = await servedLanes(admin, { gateways: objects, activeGateways }, signal)
   const late = gateways.filter(({ node }) => !served.has(node))
   const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
   const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
@@ -149,20 +149,23 @@ export async function lanesProgress(
   return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
 }
 
-/** Nodes with a gateway, and those that stand by for one: they have the same lane. */
+/**
+ * Nodes with a gateway, and those that stand by: for a lane of their label that is served, or for any, when as many
+ * gateways are active as there are to be.
+ */
 async function servedLanes(
   admin: Pick<ClusterAdmin, 'list'>,
-  gateways: readonly Gateway[],
+  { gateways, activeGateways }: { readonly gateways: readonly Gateway[]; readonly activeGateways: number },
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const serving = new Set(gateways.map(({ metadata }) => metadata.name))
+  const served = new Set(gateways.flatMap(({ status }) => status?.lanes.map(({ lane }) => lane) ?? []))
   const nodes = await admin.list('v1', 'Node', {}, signal)
-  const laneOf = ({ metadata }: (typeof nodes)[number]) => metadata.labels?.[LABEL_GATEWAY]
-  const lanes = new Set(
-    nodes.filter(({ metadata }) => serving.has(metadata.name)).flatMap((node) => laneOf(node) ?? []),
-  )
-  const standby = nodes.filter((node) => lanes.has(laneOf(node) ?? '')).map(({ metadata }) => metadata.name)
-  return new Set([...serving, ...standby])
+  const standby = nodes.filter(({ metadata }) => {
+    const lane = laneOfLabel(metadata.labels?.[LABEL_GATEWAY] ?? 'none')
+    return lane === 'any' ? served.size >= activeGateways : lane !== undefined && served.has(lane)
+  })
+  return new Set([...serving, ...standby.map(({ metadata }) => metadata.name)])
 }
 
 /**

@@ -26,7 +26,7 @@ function gateway(
     kind: 'Gateway',
     metadata: { name: node },
     spec: {},
-    status: { connections: rows },
+    status: { lanes: [{ lane: 0 }], connections: rows },
   }
   return object as unknown as Gateway
 }
@@ -56,11 +56,12 @@ const MEMBERSHIP = {
 }
 /** What is there once the agent has got the clusterset's members. */
 const SELF = [MEMBERSHIP, cluster('c2')]
+const ON_N1 = { gateways: [{ node: 'n1' }], activeGateways: 1 }
 
 t.test('lanes of a cluster', async (t) => {
   const look = (...gateways: Gateway[]) => {
     const objects = [...SELF, cluster('c1'), cluster('c3'), ...gateways]
-    return lanesProgress(new MemoryAdmin(objects as never[]), [{ node: 'n1' }], signal)
+    return lanesProgress(new MemoryAdmin(objects as never[]), ON_N1, signal)
   }
   const so = { alone: false, leftOut: [] }
   t.strictSame(await look(), { ...so, reached: [], missing: { what: 'from the gateway on n1' } })
@@ -84,7 +85,7 @@ t.test('lanes of a cluster', async (t) => {
     reached: ['c1', 'c3'],
     missing: undefined,
   })
-  const first = lanesProgress(new MemoryAdmin([...SELF, gateway('n1')] as never[]), [{ node: 'n1' }], signal)
+  const first = lanesProgress(new MemoryAdmin([...SELF, gateway('n1')] as never[]), ON_N1, signal)
   t.strictSame(await first, { alone: true, leftOut: [], reached: [], missing: undefined })
 })
 
@@ -93,7 +94,7 @@ t.test('before the agent has heard of the clusterset nothing is said of who is i
   const joined = { ...cluster('c2'), metadata: { name } }
   for (const objects of [[MEMBERSHIP], [MEMBERSHIP, joined], [MEMBERSHIP, joined, cluster('c1')], [cluster('c2')]]) {
     const admin = new MemoryAdmin([...objects, gateway('n1', ['c1', 'up', ''])] as never[])
-    t.strictSame(await lanesProgress(admin, [{ node: 'n1' }], signal), {
+    t.strictSame(await lanesProgress(admin, ON_N1, signal), {
       reached: [],
       alone: false,
       missing: { what: 'what the broker knows of the clusterset' },
@@ -112,7 +113,7 @@ t.test('lanes to clusters that the broker does not hear are not waited for', asy
   const silent = (id: string) => heard(id, 'False', 'the broker has not heard from it since 2026-01-01T00:00:00Z')
   const look = (clusters: readonly Cluster[], ...connections: Parameters<typeof gateway>[1][]) => {
     const objects = [...SELF, ...clusters, gateway('n1', ...connections)]
-    return lanesProgress(new MemoryAdmin(objects as never[]), [{ node: 'n1' }], signal)
+    return lanesProgress(new MemoryAdmin(objects as never[]), ON_N1, signal)
   }
   const DEAD = 'cluster c3 is not in contact: the broker has not heard from it since 2026-01-01T00:00:00Z'
   const both = [heard('c1', 'True', ''), silent('c3')]
@@ -150,7 +151,7 @@ t.test('a gateway on a node that is not ready is not waited for, unless it is th
   const look = (...nodes: string[]) =>
     lanesProgress(
       new MemoryAdmin(objects as never[]),
-      nodes.map((name) => ({ node: name })),
+      { gateways: nodes.map((name) => ({ node: name })), activeGateways: 2 },
       signal,
     )
   t.strictSame(await look('n1', 'n2'), {
@@ -176,13 +177,17 @@ t.test('nodes that stand by for a gateway are not waited for', async (t) => {
     const { metadata, ...rest } = node(name, 'True')
     return { ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': lane } } }
   }
-  const look = async (lane: string) => {
-    const objects: object[] = [...SELF, labelled('n1', '0'), labelled('n2', lane), gateway('n1')]
-    const chosen = ['n1', 'n2'].map((name) => ({ node: name }))
-    return (await lanesProgress(new MemoryAdmin(objects as never[]), chosen, signal)).missing
+  const look = async (lanes: readonly [string, string], activeGateways: number, ...serving: Gateway[]) => {
+    const objects: object[] = [...SELF, labelled('n1', lanes[0]), labelled('n2', lanes[1]), ...serving]
+    const gateways = ['n1', 'n2'].map((name) => ({ node: name }))
+    return (await lanesProgress(new MemoryAdmin(objects as never[]), { gateways, activeGateways }, signal)).missing
   }
-  t.equal(await look('0'), undefined)
-  t.strictSame(await look('1'), { what: 'from the gateway on n2' }, 'a lane of its own is')
+  const n1 = gateway('n1')
+  const n2 = { ...gateway('n2'), status: { ...gateway('n2').status, lanes: [{ lane: 1 }] } } as unknown as Gateway
+  t.equal(await look(['0', '0'], 2, n1), undefined)
+  t.strictSame(await look(['0', '1'], 2, n1), { what: 'from the gateway on n2' }, 'a lane of its own is')
+  t.strictSame(await look(['true', 'true'], 2, n1), { what: 'from the gateway on n2' }, 'two are to be active')
+  t.strictSame([await look(['true', 'true'], 2, n1, n2), await look(['true', 'true'], 1, n1)], [undefined, undefined])
 })
 
 interface DaemonPod {

@@ -13,7 +13,7 @@ import type { FakeNode } from '../../../kernel/fake/fake-links.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../../kernel/fake/fake-wireguard.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../../model/lanes/gateway-node.ts'
+import { type GatewayLane, LABEL_GATEWAY, gatewayLabel } from '../../../model/lanes/gateway-node.ts'
 import type { Endpoint, Gateway, KubeObject, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -102,10 +102,11 @@ export class Stage {
       node: 'gw',
       askNode,
       leases: this.leases,
+      activeGateways: 2,
       configOf: (lanes: readonly GatewayLane[]) => this.#config({ lanes }),
     }
     const node = this.node()
-    const first = node === undefined ? undefined : gatewayLane(node)
+    const first = node === undefined ? undefined : gatewayLabel(node)
     this.#running = runLabelledGateway(this.#deps(), init, first, this.#stopping.signal)
   }
 

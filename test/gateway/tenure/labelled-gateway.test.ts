@@ -161,7 +161,7 @@ t.test('a label that cannot be used takes no lane down', async (t) => {
   isServing(t, stage)
   t.match(
     stage.logger.lines.filter(({ level }) => level === 'error').map(({ fields }) => fields['why']),
-    ['Node gw: label sealane.io/gateway "first": expected the number of a lane, 0 to 7'],
+    ['Node gw: label sealane.io/gateway "first": expected true, or the number of a lane, 0 to 7'],
   )
   await stage.stop()
   isServing(t, stage, 'also when the process stops')

@@ -1,7 +1,7 @@
 /** Who takes a lane, who keeps it, and who stands by. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
-import { isRelieved } from '../../../gateway/tenure/handing-over.ts'
+import { isRelieved } from '../../../gateway/tenure/handover/handing-over.ts'
 import { whyLost } from '../../../gateway/tenure/plan-lost-holder.ts'
 import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
 import { laneCandidates, leavingReason } from '../../../model/lanes/gateway-node.ts'

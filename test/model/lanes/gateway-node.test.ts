@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayNodeError, gatewayLane } from '../../../model/lanes/gateway-node.ts'
+import { GatewayNodeError, gatewayLabel } from '../../../model/lanes/gateway-node.ts'
 import type { Node } from '../../../model/objects.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 
@@ -9,10 +9,11 @@ function node(labels?: Record<string, string>, annotations?: Record<string, stri
 }
 
 t.test('what a Node says', async (t) => {
-  t.equal(gatewayLane(node()), undefined)
-  t.equal(gatewayLane(node({ 'kubernetes.io/hostname': 'n1' })), undefined)
-  t.strictSame(gatewayLane(node({ 'sealane.io/gateway': '0' })), { lane: 0 })
-  t.strictSame(gatewayLane(node({ 'sealane.io/gateway': '7' }, { 'sealane.io/public-address': '192.0.2.9' })), {
+  t.equal(gatewayLabel(node()), undefined)
+  t.equal(gatewayLabel(node({ 'kubernetes.io/hostname': 'n1' })), undefined)
+  t.strictSame(gatewayLabel(node({ 'sealane.io/gateway': '0' })), { lane: 0 })
+  for (const open of ['true', '']) t.strictSame(gatewayLabel(node({ 'sealane.io/gateway': open })), { lane: 'any' })
+  t.strictSame(gatewayLabel(node({ 'sealane.io/gateway': '7' }, { 'sealane.io/public-address': '192.0.2.9' })), {
     lane: 7,
     publicAddress: '192.0.2.9',
   })
@@ -20,9 +21,10 @@ t.test('what a Node says', async (t) => {
 
 t.test('what it may not say', async (t) => {
   for (const [label, address, message] of [
-    ['true', '', 'Node n1: label sealane.io/gateway "true": expected the number of a lane, 0 to 7'],
-    ['256', '', 'Node n1: label sealane.io/gateway "256": expected the number of a lane, 0 to 7'],
-    ['-1', '', 'Node n1: label sealane.io/gateway "-1": expected the number of a lane, 0 to 7'],
+    ['yes', '', 'Node n1: label sealane.io/gateway "yes": expected true, or the number of a lane, 0 to 7'],
+    ['8', '', 'Node n1: label sealane.io/gateway "8": expected true, or the number of a lane, 0 to 7'],
+    ['256', '', 'Node n1: label sealane.io/gateway "256": expected true, or the number of a lane, 0 to 7'],
+    ['-1', '', 'Node n1: label sealane.io/gateway "-1": expected true, or the number of a lane, 0 to 7'],
     ['0', '127.0.0.1', 'Node n1: annotation sealane.io/public-address "127.0.0.1": it is loopback'],
     [
       '0',
@@ -32,7 +34,7 @@ t.test('what it may not say', async (t) => {
   ] as const) {
     const annotations = address === '' ? undefined : { 'sealane.io/public-address': address }
     t.throws(
-      () => gatewayLane(node({ 'sealane.io/gateway': label }, annotations)),
+      () => gatewayLabel(node({ 'sealane.io/gateway': label }, annotations)),
       new GatewayNodeError('n1', message.slice(9)),
     )
   }
@@ -42,7 +44,7 @@ t.test('any text is a lane or a clear error', async () => {
   fc.assert(
     fc.property(fc.string(), fc.string(), (label, address) => {
       try {
-        gatewayLane(node({ 'sealane.io/gateway': label }, { 'sealane.io/public-address': address }))
+        gatewayLabel(node({ 'sealane.io/gateway': label }, { 'sealane.io/public-address': address }))
       } catch (error) {
         if (!(error instanceof GatewayNodeError)) throw error
       }

@@ -34,7 +34,13 @@ function cluster(id: string, silent = false): ManifestObject {
 
 function gateway(...up: readonly string[]): ManifestObject {
   const connections = up.map((id) => ({ cluster: id, state: 'up', message: '' }))
-  return { apiVersion: OURS, kind: 'Gateway', metadata: { name: 'n1' }, spec: {}, status: { connections } }
+  return {
+    apiVersion: OURS,
+    kind: 'Gateway',
+    metadata: { name: 'n1' },
+    spec: {},
+    status: { lanes: [{ lane: 0 }], connections },
+  }
 }
 
 const MEMBERSHIP: ManifestObject = {

@@ -102,10 +102,10 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
   t.strictSame(
     plan(found).nodes.map(({ node, labels }) => [node, labels]),
     [
-      [best.node, { 'sealane.io/gateway': '0' }],
-      [second.node, { 'sealane.io/gateway': '0' }],
+      [best.node, { 'sealane.io/gateway': 'true' }],
+      [second.node, { 'sealane.io/gateway': 'true' }],
     ],
-    'one lane: one serves, the other stands by',
+    'both are active',
   )
   const labelled: Discovery = {
     ...found,
@@ -119,13 +119,13 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
   const asked = plan(labelled, { gateways: [{ node: second.node, publicAddress: '192.0.2.9' }, { node: best.node }] })
   t.strictSame(asked.nodes, [
     { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
-    { node: best.node, labels: { 'sealane.io/gateway': '0' }, annotations: {} },
+    { node: best.node, labels: { 'sealane.io/gateway': 'true' }, annotations: {} },
   ])
 })
 
 interface Seen {
   readonly node: string
-  readonly lane?: number
+  readonly lane?: number | 'any'
   /** Cannot be a gateway now. */
   readonly why?: string
 }
@@ -149,14 +149,16 @@ const cordoned = (node: string, lane?: number): Seen => ({
   ...(lane === undefined ? {} : { lane }),
 })
 const LONG = `node-${'a'.repeat(120)}.example.org`
-const only = (node: string, other: string, lane: number): string =>
-  `only ${node} is a gateway: nobody takes its lane when it goes; kubectl label node ${other} sealane.io/gateway=${lane}`
+const only = (node: string, other: string): string =>
+  `only ${node} is a gateway: the cluster is cut off when it goes; kubectl label node ${other} sealane.io/gateway=true`
+const SHARED =
+  'all gateways have lane 3: one is active, and the others stand by; sealane join --gateways 2 makes them active at once'
 
 t.test('a join during maintenance: gateways stay', async (t) => {
   const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
   const rows: [say: string, seen: Seen[], gateways: string, labelled: string][] = [
-    ['nobody is labelled', [w1, w2, { node: 'w3' }], 'w1 w2', 'w1=0 w2=0'],
-    ['the bare one is cordoned', [w1, w2, cordoned('w0')], 'w1 w2', 'w1=0 w2=0'],
+    ['nobody is labelled', [w1, w2, { node: 'w3' }], 'w1 w2', 'w1=true w2=true'],
+    ['the bare one is cordoned', [w1, w2, cordoned('w0')], 'w1 w2', 'w1=true w2=true'],
     ['the labelled one is cordoned', [w1, w2, cordoned('g1', 0)], 'g1', ''],
     ['the labelled one is away', [w1, w2, away], 'g2', ''],
     ['all of three are', [w1, cordoned('g1', 0), away, cordoned('g3', 0)], 'g1 g2 g3', ''],
@@ -169,16 +171,16 @@ t.test('a join during maintenance: gateways stay', async (t) => {
   }
 })
 
-t.test('nodes that are asked for share a lane: one serves, the others stand by', async (t) => {
+t.test('nodes that are asked for are gateways, each with the number that it has or takes', async (t) => {
   const g1: Seen = { node: 'g1', lane: 0 }
   const rows: [say: string, seen: Seen[], asked: string, labelled: string][] = [
-    ['one', [w1, w2], 'w2', 'w2=0'],
-    ['three', [w1, w2, { node: 'w3' }], 'w3 w1 w2', 'w3=0 w1=0 w2=0'],
-    ['beside one that serves', [g1, w1, w2], 'w1 w2', 'w1=0 w2=0'],
-    ['again', [g1, w1], 'g1 w1', 'w1=0'],
-    ['one with another lane keeps it', [{ node: 'g3', lane: 3 }, w1], 'w1 g3', 'w1=0'],
-    ['also while it is cordoned', [w1, cordoned('g3', 3)], 'g3 w1', 'w1=0'],
-    ['one that nobody knows', [w1], 'w9', 'w9=0'],
+    ['one', [w1, w2], 'w2', 'w2=true'],
+    ['three', [w1, w2, { node: 'w3' }], 'w3 w1 w2', 'w3=true w1=true w2=true'],
+    ['beside one that serves', [g1, w1, w2], 'w1 w2', 'w1=true w2=true'],
+    ['again', [g1, w1], 'g1 w1', 'w1=true'],
+    ['one with another lane keeps it', [{ node: 'g3', lane: 3 }, w1], 'w1 g3', 'w1=true'],
+    ['also while it is cordoned', [w1, cordoned('g3', 3)], 'g3 w1', 'w1=true'],
+    ['one that nobody knows', [w1], 'w9', 'w9=true'],
   ]
   for (const [say, seen, asked, labelled] of rows) {
     const { nodes } = plan(withNodes(...seen), { gateways: asked.split(' ').map((node) => ({ node })) })
@@ -186,26 +188,99 @@ t.test('nodes that are asked for share a lane: one serves, the others stand by',
   }
 })
 
-t.test('a gateway that nobody stands by for is told, where another node could', async (t) => {
-  const g1: Seen = { node: 'g1', lane: 3 }
-  const rows: [say: string, seen: Seen[], asked: string[], notes: string[]][] = [
-    ['two are chosen', [w1, w2], [], []],
-    ['there is one node', [w1], [], []],
-    ['one is labelled', [g1, w1, w2], [], [only('g1', 'w1', 3)]],
-    ['names are long', [{ node: LONG, lane: 0 }, { node: `x${LONG}` }], [], [only(LONG, `x${LONG}`, 0)]],
-    ['a name that steers a terminal', [g1, { node: 'w\u001b[2J' }], [], [only('g1', 'w?[2J', 3)]],
-    ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1', 0)]],
-    ['no other one is fit', [g1, cordoned('w1')], [], []],
-    ['two are labelled', [g1, { node: 'g2', lane: 3 }, w1], [], []],
-    ['two are labelled, one is cordoned', [g1, cordoned('g2', 3), w1], [], []],
-    ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1', 0)]],
-    ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2', 0)]],
-    ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
-    ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+t.test(
+  'a gateway that is the only one is told, where another node could be one, and one that only stands by',
+  async (t) => {
+    const g1: Seen = { node: 'g1', lane: 3 }
+    const rows: [say: string, seen: Seen[], asked: string[], notes: string[]][] = [
+      ['two are chosen', [w1, w2], [], []],
+      ['there is one node', [w1], [], []],
+      ['one is labelled', [g1, w1, w2], [], [only('g1', 'w1')]],
+      ['names are long', [{ node: LONG, lane: 0 }, { node: `x${LONG}` }], [], [only(LONG, `x${LONG}`)]],
+      ['a name that steers a terminal', [g1, { node: 'w\u001b[2J' }], [], [only('g1', 'w?[2J')]],
+      ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1')]],
+      ['no other one is fit', [g1, cordoned('w1')], [], []],
+      ['two are labelled', [g1, { node: 'g2', lane: 4 }, w1], [], []],
+      ['two are labelled with one number', [g1, { node: 'g2', lane: 3 }, w1], [], [SHARED]],
+      ['the same, one is cordoned', [g1, cordoned('g2', 3), w1], [], [SHARED]],
+      ['two leave it open', [{ node: 'g1', lane: 'any' }, { node: 'g2', lane: 'any' }, w1], [], []],
+      ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1')]],
+      ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2')]],
+      ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
+      ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+    ]
+    for (const [say, seen, asked, notes] of rows) {
+      t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
+    }
+  },
+)
+
+t.test('how many gateways are active at once', async (t) => {
+  const w3: Seen = { node: 'w3' }
+  const any = (node: string): Seen => ({ node, lane: 'any' })
+  const zero = (node: string): Seen => ({ node, lane: 0 })
+  const short = (asked: number, has: number, why: string): string =>
+    `${asked} gateways are to be active, and there are ${has}: ${why}`
+  const label = (node: string): string => `kubectl label node ${node} sealane.io/gateway=true`
+  const rows: [
+    say: string,
+    seen: Seen[],
+    given: Partial<JoinOptions>,
+    count: number,
+    labelled: string,
+    note?: string,
+  ][] = [
+    ['nobody says', [w1, w2, w3], {}, 2, 'w1 w2'],
+    ['one', [w1, w2, w3], { activeGateways: 1 }, 1, 'w1', only('w1', 'w2')],
+    ['three', [w1, w2, w3], { activeGateways: 3 }, 3, 'w1 w2 w3'],
+    ['more than there are', [w1, w2], { activeGateways: 4 }, 4, 'w1 w2', short(4, 2, 'no other node can be one')],
+    ['beside one that is labelled', [any('g1'), w1, w2], { activeGateways: 3 }, 3, 'w1 w2'],
+    ['beside one that keeps its number', [zero('g1'), w1], { activeGateways: 2 }, 2, 'w1'],
+    ['two that shared a number', [zero('g1'), zero('g2'), w1], { activeGateways: 2 }, 2, 'g1 g2'],
+    ['the same, and nobody says', [zero('g1'), zero('g2')], {}, 2, '', SHARED.replace('3', '0')],
+    ['fewer than are labelled: the rest stands by', [any('a'), any('b'), any('c')], { activeGateways: 2 }, 2, ''],
+    ['three by name', [w1, w2, w3], { gateways: [w3, w1, w2] }, 3, 'w3 w1 w2'],
+    ['by name, and a number', [w1, w2, w3], { gateways: [w3, w1, w2], activeGateways: 2 }, 2, 'w3 w1 w2'],
+    ['a number, and fewer by name', [w1, w2], { gateways: [w1], activeGateways: 3 }, 3, 'w1', only('w1', 'w2')],
+    ['the one that is labelled is away', [cordoned('g1', 0), w1], { activeGateways: 2 }, 2, 'w1'],
+    [
+      'three are wanted, two named',
+      [w1, w2, w3],
+      { gateways: [w1, w2], activeGateways: 3 },
+      3,
+      'w1 w2',
+      short(3, 2, label('w3')),
+    ],
   ]
-  for (const [say, seen, asked, notes] of rows) {
-    t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
+  for (const [say, seen, given, count, labelled, note] of rows) {
+    const made = plan(withNodes(...seen), given)
+    t.equal(made.activeGateways, count, say)
+    t.equal(parseSiteFile('site.yaml', made.site).activeGateways, count, `${say}: in the site file`)
+    t.equal(made.nodes.map(({ node }) => node).join(' '), labelled, say)
+    for (const { labels } of made.nodes) t.strictSame(labels, { 'sealane.io/gateway': 'true' }, say)
+    t.strictSame(made.notes, note === undefined ? [] : [note], say)
   }
+})
+
+t.test('how many gateways are active stays as it is installed, and the site file does as well', async (t) => {
+  const found = withNodes(w1, w2, { node: 'w3' })
+  const liveOf = (made: ReturnType<typeof plan>) => {
+    const config = made.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+    return new Map(config === undefined ? [] : [[titleOf(refOf(config)), config]])
+  }
+  const again = (before: ReturnType<typeof plan>, given: Partial<JoinOptions>) =>
+    planJoin(found, { ...NOTHING, ...given, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, {
+      live: liveOf(before),
+      asked: {},
+    })
+  t.notMatch(plan(found).site, /activeGateways/, 'an image of the last release reads the file of a usual join')
+  const three = plan(found, { activeGateways: 3 })
+  t.match(three.site, /activeGateways: 3/)
+  t.equal(again(three, {}).site, three.site)
+  t.equal(again(three, { activeGateways: 3 }).site, three.site)
+  t.match(again(three, { activeGateways: 4 }).site, /activeGateways: 4/)
+  t.notMatch(again(three, { activeGateways: 2 }).site, /activeGateways/)
+  t.equal(again(three, { activeGateways: 2 }).activeGateways, 2)
 })
 
 t.test('GKE lets critical pods in by a quota', async (t) => {

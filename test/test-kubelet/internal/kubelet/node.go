@@ -93,6 +93,8 @@ func (kubelet *Kubelet) keepAlive(ctx context.Context) {
 		}
 		if err := kubelet.renewLease(ctx); err != nil && ctx.Err() == nil {
 			kubelet.Log.Warn("the node's lease was not renewed", "error", err)
+			// Meanwhile the node may have been declared lost, and only its own word brings it back.
+			reported = time.Time{}
 		}
 		pause := leaseRenewal
 		if reported.IsZero() {

@@ -44,12 +44,14 @@ func (worker *worker) latest() *corev1.Pod {
 	return worker.pod
 }
 
-// tell hands over a newer version of the pod's object.
+// tell hands over a newer version of the pod's object. What others wrote into its status is put right: the node
+// controller says of the pods of a node that was silent that they are not ready, and never takes that back.
 func (worker *worker) tell(pod *corev1.Pod) {
 	worker.mu.Lock()
 	worker.pod = pod
 	worker.mu.Unlock()
 	if pod.DeletionTimestamp == nil {
+		worker.state.update(func() {})
 		return
 	}
 	grace := 30 * time.Second

@@ -1,5 +1,5 @@
 /** When a node that serves beside the holder of its lane is needed no more. */
-import type { GatewayDeps } from '../deps.ts'
+import type { GatewayDeps } from '../../deps.ts'
 import { linksUp, isRelieved } from './handing-over.ts'
 
 export interface ReliefInit {

@@ -1,7 +1,7 @@
 /** How far the gateway that takes a lane over has come, seen from the one that has it. Pure. */
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
-import { clusterOfKey, healthKey } from '../world.ts'
+import { remoteLaneOf } from '../../../model/lanes/lane-number.ts'
+import type { ConnectionStatus, Gateway } from '../../../model/objects.ts'
+import { clusterOfKey, healthKey } from '../../world.ts'
 
 /** Links, by healthKey(), that a gateway reports as up on its lane. */
 export function linksUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {

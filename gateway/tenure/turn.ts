@@ -1,0 +1,36 @@
+/** What is a node's to do, for as long as that does not change. */
+
+export interface Turn {
+  readonly role: 'serve' | 'stand by' | 'wait'
+  /** Aborts when it is something else. */
+  readonly signal: AbortSignal
+  readonly close: () => void
+}
+
+export class TurnChanges {
+  readonly #role: () => Turn['role']
+  readonly #listeners = new Set<() => void>()
+
+  constructor(role: () => Turn['role']) {
+    this.#role = role
+  }
+
+  /** Calls back at each changed(). Gives the function that ends it. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  changed(): void {
+    for (const listener of this.#listeners) listener()
+  }
+
+  whileTurn(): Turn {
+    const role = this.#role()
+    const over = new AbortController()
+    const close = this.onChange(() => {
+      if (this.#role() !== role) over.abort()
+    })
+    return { role, signal: over.signal, close }
+  }
+}

@@ -1,0 +1,134 @@
+/** A node whose label leaves the number of its lane open; everything but its own gateway is a fake. */
+import { readdirSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { ANNOTATION_HANDOVER, laneLeaseName } from '../../model/lanes/lane-lease.ts'
+import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
+import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { node } from './support/worlds.ts'
+
+/** Another node has the number; where it offers it, or gives it up, that is said. */
+async function holds(stage: Stage, lane: number, holder: string, offer?: string): Promise<void> {
+  const name = laneLeaseName(lane)
+  const stored = await stage.leases.read(name)
+  const annotations: Record<string, string> = offer === undefined ? {} : { [ANNOTATION_HANDOVER]: offer }
+  const metadata = { ...(stored?.metadata ?? { name, namespace: 'sealane-system' }), annotations }
+  const spec = { holderIdentity: holder, leaseDurationSeconds: 15, renewTime: String(stage.clock.now()) }
+  await stage.leases.write({ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec })
+}
+
+function reports(stage: Stage, name: string, lane: number): void {
+  const lanes = [{ lane, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+  const connections = connectionsTo({ paris: 'up' }).map((one) => ({ ...one, lane }))
+  stage.put(gatewayObject(name, { lanes, connections }))
+}
+
+function started(t: Test): Stage {
+  const stage = new Stage(t)
+  stage.put(PARIS, PARIS_GW)
+  for (const [name, address] of [
+    ['one', '192.0.2.11'],
+    ['two', '192.0.2.12'],
+  ] as const) {
+    const { metadata, ...rest } = node(name, address)
+    stage.put({ ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': 'true' } } })
+  }
+  stage.label('true')
+  return stage
+}
+
+/** A lane of user space is offered first, to nobody here. */
+async function stopped(stage: Stage): Promise<void> {
+  let ended = false
+  void stage.stop().then(() => (ended = true))
+  await stage.until(() => ended, 'ended')
+}
+
+const lanesOf = (stage: Stage): number[] => stage.gateway()?.lanes.map(({ lane }) => lane) ?? []
+const endpoints = (stage: Stage): string[] =>
+  stage.objects
+    .cache('Endpoint')
+    .list()
+    .filter(({ spec }) => spec.cluster === 'milano')
+    .map(({ metadata }) => metadata.name)
+
+t.test('stands by for all numbers, serves one, gives it away, serves another', async (t) => {
+  const stage = started(t)
+  await holds(stage, 0, 'one')
+  await holds(stage, 1, 'two')
+  stage.startLabelled()
+  await stage.until(() => stage.status.notReady().length === 0, 'ready')
+  await stage.passSlowly(3000)
+  t.equal(stage.kernel(), stage.before, 'nothing of a lane is here')
+  t.strictSame(endpoints(stage), [])
+
+  await holds(stage, 1, 'two', 'the node is cordoned')
+  stage.probes.alive.add('246.0.2.0')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves')
+  t.equal(stage.leases.get(laneLeaseName(1))?.spec?.holderIdentity, 'gw')
+  t.strictSame(endpoints(stage), ['milano.gw-lane1'])
+  t.strictSame(lanesOf(stage), [1])
+  t.strictSame(
+    readdirSync(stage.stateDir).filter((name) => name.startsWith('lane')),
+    ['lane1.key'],
+  )
+
+  await holds(stage, 1, 'two')
+  reports(stage, 'two', 1)
+  await stage.until(() => stage.objects.get('Gateway', 'gw') === undefined, 'another node has it')
+  await stage.until(() => stage.kernel() === stage.before, 'and nothing of it is left here')
+  t.strictSame(endpoints(stage), [])
+  t.strictSame(stage.status.notReady(), [], 'it stands by')
+
+  await holds(stage, 0, '')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves the other one')
+  t.strictSame(endpoints(stage), ['milano.gw-lane0'])
+  t.strictSame(lanesOf(stage), [0])
+  await stopped(stage)
+  t.strictSame(endpoints(stage), ['milano.gw-lane0'], 'a process that ends leaves what its kernel carries')
+})
+
+t.test('a process that starts anew goes on with the number that the node holds', async (t) => {
+  const stage = started(t)
+  await holds(stage, 0, 'one')
+  await holds(stage, 1, 'gw')
+  stage.startLabelled()
+  await stage.until(() => stage.connection('paris') !== undefined, 'it serves')
+  t.strictSame(lanesOf(stage), [1])
+  await stopped(stage)
+  const kernel = stage.kernel()
+  stage.startLabelled()
+  await stage.passSlowly(3000)
+  t.equal(stage.kernel(), kernel)
+  t.strictSame(endpoints(stage), ['milano.gw-lane1'])
+  await stopped(stage)
+})
+
+t.test('a label that comes to leave the number open, or to say it, changes nothing where it is the same', async (t) => {
+  const stage = started(t)
+  await holds(stage, 1, 'one')
+  stage.label('0')
+  stage.startLabelled()
+  await stage.until(() => stage.connection('paris') !== undefined, 'it serves')
+  const before = stage.kernel()
+  for (const label of ['true', '', '0']) {
+    stage.label(label)
+    await stage.passSlowly(5000)
+    t.equal(stage.kernel(), before, `label "${label}"`)
+    t.equal(stage.leases.get(laneLeaseName(0))?.spec?.holderIdentity, 'gw')
+    t.equal(stage.leases.get(laneLeaseName(0))?.spec?.leaseTransitions, 0)
+  }
+  stage.label('1')
+  await stage.until(() => stage.gateway() === undefined && endpoints(stage).length === 0, "lane 1 is another node's")
+  await stopped(stage)
+})
+
+t.test('who holds the numbers is not known: what is there stays, and nothing new is made', async (t) => {
+  const stage = started(t)
+  stage.leases.read = () => Promise.reject(new Error('connection refused'))
+  stage.startLabelled()
+  await stage.passSlowly(3000)
+  t.equal(stage.kernel(), stage.before)
+  t.strictSame(endpoints(stage), [])
+  t.match(stage.status.notReady().join(), 'who holds the lanes is not known: connection refused')
+  await stopped(stage)
+})
