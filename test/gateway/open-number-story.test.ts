@@ -91,8 +91,9 @@ t.test('a process that starts anew goes on with the number that the node holds',
   const stage = started(t)
   await holds(stage, 0, 'one')
   await holds(stage, 1, 'gw')
+  stage.probes.alive.add('246.0.2.0')
   stage.startLabelled()
-  await stage.until(() => stage.connection('paris') !== undefined, 'it serves')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves')
   t.strictSame(lanesOf(stage), [1])
   await stopped(stage)
   const kernel = stage.kernel()
@@ -107,8 +108,10 @@ t.test('a label that comes to leave the number open, or to say it, changes nothi
   const stage = started(t)
   await holds(stage, 1, 'one')
   stage.label('0')
+  stage.probes.alive.add('246.0.2.0')
   stage.startLabelled()
-  await stage.until(() => stage.connection('paris') !== undefined, 'it serves')
+  // Until a far end answers, it is called at each of its addresses in turn.
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves')
   const before = stage.kernel()
   for (const label of ['true', '', '0']) {
     stage.label(label)
