@@ -118,7 +118,7 @@ async function alonServes(site: Site, node: string, deadlineMs = 60_000): Promis
 }
 
 async function joined(t: Test, { c2, calls }: World): Promise<void> {
-  const nodes = await c2.api.list('/api/v1/nodes?labelSelector=sealane.io%2Fgateway%3D0')
+  const nodes = await c2.api.list('/api/v1/nodes?labelSelector=sealane.io%2Fgateway%3Dtrue')
   t.strictSame(nodes.map(({ metadata }) => metadata.name).sort(), GATEWAYS)
   await eventually(async () => GATEWAYS.includes(await gateways(c2)), { deadlineMs: 60_000, say: 'one of them serves' })
   for (const one of calls) await one.look()
