@@ -26,6 +26,10 @@ const FAULT_MS = 4000
 /** After the return: groups give back its share after ten seconds. */
 const RETURN_MS = 15_000
 const CALM_MS = 5000
+/** Until nothing flows over a gateway that is drained, and until it has its share again. */
+const DRAIN_MS = 12_000
+/** Each gateway once. */
+const DRAINS = 4
 
 interface Losses {
   readonly calmMs: number[]
@@ -49,7 +53,7 @@ async function main(): Promise<void> {
   requirePackages('bench')
   const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
   try {
-    const sealane = await withTwoSites(folder, async ({ pods, gateways }) => {
+    const sealane = await withTwoSites(folder, async ({ pods, gateways, drain }) => {
       for (const pod of Object.values(pods)) await answerIn(pod)
       const callers = [
         new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
@@ -57,14 +61,19 @@ async function main(): Promise<void> {
       ]
       const [left, right] = [gateways('milano'), gateways('paris')]
       const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
-      return measure('sealane', callers, inTurn, rounds)
+      const losses = await measure('sealane', callers, inTurn, rounds)
+      const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
+      await Promise.all(callers.map((caller) => caller.stop()))
+      return { ...losses, drainLost }
     })
     const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
       for (const pod of pods) await answerIn(pod)
       const [left, right] = pods
       const [toLeft, toRight] = HAND_ADDRESSES
       const callers = [new Caller(left, toRight, LOAD), new Caller(right, toLeft, LOAD)]
-      return measure('by hand', callers, lanes, Math.min(rounds, 8))
+      const losses = await measure('by hand', callers, lanes, Math.min(rounds, 8))
+      await Promise.all(callers.map((caller) => caller.stop()))
+      return losses
     })
     report(sealane, byHand, rounds)
   } finally {
@@ -99,11 +108,30 @@ async function measure(say: string, callers: readonly Caller[], cuts: readonly C
 `)
   }
   losses.broken = (await seen()).reduce((sum, one) => sum + one.broken, 0)
-  await Promise.all(callers.map((caller) => caller.stop()))
   return losses
 }
 
-function report(sealane: Losses, byHand: Losses, rounds: number): void {
+/** Datagrams without an answer, of each drain and return. */
+async function drained(
+  callers: readonly Caller[],
+  gateways: readonly SiteNode[],
+  drain: (gateway: SiteNode, on: boolean) => void,
+): Promise<number[]> {
+  const seen = () => Promise.all(callers.map((caller) => caller.seen()))
+  const lost: number[] = []
+  await seen()
+  for (const gateway of gateways) {
+    for (const on of [true, false]) {
+      drain(gateway, on)
+      await sleep(DRAIN_MS)
+      lost.push((await seen()).reduce((sum, { sent, answered }) => sum + sent - answered, 0))
+      process.stderr.write(`${gateway.port} ${on ? 'is drained' : 'is back'}: ${lost.at(-1)} lost\n`)
+    }
+  }
+  return lost
+}
+
+function report(sealane: Losses & { readonly drainLost: readonly number[] }, byHand: Losses, rounds: number): void {
   const figures = {
     rounds,
     calmMs: round(Math.max(...sealane.calmMs)),
@@ -111,6 +139,7 @@ function report(sealane: Losses, byHand: Losses, rounds: number): void {
     lossP99Ms: round(percentile(sealane.lossMs, 0.99)),
     tcpGapP99Ms: round(percentile(sealane.tcpGapMs, 0.99)),
     tcpBroken: sealane.broken,
+    drainLost: Math.max(...sealane.drainLost),
     returnLossP50Ms: round(percentile(sealane.returnMs, 0.5)),
     returnLossP99Ms: round(percentile(sealane.returnMs, 0.99)),
     handLossP50Ms: round(percentile(byHand.lossMs, 0.5)),

@@ -5,6 +5,7 @@ import { addClusterCommand } from './commands/cluster.ts'
 import { addExportCommands } from './commands/export.ts'
 import { addJoinCommand } from './commands/join.ts'
 import { addLeaveCommand } from './commands/leave.ts'
+import { addGatewayCommand } from './commands/gateway.ts'
 import { addShowCommand } from './commands/show.ts'
 import { addTokenCommand } from './commands/token.ts'
 import { addUninstallCommand } from './commands/uninstall.ts'
@@ -34,6 +35,7 @@ export function buildProgram(
   addJoinCommand(program, context)
   addLeaveCommand(program, context)
   addUninstallCommand(program, context)
+  addGatewayCommand(program, context)
   addUpCommand(program, context)
   addExportCommands(program, context)
   addShowCommand(program, context)

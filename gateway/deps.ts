@@ -14,6 +14,8 @@ import type { OpenProbeSocket } from '../kernel/probing/probe-socket.ts'
 export interface Handover {
   /** Links, by healthKey(), that the other node has up. Nothing is sent over this node's own any more. */
   handedOver(): ReadonlySet<string>
+  /** This node is about to go, or its process is and its lane with it. */
+  leaving(): boolean
   /** Calls back after each change. Gives the function that ends it. */
   onChange(listener: () => void): () => void
 }

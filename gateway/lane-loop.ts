@@ -20,7 +20,7 @@ import { NftApplier } from './nft/apply-nft.ts'
 import { laneScope, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { carryingLinks, reachedByOthers } from './health/carrying-links.ts'
+import { carryingLinks } from './health/carrying-links.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import { type GatewayMetrics, laneLabels } from './metrics.ts'
@@ -29,7 +29,7 @@ import { HandshakeRetries } from './reach/handshake-retries.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
-import { GATEWAY_KINDS, type Known, readGatewayWorld } from './read-world.ts'
+import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
 import { RoamedPeers } from './reach/roamed-peers.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -38,6 +38,9 @@ const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
 
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200
+
+/** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */
+const WITHDRAW_AFTER_MS = 1500
 
 /** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
@@ -74,6 +77,7 @@ export class LaneLoop {
   readonly #drift: Drift
   readonly #callJitter: number
   #refusals = ''
+  #leavingSinceMs: number | undefined
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
@@ -161,6 +165,11 @@ export class LaneLoop {
     return this.failure ?? (this.#plan === undefined ? 'this cluster has no Cluster object yet' : undefined)
   }
 
+  /** This node is about to go, and has withdrawn its ways. */
+  get withdrawn(): boolean {
+    return this.#routedFrom?.world.withdrawn === true
+  }
+
   /** Connections, by healthKey(), that were up when the routes were put in last: traffic can use them. */
   get routed(): ReadonlySet<string> {
     return this.#routed
@@ -169,12 +178,12 @@ export class LaneLoop {
   /** Throws what failed, after everything else was done. */
   async #round(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const { handover, cable } = this.#deps
+    const { cable, clock } = this.#deps
     const known = {
       health: probing.health(),
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
-      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
+      ...this.#departure(clock.monotonic()),
     }
     await this.#reroute(known, signal)
     const read = await readGatewayWorld(this.#deps, config, signal, known)
@@ -205,15 +214,36 @@ export class LaneLoop {
     round.finish()
   }
 
+  /** Once it says that it goes, this node withdraws its ways when all had time to learn that, and not before. */
+  #departure(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
+    const { api, handover } = this.#deps
+    const leaving = handover?.leaving() ?? isLeaving(api, this.#init.config.node)
+    this.#leavingSinceMs = leaving ? (this.#leavingSinceMs ?? nowMs) : undefined
+    const withdrawsAtMs = (this.#leavingSinceMs ?? Infinity) + WITHDRAW_AFTER_MS
+    if (leaving && nowMs < withdrawsAtMs) this.#wake.at(withdrawsAtMs)
+    return {
+      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
+      leaving,
+      withdrawn: nowMs >= withdrawsAtMs,
+    }
+  }
+
   /**
    * Before anything else is looked at: a link that has become silent leaves the ways of its cluster. All of a round takes
    * some hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
    */
-  async #reroute({ health, handedOver }: Known, signal: AbortSignal): Promise<void> {
+  async #reroute({ health, handedOver, leaving, withdrawn }: Known, signal: AbortSignal): Promise<void> {
     if (this.#routedFrom === undefined) return
     const { world, lanes } = this.#routedFrom
-    const others = reachedByOthers(world.node, this.#deps.api.cache('Gateway').list())
-    const now = { ...world, health, reachedByOthers: others, ...(handedOver === undefined ? {} : { handedOver }) }
+    const { api } = this.#deps
+    const now = {
+      ...world,
+      health,
+      ...(handedOver === undefined ? {} : { handedOver }),
+      ...readWays(api, world.node, world.own.spec.id),
+      leaving: leaving === true,
+      withdrawn: withdrawn === true,
+    }
     const [before, after] = [carryingLinks(world), carryingLinks(now)]
     if (before.size === after.size && [...before].every((key) => after.has(key))) return
     const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })

@@ -2,6 +2,7 @@
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
 import { IPV6_FORWARDING, LANE_MARK } from '../model/kernel-ids.ts'
+import { leavingReason } from '../model/lanes/gateway-node.ts'
 import { isLaneNumber, remoteLanes, statedRemoteLanes } from '../model/lanes/lane-number.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
@@ -13,7 +14,7 @@ import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { laneDeviceNames } from './cable/lane-devices.ts'
 import type { LaneState } from './cable/cable.ts'
-import { reachedByOthers } from './health/carrying-links.ts'
+import { drainingLinks, leavingNodes, reachedByOthers } from './health/carrying-links.ts'
 import { canLink, farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -26,7 +27,10 @@ export type WorldDeps = Pick<
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
 /** What this process has found out, and what neither the kernel nor an object says. */
-export type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'>
+export type Known = Pick<
+  GatewayWorld,
+  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn'
+>
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 
@@ -76,7 +80,7 @@ export async function readGatewayWorld(
     ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: api.cache('Cluster').list(),
     endpoints: remotes,
-    reachedByOthers: reachedByOthers(config.node, api.cache('Gateway').list()),
+    ...readWays(api, config.node, own.spec.id),
     nodes: api.cache('Node').list(),
     routeAgents: api.cache('RouteAgent').list(),
     lanes: config.lanes,
@@ -90,6 +94,28 @@ export async function readGatewayWorld(
     laneDevices: await laneDeviceNames(routes, signal),
     ...(await readPaths(routes, underlayTargets(remotes, config.lanes[0]?.lane, laneStates), signal)),
   }
+}
+
+/** Where other ways lead: what changes without a change of this node's kernel. */
+export function readWays(
+  api: ClusterApi,
+  node: string,
+  cluster: string,
+): Pick<GatewayWorld, 'reachedByOthers' | 'reachedWell' | 'draining'> {
+  const endpoints = api.cache('Endpoint').list()
+  const remotes = endpoints.filter(({ spec }) => spec.cluster !== cluster)
+  const gateways = api.cache('Gateway').list()
+  const [leaving, draining] = [leavingNodes(cluster, endpoints), drainingLinks(remotes)]
+  return {
+    reachedByOthers: reachedByOthers(node, gateways, leaving),
+    reachedWell: reachedByOthers(node, gateways, leaving, draining),
+    draining,
+  }
+}
+
+export function isLeaving(api: ClusterApi, node: string): boolean {
+  const object = api.cache('Node').get(node)
+  return object !== undefined && leavingReason(object) !== undefined
 }
 
 /**

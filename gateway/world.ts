@@ -64,6 +64,14 @@ export interface GatewayWorld {
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** Clusters that other gateways of this cluster report a link to. Absent: none is known. */
   readonly reachedByOthers?: ReadonlySet<string>
+  /** Links, by healthKey(), whose far gateway is about to go. Absent: none. */
+  readonly draining?: ReadonlySet<string>
+  /** This node is about to go, and says so. */
+  readonly leaving?: boolean
+  /** All had time to learn that: its links carry only where nothing else leads to their cluster. */
+  readonly withdrawn?: boolean
+  /** Of reachedByOthers, those that they reach by a link whose far gateway stays. Absent: none is known. */
+  readonly reachedWell?: ReadonlySet<string>
   /** By linkKey(): RoamedPeers. Absent: nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over was called first, by linkKey(); monotonic. */

@@ -13,7 +13,9 @@ export const CONDITION_CONNECTED = 'Connected'
 export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
 /** On a Gateway: whether all its connections are up. Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
-/** Reason of that. */
+/** On a Gateway that is about to go: whether nothing flows over it any more. */
+export const CONDITION_DRAINED = 'Drained'
+/** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'

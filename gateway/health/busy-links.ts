@@ -43,6 +43,11 @@ export class BusyLinks {
     this.#links = seen
   }
 
+  /** healthKey()s of the links with traffic lately. */
+  busy(): readonly string[] {
+    return [...this.#links.keys()].filter((key) => this.isBusy(key))
+  }
+
   isBusy(key: string): boolean {
     const busyAtMs = this.#links.get(key)?.busyAtMs ?? -Infinity
     return this.#clock.monotonic() - busyAtMs < BUSY_MS

@@ -1,27 +1,69 @@
 /** Which links carry traffic now, by their health and by what else there is. Pure. */
-import type { Gateway } from '../../model/objects.ts'
-import { type GatewayWorld, clusterOfKey } from '../world.ts'
+import { CAPABILITY_DRAINING, remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import type { Endpoint, Gateway } from '../../model/objects.ts'
+import { type GatewayWorld, clusterOfKey, healthKey } from '../world.ts'
+
+export type CarryingFacts = Pick<
+  GatewayWorld,
+  'health' | 'handedOver' | 'reachedByOthers' | 'reachedWell' | 'draining' | 'withdrawn'
+>
 
 /**
- * By healthKey(): links that are up. One that is doubted carries only where nothing else leads to its cluster: no link
- * of this node, and no other gateway of this cluster. A link that has been handed over carries nothing: the far end
- * takes nothing from this node any more.
+ * By healthKey(): links that are up. One that is doubted, or that an end is about to leave, carries only where something
+ * else does not lead to its cluster: another link of this node, or another gateway of this cluster. Of such, those that
+ * answer go before those that are doubted. A link that has been handed over carries nothing: the far end takes nothing
+ * from this node any more.
+ *
+ * A link whose far gateway goes is left to other gateways only for links that stay: if each left it to the others, nobody
+ * would carry.
  */
-export function carryingLinks({
-  health,
-  handedOver,
-  reachedByOthers,
-}: Pick<GatewayWorld, 'health' | 'handedOver' | 'reachedByOthers'>): ReadonlySet<string> {
+export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
+  const { health, handedOver, reachedByOthers, reachedWell, draining, withdrawn } = facts
   const up = [...health].filter(([key, { state }]) => state === 'up' && handedOver?.has(key) !== true)
-  const sound = up.filter(([, { doubted }]) => doubted !== true).map(([key]) => key)
-  const reached = new Set([...sound.map(clusterOfKey), ...(reachedByOthers ?? [])])
-  const lastHopes = up.map(([key]) => key).filter((key) => !reached.has(clusterOfKey(key)))
-  return new Set([...sound, ...lastHopes])
+  const answering = up.filter(([, { doubted }]) => doubted !== true).map(([key]) => key)
+  const doubted = up.filter(([, view]) => view.doubted === true).map(([key]) => key)
+  const stays = (key: string): boolean => withdrawn !== true && draining?.has(key) !== true
+  const kept = answering.filter(stays)
+  const going = lastWays(
+    answering.filter((key) => !stays(key)),
+    [...kept.map(clusterOfKey), ...((withdrawn === true ? reachedByOthers : reachedWell) ?? [])],
+  )
+  const reached = [...kept, ...going].map(clusterOfKey)
+  return new Set([...kept, ...going, ...lastWays(doubted, [...reached, ...(reachedByOthers ?? [])])])
 }
 
-/** Clusters that other gateways report to have a link to that is up. Takes all Gateway objects of this cluster. */
-export function reachedByOthers(node: string, gateways: readonly Gateway[]): ReadonlySet<string> {
-  const others = gateways.filter(({ metadata }) => metadata.name !== node)
-  const connections = others.flatMap(({ status }) => status?.connections ?? [])
-  return new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
+function lastWays(keys: readonly string[], reached: readonly string[]): string[] {
+  const elsewhere = new Set(reached)
+  return keys.filter((key) => !elsewhere.has(clusterOfKey(key)))
+}
+
+/**
+ * Clusters that other gateways report to have a link to that is up. Takes all Gateway objects of this cluster, and the
+ * nodes that are about to go: nobody hands on to these. `without`: links, by healthKey(), that do not count.
+ */
+export function reachedByOthers(
+  node: string,
+  gateways: readonly Gateway[],
+  leaving: ReadonlySet<string> = new Set(),
+  without: ReadonlySet<string> = new Set(),
+): ReadonlySet<string> {
+  const others = gateways.filter(({ metadata }) => metadata.name !== node && !leaving.has(metadata.name))
+  const up = others.flatMap(({ status }) => status?.connections ?? []).filter(({ state }) => state === 'up')
+  const counted = up.filter((one) => !without.has(healthKey(remoteLaneOf(one), one.cluster)))
+  return new Set(counted.map(({ cluster }) => cluster))
+}
+
+/** By healthKey(): while a lane is handed over it is one as long as the gateway that goes is there. */
+export function drainingLinks(remotes: readonly Endpoint[]): ReadonlySet<string> {
+  return new Set(remotes.filter(isDraining).map(({ spec }) => healthKey(spec.lane, spec.cluster)))
+}
+
+/** Nodes of this cluster that are about to go, by what they publish. */
+export function leavingNodes(cluster: string, endpoints: readonly Endpoint[]): ReadonlySet<string> {
+  const own = endpoints.filter(({ spec }) => spec.cluster === cluster)
+  return new Set(own.filter(isDraining).map(({ spec }) => spec.node))
+}
+
+function isDraining({ spec }: Endpoint): boolean {
+  return spec.capabilities.includes(CAPABILITY_DRAINING)
 }

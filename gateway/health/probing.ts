@@ -10,7 +10,7 @@ import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import type { GatewayConfig } from '../config.ts'
 import { type GatewayMetrics, laneLabels } from '../metrics.ts'
 import { BusyLinks } from './busy-links.ts'
-import { healthKey } from '../world.ts'
+import { clusterOfKey, healthKey } from '../world.ts'
 
 export interface ProbingDeps {
   readonly clock: Clock
@@ -76,6 +76,11 @@ export class Probing {
         }),
       ),
     )
+  }
+
+  /** Clusters with traffic over a link of this node in the last seconds, as of the last measure(). */
+  busyClusters(): readonly string[] {
+    return [...new Set(this.#busy.busy().map(clusterOfKey))].sort()
   }
 
   /** Why the lane cannot be probed, in words; undefined where it can. */

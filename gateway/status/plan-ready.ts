@@ -32,15 +32,21 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   const cutOff = connections.filter(({ cluster }) => !reached.has(cluster))
   const connecting = cutOff.filter(({ state }) => state === 'connecting')
   const silent = cutOff.filter(({ state }) => state === 'down')
-  if (silent.length > 0) return finding('False', 'LaneProbeTimeout', `no answer to probes from ${named(silent)}`)
+  if (silent.length > 0)
+    return finding('False', 'LaneProbeTimeout', `no answer to probes from ${named(silent.map(clusterText))}`)
   if (connecting.length > 0) {
     const hopeless = connecting.filter(({ message }) => message.includes(NEITHER_CALLABLE))
-    const more = hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless)}`
-    return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting)}${more}`)
+    const more =
+      hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless.map(clusterText))}`
+    return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting.map(clusterText))}${more}`)
   }
   const spare = connections.filter(({ state }) => state !== 'up')
   if (spare.length === 0) return finding('True', 'LanesUp', '')
-  return finding('True', 'SomeLinksDown', `not up: ${named(spare, linkText)}; each cluster has another link that is`)
+  return finding(
+    'True',
+    'SomeLinksDown',
+    `not up: ${named(spare.map(linkText))}; each cluster has another link that is`,
+  )
 }
 
 /** `2/3`: connections that are up, of all. */
@@ -72,16 +78,17 @@ function farText(connection: ConnectionStatus): string {
   return remoteLaneOf(connection) === connection.lane ? connection.cluster : linkText(connection)
 }
 
+function clusterText({ cluster }: ConnectionStatus): string {
+  return cluster
+}
+
 function linkText(connection: ConnectionStatus): string {
   return `lane ${remoteLaneOf(connection)} of ${connection.cluster}`
 }
 
 /** Each once, in order, and not more than MOST_NAMES of them. */
-function named(
-  connections: readonly ConnectionStatus[],
-  textOf: (one: ConnectionStatus) => string = ({ cluster }) => cluster,
-): string {
-  const names = [...new Set(connections.map(textOf))].sort()
+export function named(texts: readonly string[]): string {
+  const names = [...new Set(texts)].sort()
   const rest = names.length - MOST_NAMES
   return `${names.slice(0, MOST_NAMES).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }

@@ -1,14 +1,15 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
 import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
-import { setCondition } from '../../model/conditions.ts'
+import { CONDITION_DRAINED, type ConditionFinding, setCondition } from '../../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { problemText } from '../../model/reasons/problem.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
-import { readyFinding, upText } from './plan-ready.ts'
+import { named, readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
 import { healthKey } from '../world.ts'
 
@@ -31,6 +32,8 @@ export interface StatusInit {
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
   readonly failure: string | undefined
+  /** Of a gateway that is about to go: clusters with traffic over it lately. Absent: it is not about to go. */
+  readonly flowsWith?: readonly string[]
   /** Those of the status so far. */
   readonly conditions: readonly Condition[]
 }
@@ -52,10 +55,25 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: setCondition(init.conditions, ready, init.nowMs),
+      conditions: drainedCondition(init, setCondition(init.conditions, ready, init.nowMs)),
       ...(message === undefined ? {} : { failure: failureText(message) }),
     },
   }
+}
+
+function drainedCondition({ flowsWith, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_DRAINED
+  if (flowsWith === undefined) return list.filter((one) => one.type !== type)
+  const finding: ConditionFinding =
+    flowsWith.length === 0
+      ? { type, status: 'True', reason: 'NothingFlows' satisfies ReasonCode, message: 'no traffic in the last 10 s' }
+      : {
+          type,
+          status: 'False',
+          reason: 'StillCarries' satisfies ReasonCode,
+          message: `traffic with ${named(flowsWith)} in the last 10 s`,
+        }
+  return setCondition(list, finding, nowMs)
 }
 
 function failureText(message: string): string {

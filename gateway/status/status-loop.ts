@@ -30,7 +30,7 @@ export interface StatusInit {
   readonly metrics: GatewayMetrics
   readonly probing: Probing
   /** What it reports on. */
-  readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure'>
+  readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
 
 /** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
@@ -92,6 +92,7 @@ export class StatusLoop {
       health,
       routed,
       failure: failure ?? probing.problem(),
+      ...(this.#init.lanes.withdrawn ? { flowsWith: probing.busyClusters() } : {}),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)

@@ -39,6 +39,8 @@ export interface TenureInit {
 /** An offer that no node took for so long is reported. */
 const UNTAKEN_MS = 5000
 const RELEASE_TRIES = 3
+/** A gateway that goes publishes it, the others of all clusters leave it, and their nodes follow. */
+export const DRAIN_LEAD_MS = 2000
 
 export class LaneTenure {
   readonly node: string
@@ -51,6 +53,7 @@ export class LaneTenure {
   #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
   #writtenMs: number | undefined
   readonly #relief: Relief
+  #awaySinceMs: number | undefined
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
   #trouble = ''
@@ -77,6 +80,10 @@ export class LaneTenure {
     return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
   }
 
+  leaving(): boolean {
+    return this.#away() !== undefined
+  }
+
   /** Other nodes that may take the lane. */
   others(): readonly string[] {
     const { api } = this.#deps
@@ -97,6 +104,7 @@ export class LaneTenure {
   /** From now on this node offers the lane if it holds it, and takes it no more. */
   retire(why: string): void {
     this.#retired ??= why
+    this.#turns.changed()
     this.#loop.poke()
   }
 
@@ -154,7 +162,7 @@ export class LaneTenure {
     this.#forgetWriting()
     const step = this.#plan()
     if (step.write !== undefined && this.#isMember()) {
-      const away = this.#away()
+      const away = this.#toOffer()
       const { stored } = this.#watch
       this.#watch.notice(
         await leases.write(leaseOf({ ...this.#terms(stored, this.node), offer: away }, stored), signal),
@@ -176,7 +184,7 @@ export class LaneTenure {
       lease: view,
       lost,
       openSinceMs,
-      away: this.#away(),
+      away: this.#toOffer(),
       never: this.#retired !== undefined || !this.#isMember(),
       turn: this.#turn(view),
       reported: this.#isReported(),
@@ -230,6 +238,18 @@ export class LaneTenure {
     return this.#retired ?? (node === undefined ? undefined : leavingReason(node))
   }
 
+  /**
+   * Why another node should have the lane now. Where other gateways carry beside this one, traffic leaves it first: what
+   * the far ends send over a lane that moves is lost for a moment.
+   */
+  #toOffer(): string | undefined {
+    const away = this.#away()
+    const nowMs = this.#deps.clock.monotonic()
+    this.#awaySinceMs = away === undefined ? undefined : (this.#awaySinceMs ?? nowMs)
+    const isLed = this.#watch.view?.holder === this.node && this.othersServe()
+    return isLed && nowMs - (this.#awaySinceMs ?? nowMs) < DRAIN_LEAD_MS ? undefined : away
+  }
+
   /** Once the cluster leaves, the Lease goes with the Membership and is not made anew. */
   #isMember(): boolean {
     return readMembership(this.#deps.api)?.spec.phase === 'joined'
@@ -252,7 +272,7 @@ export class LaneTenure {
     const { clock, api, logger } = this.#deps
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
-    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.#othersServe()) return
+    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
       `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
@@ -261,8 +281,8 @@ export class LaneTenure {
     api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }
 
-  /** Traffic goes on over them. */
-  #othersServe(): boolean {
+  /** Other gateways of this cluster, which are not about to go: traffic goes on over them. */
+  othersServe(): boolean {
     const { api } = this.#deps
     return [...laneHolders(api.cache('Lease').list())].some((name) => {
       const node = api.cache('Node').get(name)

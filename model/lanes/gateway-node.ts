@@ -15,6 +15,9 @@ export const DEFAULT_ACTIVE_GATEWAYS = 1
 /** Where other clusters may call this gateway, when that is no address of its own (port forwarding, 1:1 NAT). */
 export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 
+/** Whatever its value: traffic is to leave this gateway. A cordon says so as well. */
+export const LABEL_DRAIN = 'sealane.io/drain'
+
 export interface GatewayLane {
   readonly lane: number
   readonly publicAddress?: string
@@ -69,7 +72,8 @@ const TAINTS_OF_LEAVING = [
 ]
 
 /** Why this Node is about to go, in words; undefined when it is not. A drain begins with a cordon. */
-export function leavingReason({ spec }: Node): string | undefined {
+export function leavingReason({ metadata, spec }: Node): string | undefined {
+  if (metadata.labels?.[LABEL_DRAIN] !== undefined) return `the node has the label ${LABEL_DRAIN}`
   if (spec?.unschedulable === true) return 'the node is cordoned'
   const taint = spec?.taints?.find(({ key }) => TAINTS_OF_LEAVING.includes(key))
   return taint === undefined ? undefined : `the node has the taint ${taint.key}`

@@ -10,6 +10,12 @@ export const MAX_LANE = 7
  */
 export const CAPABILITY_ALL_PAIRS = 'all-pairs'
 
+/**
+ * Among the capabilities of an Endpoint: its gateway is about to go. It still takes what comes; whoever has another way
+ * to its cluster takes that.
+ */
+export const CAPABILITY_DRAINING = 'draining'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

@@ -42,6 +42,16 @@ export const LANE_REASONS = {
     todo: 'Check that one of the two gateways can be called by UDP from outside. The message names the far one.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
+  NothingFlows: {
+    means: 'The gateway is about to go, and carried nothing in the last 10 s: its node may be switched off.',
+    todo: 'Nothing.',
+    shows: ['condition Drained of Gateway'],
+  },
+  StillCarries: {
+    means: 'The gateway is about to go, and carried traffic in the last 10 s.',
+    todo: 'Wait. If it stays so, no other gateway of this cluster has a link to the clusters that are named.',
+    shows: ['condition Drained of Gateway'],
+  },
   NoLane: {
     means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',

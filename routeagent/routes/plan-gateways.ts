@@ -1,6 +1,6 @@
 /** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
 import { FAMILIES } from '../../model/addresses/ip.ts'
-import { MAX_LANE } from '../../model/lanes/lane-number.ts'
+import { CAPABILITY_DRAINING, MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { lanesUp } from '../../model/lanes/lane-servers.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
@@ -12,6 +12,8 @@ export interface GatewayNode {
   readonly lane: number
   /** Lanes towards the cluster that are up; 1 while that is unknown. */
   readonly lanes: number
+  /** It is about to go: others are taken where there are others. */
+  readonly leaves: boolean
   /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
@@ -28,11 +30,17 @@ export function gatewaysTowards(
 ): GatewayNode[] {
   const reporting = gateways.filter((gateway) => gateway.status !== undefined)
   const up = lanesUp(cluster, gateways, ownEndpoints)
-  if (up.size > 0) return reporting.flatMap((gateway) => gatewayNode(gateway, up)).sort(byNode)
+  const leaving = new Set(ownEndpoints.filter(isDraining).map(({ spec }) => spec.node))
+  if (up.size > 0) {
+    return reporting.flatMap((gateway) => gatewayNode(gateway, up, leaving.has(gateway.metadata.name))).sort(byNode)
+  }
   const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
   const unknown = ownEndpoints.map(({ spec }) => spec).filter(({ node }) => !reported.has(node))
   return [...Map.groupBy(unknown, ({ node }) => node)]
-    .map(([node, of]) => ({ node, lane: Math.min(...of.map(({ lane }) => lane)), lanes: 1, mtu: undefined }))
+    .map(([node, of]) => {
+      const lane = Math.min(...of.map((one) => one.lane))
+      return { node, lane, lanes: 1, leaves: leaving.has(node), mtu: undefined }
+    })
     .sort(byNode)
 }
 
@@ -60,10 +68,14 @@ export function hopNumbers(
 
 const LANES = MAX_LANE + 1
 
-/** Without those that this node's probes find silent, as long as another one is left. */
+/**
+ * Without those that this node's probes find silent, and those that are about to go, as long as another one is left.
+ * One that goes is better than one that is silent.
+ */
 export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
-  const left = gateways.filter(({ node }) => !silent.has(node))
-  return left.length > 0 ? left : [...gateways]
+  const heard = gateways.filter(({ node }) => !silent.has(node))
+  const stay = heard.filter(({ leaves }) => !leaves)
+  return [stay, heard, [...gateways]].find((some) => some.length > 0) ?? []
 }
 
 /** What a lane over this underlay carries at least, for as long as no gateway has reported its MTU. */
@@ -71,7 +83,11 @@ export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6
 }
 
-function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>): GatewayNode[] {
+function isDraining({ spec }: Endpoint): boolean {
+  return spec.capabilities.includes(CAPABILITY_DRAINING)
+}
+
+function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>, leaves: boolean): GatewayNode[] {
   const lanes = up.get(metadata.name)
   if (lanes === undefined) return []
   const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
@@ -80,6 +96,7 @@ function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesU
       node: metadata.name,
       lane: Math.min(...lanes),
       lanes: lanes.size,
+      leaves,
       mtu: mtus.length === 0 ? undefined : Math.min(...mtus),
     },
   ]

@@ -9,7 +9,8 @@
  * by an API server that is always there; their Endpoints reach the other site the same way.
  */
 import { join } from 'node:path'
-import type { KubeObject } from '../../model/objects.ts'
+import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
+import type { KubeObject, Node } from '../../model/objects.ts'
 import { NodeProcess } from '../routeagent/support/node-process.ts'
 import { cluster, membership, node } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
@@ -80,6 +81,8 @@ export interface TwoSites {
   readonly nodes: readonly SiteNode[]
   readonly pods: Readonly<Record<SiteName, Netns>>
   readonly gateways: (site: SiteName) => readonly SiteNode[]
+  /** Puts the label of a drain on the Node, or takes it off. */
+  readonly drain: (gateway: SiteNode, on: boolean) => void
   /** What the processes wrote on standard error. */
   readonly errors: () => string
 }
@@ -95,11 +98,15 @@ export async function withTwoSites<T>(folder: string, story: (sites: TwoSites) =
           for (const one of nodes) await one.wire()
           for (const site of SITES) await wirePod(nodeOf(nodes, site, 'worker').netns, pods[site])
           const gateways = (site: SiteName): SiteNode[] => nodes.filter((one) => one.site === site && isGateway(one))
+          const drain = (gateway: SiteNode, on: boolean): void => {
+            for (const one of nodes.filter(({ site }) => site === gateway.site))
+              one.process?.put(nodeObject(gateway, on))
+          }
           const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
           try {
             start(nodes, folder)
             await untilUp(nodes, errors)
-            return await story({ internet, nodes, pods, gateways, errors })
+            return await story({ internet, nodes, pods, gateways, drain, errors })
           } finally {
             await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
           }
@@ -152,10 +159,14 @@ function objects(site: SiteName, nodes: readonly SiteNode[]): KubeObject[] {
   return [
     { ...base, spec: { ...base.spec, clusterId: site } },
     ...CLUSTERS,
-    ...nodes
-      .filter((one) => one.site === site)
-      .map(({ name, address }) => (name === 'worker' ? node(name, address, '10.42.6.0/24') : node(name, address))),
+    ...nodes.filter((one) => one.site === site).map((one) => nodeObject(one, false)),
   ]
+}
+
+function nodeObject({ name, address }: SiteNode, drains: boolean): Node {
+  const object = name === 'worker' ? node(name, address, '10.42.6.0/24') : node(name, address)
+  const labels = drains ? { [LABEL_DRAIN]: 'true' } : {}
+  return { ...object, metadata: { ...object.metadata, labels } }
 }
 
 /** What a node writes about itself; a process keeps copies of what the others wrote, and does not report these. */

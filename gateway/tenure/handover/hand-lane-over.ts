@@ -4,8 +4,8 @@
  */
 import { isNotReady, leavingReason } from '../../../model/lanes/gateway-node.ts'
 import type { GatewayDeps } from '../../deps.ts'
-import type { LaneTenure } from '../lane-tenure.ts'
-import { withDeadline } from '../../../reconcile/until-aborted.ts'
+import { DRAIN_LEAD_MS, type LaneTenure } from '../lane-tenure.ts'
+import { untilAborted, withDeadline } from '../../../reconcile/until-aborted.ts'
 
 /** Offered for so long, and nobody has begun: the others are away as well. */
 const UNTAKEN_MS = 5000
@@ -22,6 +22,11 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: 
   const { clock, logger } = deps
   if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
   const why = await reasonToHandOver(deps, tenure.node, goes)
+  if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
+    logger.info('the others carry first', { lane: tenure.lane, why })
+    tenure.retire(why)
+    await withDeadline(clock, DRAIN_LEAD_MS, untilAborted)
+  }
   if (why !== undefined && tenure.others().length > 0) {
     logger.info('the lane is handed over first', { lane: tenure.lane, why })
     tenure.retire(why)

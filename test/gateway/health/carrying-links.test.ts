@@ -17,6 +17,10 @@ interface Row {
   readonly links: Readonly<Record<string, string>>
   readonly handedOver?: readonly string[]
   readonly byOthers?: readonly string[]
+  /** Of byOthers, by a link whose far gateway stays; all where absent. */
+  readonly well?: readonly string[]
+  readonly draining?: readonly string[]
+  readonly withdrawn?: boolean
   readonly carry: readonly string[]
 }
 
@@ -42,13 +46,61 @@ const ROWS: readonly Row[] = [
     handedOver: ['0/paris'],
     carry: ['1/paris'],
   },
+  { say: 'not one that drains', links: { '0/paris': 'u', '1/paris': 'u' }, draining: ['0/paris'], carry: ['1/paris'] },
+  { say: 'one that drains, for want of another', links: { '0/paris': 'u' }, draining: ['0/paris'], carry: ['0/paris'] },
+  {
+    say: 'unless another gateway leads there',
+    links: { '0/paris': 'u' },
+    draining: ['0/paris'],
+    byOthers: ['paris'],
+    carry: [],
+  },
+  {
+    say: 'one that drains rather than one that is silent',
+    links: { '0/paris': 'u', '1/paris': '?' },
+    draining: ['0/paris'],
+    carry: ['0/paris'],
+  },
+  {
+    say: 'none that drains and is down',
+    links: { '0/paris': 'd', '1/paris': '?' },
+    draining: ['0/paris'],
+    carry: ['1/paris'],
+  },
+  {
+    say: 'a node that goes leaves it to others',
+    links: { '0/paris': 'u', '0/tokyo': 'u' },
+    withdrawn: true,
+    byOthers: ['paris'],
+    carry: ['0/tokyo'],
+  },
+  {
+    say: 'one that drains, where the others have no better way',
+    links: { '0/paris': 'u' },
+    draining: ['0/paris'],
+    byOthers: ['paris'],
+    well: [],
+    carry: ['0/paris'],
+  },
+  {
+    say: 'none of a node that goes, where others have a way of any kind',
+    links: { '0/paris': 'u' },
+    withdrawn: true,
+    draining: ['0/paris'],
+    byOthers: ['paris'],
+    well: [],
+    carry: [],
+  },
 ]
 
 t.test('links that carry', async (t) => {
-  for (const { say, links, handedOver, byOthers, carry } of ROWS) {
+  for (const { say, links, handedOver, byOthers, well, draining, withdrawn, carry } of ROWS) {
     const found = carryingLinks({
       health: new Map(Object.entries(links).map(([key, is]) => [key, VIEWS[is]!])),
       ...(handedOver === undefined ? {} : { handedOver: new Set(handedOver) }),
+      ...(byOthers === undefined ? {} : { reachedWell: new Set(well ?? byOthers) }),
+      ...(draining === undefined ? {} : { draining: new Set(draining) }),
+      ...(withdrawn === undefined ? {} : { withdrawn }),
       ...(byOthers === undefined ? {} : { reachedByOthers: new Set(byOthers) }),
     })
     t.strictSame([...found].sort(), carry, say)
@@ -59,10 +111,16 @@ t.test('what other gateways reach is what they report as up', async (t) => {
   const gateway = (name: string, states: Readonly<Record<string, string>>): Gateway =>
     ({
       metadata: { name },
-      status: { connections: Object.entries(states).map(([cluster, state]) => ({ cluster, state })) },
+      status: { connections: Object.entries(states).map(([cluster, state]) => ({ cluster, state, lane: 0 })) },
     }) as unknown as Gateway
   const all = [gateway('a', { paris: 'up' }), gateway('b', { tokyo: 'up', lyon: 'down' }), gateway('c', {})]
   t.strictSame([...reachedByOthers('a', all)], ['tokyo'])
   t.strictSame([...reachedByOthers('c', all)], ['paris', 'tokyo'])
   t.strictSame([...reachedByOthers('a', [])], [])
+  t.strictSame(
+    [...reachedByOthers('c', all, new Set(), new Set(['0/paris']))],
+    ['tokyo'],
+    'not by links that do not count',
+  )
+  t.strictSame([...reachedByOthers('c', all, new Set(['a']))], ['tokyo'], 'not what one that goes reaches')
 })

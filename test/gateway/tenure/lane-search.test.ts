@@ -172,12 +172,14 @@ t.test('a gateway is gone for 15 s: a standby takes its number, and it stands by
   t.equal(cluster.held, 'b=0 d=1 e=2', 'one that serves takes no second number')
 })
 
-t.test('a cordon gives the number to a standby at once; without one it stays, and nobody is warned', async (t) => {
+t.test('a cordon gives the number to a standby; without one it stays, and nobody is warned', async (t) => {
   const cluster = new Cluster(t, 2)
   cluster.start('a', 'b', 'c')
   await cluster.pass(10_000)
   cluster.label('a', 'true', { unschedulable: true })
   await cluster.pass(1000)
+  t.equal(cluster.held, 'a=0 b=1', 'first its traffic goes to the others')
+  await cluster.pass(4000)
   t.equal(cluster.held, 'b=1 c=0')
   await cluster.pass(10_000)
   t.equal(cluster.states.get('a'), 'standing by', 'once the other is up')

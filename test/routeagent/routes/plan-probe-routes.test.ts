@@ -54,7 +54,7 @@ t.test('as ip prints it', async (t) => {
 })
 
 t.test('silent gateways are left out as long as another one is left', async (t) => {
-  const all = ['a', 'b', 'c'].map((name) => ({ node: name, lane: 0, lanes: 1, mtu: undefined }))
+  const all = ['a', 'b', 'c'].map((name) => ({ node: name, lane: 0, lanes: 1, leaves: false, mtu: undefined }))
   const left = (silent: string[]): string =>
     answering(all, new Set(silent))
       .map((one) => one.node)

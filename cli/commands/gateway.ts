@@ -1,0 +1,75 @@
+/** `sealane gateway drain|undrain`: takes the traffic off a gateway before its node goes, and gives it back. */
+import type { Command } from 'commander'
+import { isDnsSubdomain } from '../../model/ids.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { type CommandContext, durationOption, parsed, quoted, subcommand } from '../context.ts'
+import { type KubeTarget, addKubeOptions, targetToChange } from '../target.ts'
+
+interface DrainOptions extends KubeTarget {
+  readonly force: boolean
+  readonly timeout: number
+}
+
+export function addGatewayCommand(program: Command, context: CommandContext): void {
+  const gateway = subcommand(
+    program,
+    'gateway',
+    'Takes the traffic off a gateway of a cluster, and gives it back.',
+    'sealane gateway drain n1 --context c1',
+  )
+  const drain = subcommand(
+    gateway,
+    'drain',
+    'Has all traffic leave a gateway, and says when nothing flows over it any more.',
+    'sealane gateway drain n1 --context c1',
+  ).argument('<node>', 'the name of its Node', parsed(nodeName))
+  addKubeOptions(drain)
+    .option('--force', 'mark it although it is the only gateway that is active', false)
+    .addOption(durationOption('--timeout', 'how long to wait', 60_000))
+    .action(async (node: string, options: DrainOptions) => {
+      const [{ withAdmin }, { drainGateway }, { SystemClock }] = await loaded()
+      const clock = new SystemClock()
+      const { signal, output } = context
+      const say = (text: string): void => output.remark(text)
+      await withAdmin(clusterOf(drain, context), clock, { signal, output }, async ({ admin }) => {
+        const init = { force: options.force, timeoutMs: options.timeout, clock, signal, say }
+        output.answer(`${await drainGateway(admin, node, init)}\n`)
+      })
+    })
+  const undrain = subcommand(
+    gateway,
+    'undrain',
+    'Gives a gateway that was drained its traffic back.',
+    'sealane gateway undrain n1 --context c1',
+  ).argument('<node>', 'the name of its Node', parsed(nodeName))
+  addKubeOptions(undrain).action(async (node: string) => {
+    const [{ withAdmin }, { undrainGateway }, { SystemClock }] = await loaded()
+    const { signal, output } = context
+    const say = (text: string): void => output.remark(text)
+    await withAdmin(clusterOf(undrain, context), new SystemClock(), { signal, output }, async ({ admin }) => {
+      output.answer(`${await undrainGateway(admin, node, { signal, say })}\n`)
+    })
+  })
+}
+
+function loaded() {
+  return Promise.all([
+    import('../kube/access/installed-site.ts'),
+    import('../kube/gateways/drain-gateway.ts'),
+    import('../../reconcile/clock.ts'),
+  ])
+}
+
+function clusterOf(command: Command, context: CommandContext): KubeTarget {
+  const target = targetToChange(command, context)
+  if (target !== undefined) return target
+  throw new UserError(`${command.name()}: expected --context, --kubeconfig or KUBECONFIG`, {
+    exitCode: 2,
+    hint: 'on a site without Kubernetes put the label sealane.io/drain on the Node among its objects',
+  })
+}
+
+function nodeName(text: string): string {
+  if (!isDnsSubdomain(text)) throw new UserError(`node ${quoted(text)}: expected the name of a Node`, { exitCode: 2 })
+  return text
+}

@@ -1,0 +1,103 @@
+/** A gateway of a real cluster is drained and comes back, as the command sees it. */
+import t from 'tap'
+import { drainGateway, undrainGateway } from '../../../cli/kube/gateways/drain-gateway.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { MemoryAdmin } from '../../support/memory-admin.ts'
+
+const node = (name: string, labels: Readonly<Record<string, string>> = { 'sealane.io/gateway': 'true' }) =>
+  ({ apiVersion: 'v1', kind: 'Node', metadata: { name, labels } }) as ManifestObject
+
+/** drained: what its condition says. */
+function gateway(name: string, drained?: 'True' | 'False', message = ''): ManifestObject {
+  const conditions = drained === undefined ? [] : [{ type: 'Drained', status: drained, reason: 'Any', message }]
+  const metadata = { name }
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata,
+    status: { lanes: [], connections: [], conditions },
+  }
+}
+
+async function drain(
+  objects: readonly ManifestObject[],
+  name: string,
+  init: { force?: boolean; later?: (admin: MemoryAdmin) => void } = {},
+) {
+  const admin = new MemoryAdmin(objects)
+  const clock = new FakeClock()
+  let said = ''
+  const { signal } = new AbortController()
+  const say = (text: string): void => void (said += text)
+  let outcome: string | Error | undefined
+  const ends = drainGateway(admin, name, { force: init.force ?? false, timeoutMs: 10_000, clock, signal, say }).then(
+    (text) => (outcome = text),
+    (error: unknown) => (outcome = error as Error),
+  )
+  for (let i = 0; i < 60 && outcome === undefined; i += 1) {
+    await clock.advance(250)
+    if (i === 4) init.later?.(admin)
+  }
+  await ends
+  return { admin, outcome: outcome instanceof Error ? outcome.message : outcome, said }
+}
+
+const CHANGED = '  changed   Node a  (sealane.io/drain=true)\n'
+const THREE = [node('a'), node('b'), node('c'), gateway('a'), gateway('b'), gateway('c')]
+
+t.test('a gateway is drained', async (t) => {
+  const flows = gateway('a', 'False', 'traffic with paris in the last 10 s')
+  const rows: [say: string, later: (admin: MemoryAdmin) => void, outcome: string | RegExp][] = [
+    ['nothing flows', (admin) => admin.put(gateway('a', 'True')), 'nothing flows over a any more'],
+    [
+      'another node takes its place',
+      (admin) => admin.remove({ apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', name: 'a' }),
+      'a is no gateway now: another node has its place',
+    ],
+    ['something goes on', (admin) => admin.put(flows), /traffic to leave a.*traffic with paris in the last 10 s/],
+  ]
+  for (const [say, later, outcome] of rows) {
+    const seen = await drain(THREE, 'a', { later })
+    if (typeof outcome === 'string') t.equal(seen.outcome, outcome, say)
+    else t.match(seen.outcome, outcome, say)
+    t.match(seen.said, CHANGED, say)
+    const marked = await seen.admin.get({ apiVersion: 'v1', kind: 'Node', name: 'a' })
+    t.match(marked?.metadata.labels, { 'sealane.io/gateway': 'true', 'sealane.io/drain': 'true' })
+  }
+})
+
+t.test('what is refused, and leaves the Node as it is', async (t) => {
+  const rows: [say: string, objects: readonly ManifestObject[], name: string, message: RegExp][] = [
+    ['no such Node', THREE, 'z', /^Node z: this cluster has no such Node$/],
+    ['no gateway', [...THREE, node('w', {})], 'w', /^Node w is no gateway: it has no label sealane\.io\/gateway$/],
+    ['the only one', [node('a'), gateway('a')], 'a', /^Node a is the only gateway that is active/],
+    [
+      'the others are drained',
+      [node('a'), gateway('a'), gateway('b', 'False'), gateway('c', 'True')],
+      'a',
+      /only gateway/,
+    ],
+  ]
+  for (const [say, objects, name, message] of rows) {
+    const { outcome, said, admin } = await drain(objects, name)
+    t.match(outcome, message, say)
+    t.equal(said, '', say)
+    t.equal(
+      (await admin.get({ apiVersion: 'v1', kind: 'Node', name }))?.metadata.labels?.['sealane.io/drain'],
+      undefined,
+    )
+  }
+  const forced = await drain([node('a'), gateway('a')], 'a', { force: true })
+  t.equal(forced.said.slice(0, CHANGED.length), CHANGED, 'by force')
+})
+
+t.test('and comes back', async (t) => {
+  const admin = new MemoryAdmin([node('a', { 'sealane.io/gateway': '0', 'sealane.io/drain': 'yes' })])
+  let said = ''
+  const init = { signal: new AbortController().signal, say: (text: string) => void (said += text) }
+  t.match(await undrainGateway(admin, 'a', init), /^a takes traffic again/)
+  t.equal(said, '  changed   Node a  (sealane.io/drain-)\n')
+  t.equal(await undrainGateway(admin, 'a', init), 'a is not drained', 'a second time')
+  await t.rejects(undrainGateway(admin, 'z', init), { message: 'Node z: this cluster has no such Node' })
+})

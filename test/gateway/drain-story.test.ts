@@ -1,0 +1,91 @@
+/** A gateway that is about to go; everything but its own process is a fake. */
+import t, { type Test } from 'tap'
+import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
+import type { Node } from '../../model/objects.ts'
+import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
+import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+
+async function serving(t: Test): Promise<Stage> {
+  const stage = new Stage(t)
+  stage.put(PARIS, PARIS_GW)
+  stage.label('true')
+  stage.probes.alive.add('246.0.2.0')
+  stage.startLabelled()
+  await stage.until(() => toParis(stage) === 1, 'paris is routed')
+  return stage
+}
+
+/** How many routes lead there. */
+const toParis = (stage: Stage): number => stage.routed().filter((line) => line.includes('244.1.0.0/16')).length
+const drains = (stage: Stage): boolean => stage.ownEndpoint()?.spec.capabilities.includes(CAPABILITY_DRAINING) === true
+const drained = (stage: Stage) => stage.gateway()?.conditions?.find(({ type }) => type === 'Drained')
+
+function change(stage: Stage, labels: Readonly<Record<string, string>>, spec: Node['spec'] = {}): void {
+  const { metadata, ...rest } = stage.node() as Node
+  stage.put({ ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': 'true', ...labels } }, spec })
+}
+
+function otherReports(stage: Stage, states: Parameters<typeof connectionsTo>[0], remoteLane = 0): void {
+  const lanes = [{ lane: 1, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+  stage.put(
+    gatewayObject('other', { lanes, connections: connectionsTo(states).map((one) => ({ ...one, remoteLane })) }),
+  )
+}
+
+t.test('the only gateway says that it goes, and carries on', async (t) => {
+  const stage = await serving(t)
+  change(stage, { 'sealane.io/drain': 'true' })
+  await stage.until(() => drains(stage), 'it says so')
+  await stage.passSlowly(5000)
+  t.equal(toParis(stage), 1, 'nothing else leads to paris')
+  t.equal(stage.connection('paris')?.state, 'up')
+  change(stage, {})
+  await stage.until(() => !drains(stage) && drained(stage) === undefined, 'it stays')
+  t.equal(toParis(stage), 1)
+})
+
+t.test('one of two leaves its traffic to the other, after it has said so, and takes it back', async (t) => {
+  const rows: [say: string, labels: Record<string, string>, spec: Node['spec']][] = [
+    ['drained', { 'sealane.io/drain': '' }, {}],
+    ['cordoned', {}, { unschedulable: true }],
+    ['taken away', {}, { taints: [{ key: 'karpenter.sh/disrupted', effect: 'NoSchedule' }] }],
+  ]
+  for (const [say, labels, spec] of rows) {
+    const stage = await serving(t)
+    otherReports(stage, { paris: 'up' })
+    change(stage, labels, spec)
+    await stage.until(() => drains(stage), `${say}: it says so`)
+    await stage.pass(500)
+    t.equal(toParis(stage), 1, `${say}: the others need a moment to follow`)
+    await stage.until(() => toParis(stage) === 0, `${say}: it has withdrawn`)
+    await stage.until(() => drained(stage)?.status === 'True', `${say}: nothing flows`)
+    t.match(drained(stage), { reason: 'NothingFlows', message: 'no traffic in the last 10 s' }, say)
+    t.equal(stage.connection('paris')?.state, 'up', `${say}: the link stays`)
+    otherReports(stage, { paris: 'down' })
+    await stage.until(() => toParis(stage) === 1, `${say}: the other has lost it`)
+    otherReports(stage, { paris: 'up' })
+    change(stage, {})
+    await stage.until(() => !drains(stage) && toParis(stage) === 1, `${say}: back`)
+    await stage.until(() => drained(stage) === undefined, `${say}: and says nothing more of it`)
+  }
+})
+
+t.test('a far gateway that goes is left where its cluster has another one', async (t) => {
+  const stage = await serving(t)
+  const says = (...more: string[]) =>
+    stage.put({ ...PARIS_GW, spec: { ...PARIS_GW.spec, capabilities: [...PARIS_GW.spec.capabilities, ...more] } })
+  says(CAPABILITY_DRAINING)
+  await stage.passSlowly(3000)
+  t.equal(toParis(stage), 1, 'it is the only way')
+  otherReports(stage, { paris: 'up' })
+  await stage.passSlowly(3000)
+  t.equal(
+    toParis(stage),
+    1,
+    'another gateway of ours has that way, too: if each left it to the other, nobody would carry',
+  )
+  otherReports(stage, { paris: 'up' }, 1)
+  await stage.until(() => toParis(stage) === 0, 'it has a way to another gateway')
+  says()
+  await stage.until(() => toParis(stage) === 1, 'it stays after all')
+})
