@@ -13,6 +13,12 @@ export const LANE_BASE_PORT = 4500
 export const VXLAN_DEVICE = 'sealane-vx'
 export const VXLAN_PORT = 4810
 export const VXLAN_VNI = 7300
+/**
+ * On the overlay device of every node, with the scope of a host, so that nothing is ever sent from it and nobody asks for
+ * it (RFC 3927; beside LANE_CABLE_ADDRESS). The kernel's loose check of sources (rp_filter 2) drops what comes in by a
+ * device without an IPv4 address and from where another device leads: an answer that came in by another gateway.
+ */
+export const OVERLAY_ADDRESS = '169.254.231.2'
 
 /** nft tables, of family ip and, where a cluster has IPv6 pod CIDRs, of family ip6. */
 export const NFT_TABLE_GATEWAY = 'sealane_gateway'

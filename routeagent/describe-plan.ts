@@ -1,6 +1,7 @@
 /** The plans in the tools' own languages: for --dry-run, /debug/plan, the log and the golden tests. Pure. */
 import {
   formatForwardingEntry,
+  formatAddress,
   formatLink,
   formatLinkChange,
   formatNeighbour,
@@ -47,6 +48,7 @@ export function describeRoutes(plan: NodeRoutePlan): string {
   const lines = [
     ...plan.problems.map((p) => `# left out: ${p.subject}: ${problemText(p)}`),
     formatLink(plan.link),
+    formatAddress(plan.address),
     formatLinkChange(plan.link.name, { up: true }),
     ...plan.sysctls.map((s) => `sysctl -w ${s.name}=${s.value}`),
     ...plan.neighbours.map(formatNeighbour),

@@ -6,7 +6,7 @@ import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from 
 import { KernelError } from '../errors.ts'
 import { formatAddress, formatLink, formatLinkChange } from '../route/format-ip.ts'
 import type { NextHopFeatures } from '../route/nexthop/next-hop-table.ts'
-import type { InterfaceAddress, Link, MainRoute, NewLink, VxlanLink } from '../route/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute, NewAddress, NewLink, VxlanLink } from '../route/route-table.ts'
 
 export interface FakeNode {
   /** Devices that are there from the start and are not ours. */
@@ -114,7 +114,7 @@ export class FakeLinks {
     this.#dropAddresses(name)
   }
 
-  addAddress(wanted: InterfaceAddress): void {
+  addAddress(wanted: NewAddress): void {
     const operation = formatAddress(wanted)
     checkInterfaceAddress(wanted, operation)
     const address = usual(wanted)
@@ -179,8 +179,8 @@ export class FakeLinks {
   }
 }
 
-function usual(address: InterfaceAddress): InterfaceAddress {
-  return { ...address, address: usualInterfaceAddress(address.address) }
+function usual({ device, address }: InterfaceAddress): InterfaceAddress {
+  return { device, address: usualInterfaceAddress(address) }
 }
 
 function isGlobal({ address }: InterfaceAddress): boolean {

@@ -81,7 +81,7 @@ export class FakeRouteTable implements item.RouteTable {
     return this.#read('ip address show', signal, () => this.#links.addresses())
   }
 
-  addAddress(address: item.InterfaceAddress, signal?: AbortSignal): Promise<void> {
+  addAddress(address: item.NewAddress, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatAddress(address), signal, () => this.#links.addAddress(address))
   }
 

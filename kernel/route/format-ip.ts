@@ -4,7 +4,7 @@
  */
 import { familyOf } from '../../model/addresses/ip.ts'
 import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
-import type { ForwardingEntry, InterfaceAddress, Neighbour, NewLink, NextHop, Route, Rule } from './route-table.ts'
+import type { ForwardingEntry, Neighbour, NewAddress, NewLink, NextHop, Route, Rule } from './route-table.ts'
 
 export function formatLink(link: NewLink): string {
   const head = `ip link add ${link.name}`
@@ -25,10 +25,11 @@ export function formatLinkDeletion(name: string): string {
   return `ip link del ${name}`
 }
 
-export function formatAddress(address: InterfaceAddress): string {
+export function formatAddress(address: NewAddress): string {
   // Ours alone on a device of ours: nobody to ask whether it is taken, and nothing to wait for.
   const nodad = familyOf(address.address) === 6 ? ' nodad' : ''
-  return `ip address add ${address.address} dev ${address.device}${nodad}`
+  const scope = address.scope === undefined ? '' : ` scope ${address.scope}`
+  return `ip address add ${address.address} dev ${address.device}${scope}${nodad}`
 }
 
 /** `ip route replace …`, with our protocol number. */

@@ -43,6 +43,11 @@ export interface InterfaceAddress {
   readonly address: string
 }
 
+export interface NewAddress extends InterfaceAddress {
+  /** The kernel never takes it as the source of a packet. Absent: of the whole network. */
+  readonly scope?: 'host'
+}
+
 export interface NextHop {
   readonly device: string
   /** Gateway address; absent for a route straight out of the device. */
@@ -135,7 +140,7 @@ export interface RouteTable {
 
   /** IPv4 and IPv6 addresses of all devices, but for those that the node may not use yet (tentative ones). */
   addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]>
-  addAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
+  addAddress(address: NewAddress, signal?: AbortSignal): Promise<void>
   deleteAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
 
   /** Ours only, of both families. */

@@ -16,7 +16,7 @@ import {
   u8,
   type Attribute,
 } from './rtnetlink-codec.ts'
-import type { InterfaceAddress, Link, NewLink, VxlanLink } from './route-table.ts'
+import type { InterfaceAddress, Link, NewAddress, NewLink, VxlanLink } from './route-table.ts'
 
 export const RTM_NEWLINK = 16
 export const RTM_DELLINK = 17
@@ -35,6 +35,8 @@ const VXLAN = { ID: 1, LOCAL: 4, LEARNING: 7, PORT: 15 } as const
 const IFA = { ADDRESS: 1, LOCAL: 2 } as const
 /** Usable at once: without it the kernel first asks the network whether somebody else has the address. */
 const IFA_F_NODAD = 2
+/** linux/rtnetlink.h; all else is of the whole network. */
+const RT_SCOPE_HOST = 254
 const IFA_F_OPTIMISTIC = 4
 const IFA_F_TENTATIVE = 0x40
 /** Statistics would be most of every answer. */
@@ -112,11 +114,14 @@ function decodeVxlan(link: Link, details: Buffer): VxlanLink {
 }
 
 /** `address` as address/length, of a device by index. */
-export function encodeAddress(address: string, index: number): Uint8Array[] {
+export function encodeAddress(address: string, index: number, scope?: NewAddress['scope']): Uint8Array[] {
   const [host = '', length] = address.split('/')
   const bytes = addressBytes(host)
   const [family, flags] = bytes.length === 4 ? [AF_INET, 0] : [AF_INET6, IFA_F_NODAD]
-  const head = Buffer.concat([Buffer.from([family, Number(length), flags, 0]), u32(index)])
+  const head = Buffer.concat([
+    Buffer.from([family, Number(length), flags, scope === 'host' ? RT_SCOPE_HOST : 0]),
+    u32(index),
+  ])
   return body(head, [
     [IFA.LOCAL, bytes],
     [IFA.ADDRESS, bytes],

@@ -37,6 +37,7 @@ import {
 import type {
   ForwardingEntry,
   InterfaceAddress,
+  NewAddress,
   Link,
   MainRoute,
   Neighbour,
@@ -118,11 +119,11 @@ export class Rtnetlink implements RouteTable {
     return messages.map((message) => link.decodeAddress(message.data, names)).filter((item) => item !== undefined)
   }
 
-  async addAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void> {
+  async addAddress(address: NewAddress, signal?: AbortSignal): Promise<void> {
     const operation = formatAddress(address)
     checkInterfaceAddress(address, operation)
     const { index } = await this.#needLink(address.device, operation, signal)
-    const body = link.encodeAddress(address.address, index)
+    const body = link.encodeAddress(address.address, index, address.scope)
     await this.#change(link.RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body, operation, signal)
   }
 

@@ -10,8 +10,8 @@ import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 export const LABEL_GATEWAY = 'sealane.io/gateway'
 /** The value that leaves the number open; none at all does as well. */
 export const ANY_LANE_VALUE = 'true'
-/** How many gateways are active at once where nobody says so: docs/limits.md says why it is not more yet. */
-export const DEFAULT_ACTIVE_GATEWAYS = 1
+/** How many gateways a cluster has at once where nobody says so. */
+export const DEFAULT_ACTIVE_GATEWAYS = 2
 /** Where other clusters may call this gateway, when that is no address of its own (port forwarding, 1:1 NAT). */
 export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 

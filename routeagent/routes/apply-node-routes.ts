@@ -17,9 +17,9 @@ import {
 import { NO_ROUTING, type RoutingScope, applyRouting } from '../../kernel/apply/apply-routing.ts'
 import type { Round } from '../../kernel/apply/round.ts'
 import { isExists, isNotFound } from '../../kernel/errors.ts'
-import { formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
+import { formatAddress, formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
 import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
-import type { Link, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
+import type { Link, NewAddress, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
 import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
 import type { NodeRoutes } from './plan-node-routes.ts'
@@ -63,6 +63,7 @@ export async function applyNodeRoutes(
   if (links === undefined) return
   const found = links.value.find(({ name }) => name === plan.link.name)
   await ensureLink({ routes, link: plan.link, found, round, signal })
+  await ensureAddress(routes, plan.address, round, signal)
   await ensureSysctls(deps, plan, round)
   const rules = await round.attempt(async () => afterLanes(plan.rules, await routes.rules(signal)))
   if (rules !== undefined)
@@ -111,11 +112,29 @@ async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): P
   if (round.failures === failures) round.drift?.settle('link', [linkText(link)])
 }
 
+/** Before the setting that needs it: between the two nothing is dropped. */
+async function ensureAddress(
+  routes: RouteTable,
+  wanted: NewAddress,
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  const all = await round.attempt(() => routes.addresses(signal))
+  if (all === undefined) return
+  const { device, address } = wanted
+  const text = formatAddress(wanted)
+  if (!all.value.some((entry) => entry.device === device && entry.address === address)) {
+    round.drift?.repaired('address', 'Missing', round.drift.had('address', [text]))
+    if (!(await round.change('address', text, () => routes.addAddress(wanted, signal), isExists))) return
+  }
+  round.drift?.settle('address', [text])
+}
+
 function reportLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, { drift }: Round): void {
   const text = linkText(link)
   // The device is another one by the plan: what hung on it went with it.
   if (!keep && drift?.had('link', [text]).length === 0) {
-    drift.forget('link', 'neighbour', 'forwarding-entry', 'route')
+    drift.forget('link', 'address', 'neighbour', 'forwarding-entry', 'route')
   }
   const isChanged = found !== undefined && (!keep || !found.up)
   drift?.repaired('link', 'Missing', drift.had('link', found === undefined ? [text] : []))

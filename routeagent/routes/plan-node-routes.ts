@@ -6,7 +6,14 @@
  * planned only while this cluster has IPv6 pod CIDRs.
  */
 import { type Prefix, formatAddress, formatPrefix } from '../../model/addresses/ip.ts'
-import { NEXT_HOP_IDS_NODE, VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI, laneDevice } from '../../model/kernel-ids.ts'
+import {
+  NEXT_HOP_IDS_NODE,
+  OVERLAY_ADDRESS,
+  VXLAN_DEVICE,
+  VXLAN_PORT,
+  VXLAN_VNI,
+  laneDevice,
+} from '../../model/kernel-ids.ts'
 import { statedRemoteLanes } from '../../model/lanes/lane-number.ts'
 import { MAX_REPORTED_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import {
@@ -17,7 +24,7 @@ import {
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
 import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-grouping.ts'
 import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/nexthop/next-hop-table.ts'
-import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
+import type { ForwardingEntry, Neighbour, NewAddress, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
 import { deviceOf } from '../node-facts.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
@@ -37,6 +44,8 @@ export interface RemotePath {
 export interface NodeRoutes {
   readonly ok: true
   readonly link: Extract<NewLink, { readonly kind: 'vxlan' }>
+  /** Of that device: OVERLAY_ADDRESS. */
+  readonly address: NewAddress
   readonly neighbours: readonly Neighbour[]
   readonly forwarding: readonly ForwardingEntry[]
   readonly routes: readonly Route[]
@@ -84,6 +93,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   return {
     ok: true,
     link: overlayLink(context),
+    address: { device: VXLAN_DEVICE, address: `${OVERLAY_ADDRESS}/32`, scope: 'host' },
     neighbours: families.flatMap((plan) => plan.neighbours),
     forwarding: forwardingEntries(others),
     ...withGroups(world, context, [...probes.routes, ...families.flatMap((plan) => plan.routes)]),

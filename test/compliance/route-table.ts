@@ -90,6 +90,9 @@ async function addresses(t: Test, table: RouteTable): Promise<void> {
   await table.deleteAddress(address)
   t.same(await ours(), [])
   await t.rejects(table.deleteAddress(address), { code: 'EADDRNOTAVAIL' })
+  await table.addAddress({ ...address, scope: 'host' })
+  t.same(await ours(), [address], 'of the scope of a host')
+  await table.deleteAddress(address)
 }
 
 async function routes(t: Test, table: RouteTable): Promise<void> {

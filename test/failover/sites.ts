@@ -4,15 +4,15 @@
  *   pod ── worker ══ overlay ══ gw0 ─┐             ┌─ gw0 ══ overlay ══ worker ── pod
  *   10.42.6.7            ╚═════ gw1 ─┴─ internet ──┴─ gw1 ═════╝              10.42.6.7
  *
- * From milano, the pod of paris is 244.1.6.7; from paris, that of milano is 244.0.6.7. All nodes have uplinks of their
- * own to one router, the internet. What the nodes of a site report reaches the others of the site past the network, as
+ * From milano, the pod of paris is 244.1.6.7; from paris, that of milano is 244.0.6.7. The gateway nodes may have pods,
+ * too, and the sites may have other addresses (SitesInit). All nodes have uplinks of their own to one router, the internet. What the nodes of a site report reaches the others of the site past the network, as
  * by an API server that is always there; their Endpoints reach the other site the same way.
  */
 import { join } from 'node:path'
 import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
-import type { KubeObject, Node } from '../../model/objects.ts'
+import type { Cluster, KubeObject, Node } from '../../model/objects.ts'
 import { NodeProcess } from '../routeagent/support/node-process.ts'
-import { cluster, membership, node } from '../routeagent/support/site.ts'
+import { cluster, dualStack, dualStackNode, membership, node } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, withNetns } from '../support/netns.ts'
 
@@ -21,11 +21,38 @@ export type SiteName = (typeof SITES)[number]
 
 /** As seen from the other site. */
 export const POD_ADDRESSES: Readonly<Record<SiteName, string>> = { milano: '244.0.6.7', paris: '244.1.6.7' }
-const POD = '10.42.6.7'
-const CLUSTERS = [cluster('milano', 1, '244.0.0.0/16'), cluster('paris', 2, '244.1.0.0/16')]
 const NETWORKS: Readonly<Record<SiteName, string>> = { milano: '192.0', paris: '198.51' }
 /** Third number of a node's network. */
 const NODES: Readonly<Record<string, number>> = { gw0: 10, gw1: 11, worker: 12 }
+/** The same of the network of its pods, of both families. */
+const POD_NETWORKS: Readonly<Record<string, number>> = { gw0: 4, gw1: 5, worker: 6 }
+
+/** What the pods of both sites are called: the first two numbers of an IPv4 address, the first two of an IPv6 one. */
+export interface SiteAddresses {
+  readonly pods: Readonly<Record<SiteName, string>>
+  /** What the other site calls them; the same where nothing is translated. */
+  readonly known: Readonly<Record<SiteName, string>>
+  /** Absent: no IPv6. */
+  readonly pods6?: Readonly<Record<SiteName, string>>
+}
+
+export const OVERLAPPING: SiteAddresses = {
+  pods: { milano: '10.42', paris: '10.42' },
+  known: { milano: '244.0', paris: '244.1' },
+}
+const FLAT_PODS = { milano: '10.42', paris: '10.44' }
+export const FLAT_DUAL_STACK: SiteAddresses = {
+  pods: FLAT_PODS,
+  known: FLAT_PODS,
+  pods6: { milano: 'fd42:1', paris: 'fd42:2' },
+}
+
+export interface SitesInit {
+  /** OVERLAPPING where absent. */
+  readonly addresses?: SiteAddresses
+  /** Each gateway node has a pod, like the worker. */
+  readonly podsOnGateways?: boolean
+}
 
 /** One node, and how it is cut off from everything. */
 export class SiteNode {
@@ -34,6 +61,8 @@ export class SiteNode {
   readonly netns: Netns
   readonly #internet: Netns
   process: NodeProcess | undefined
+  /** Its pod, where it has one. */
+  pod: Netns | undefined
 
   constructor(init: { site: SiteName; name: string; netns: Netns; internet: Netns }) {
     this.site = init.site
@@ -48,6 +77,11 @@ export class SiteNode {
 
   get address(): string {
     return `${this.network}.2`
+  }
+
+  /** Third number of the network of its pods. */
+  get podNetwork(): number {
+    return POD_NETWORKS[this.name] ?? NaN
   }
 
   get port(): string {
@@ -79,6 +113,7 @@ export class SiteNode {
 export interface TwoSites {
   readonly internet: Netns
   readonly nodes: readonly SiteNode[]
+  /** Those of the workers; that of another node is SiteNode.pod. */
   readonly pods: Readonly<Record<SiteName, Netns>>
   readonly gateways: (site: SiteName) => readonly SiteNode[]
   /** Puts the label of a drain on the Node, or takes it off. */
@@ -88,31 +123,52 @@ export interface TwoSites {
 }
 
 /** Builds all of it in `folder`, waits until each gateway has all its links up, and takes it away after `story`. */
-export async function withTwoSites<T>(folder: string, story: (sites: TwoSites) => Promise<T>): Promise<T> {
+export async function withTwoSites<T>(
+  folder: string,
+  story: (sites: TwoSites) => Promise<T>,
+  { addresses = OVERLAPPING, podsOnGateways = false }: SitesInit = {},
+): Promise<T> {
   return withNetns(async (internet) => {
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
-    return withNodes(SITES.flatMap(namesOf), internet, [], (nodes) =>
-      withNetns((milano) =>
-        withNetns(async (paris) => {
-          const pods = { milano, paris }
-          for (const one of nodes) await one.wire()
-          for (const site of SITES) await wirePod(nodeOf(nodes, site, 'worker').netns, pods[site])
-          const gateways = (site: SiteName): SiteNode[] => nodes.filter((one) => one.site === site && isGateway(one))
-          const drain = (gateway: SiteNode, on: boolean): void => {
-            for (const one of nodes.filter(({ site }) => site === gateway.site))
-              one.process?.put(nodeObject(gateway, on))
-          }
-          const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
-          try {
-            start(nodes, folder)
-            await untilUp(nodes, errors)
-            return await story({ internet, nodes, pods, gateways, drain, errors })
-          } finally {
-            await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
-          }
-        }),
-      ),
-    )
+    return withNodes(SITES.flatMap(namesOf), internet, [], async (nodes) => {
+      for (const one of nodes) await one.wire()
+      const withPod = nodes.filter((one) => podsOnGateways || !isGateway(one))
+      return withPods(withPod, addresses, async () => {
+        const gateways = (site: SiteName): SiteNode[] => nodes.filter((one) => one.site === site && isGateway(one))
+        const drain = (gateway: SiteNode, on: boolean): void => {
+          for (const one of nodes.filter(({ site }) => site === gateway.site))
+            one.process?.put(nodeObject(gateway, { addresses, drains: on }))
+        }
+        const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
+        const pods = { milano: podOf(nodes, 'milano'), paris: podOf(nodes, 'paris') }
+        try {
+          start(nodes, folder, addresses)
+          await untilUp(nodes, errors)
+          return await story({ internet, nodes, pods, gateways, drain, errors })
+        } finally {
+          await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
+        }
+      })
+    })
+  })
+}
+
+function podOf(nodes: readonly SiteNode[], site: SiteName): Netns {
+  const { pod } = nodeOf(nodes, site, 'worker')
+  if (pod === undefined) throw new Error(`the worker of ${site} has no pod`)
+  return pod
+}
+
+async function withPods<T>(
+  [first, ...rest]: readonly SiteNode[],
+  addresses: SiteAddresses,
+  story: () => Promise<T>,
+): Promise<T> {
+  if (first === undefined) return story()
+  return withNetns(async (pod) => {
+    first.pod = pod
+    await wirePod(first, addresses)
+    return withPods(rest, addresses, story)
   })
 }
 
@@ -131,20 +187,27 @@ function withNodes<T>(
   )
 }
 
-async function wirePod(worker: Netns, pod: Netns): Promise<void> {
-  await ip(worker, `link add pod0 type veth peer name eth0 netns ${pod.name}`)
-  await ip(worker, 'address add 10.42.6.1/24 dev pod0')
-  await ip(worker, 'link set pod0 up')
-  await ip(pod, `address add ${POD}/24 dev eth0`)
+async function wirePod({ netns, site, pod, podNetwork: number }: SiteNode, { pods, pods6 }: SiteAddresses) {
+  if (pod === undefined) throw new Error('no pod')
+  const network = `${pods[site]}.${number}`
+  await ip(netns, `link add pod0 type veth peer name eth0 netns ${pod.name}`)
+  await ip(netns, `address add ${network}.1/24 dev pod0`)
+  await ip(netns, 'link set pod0 up')
+  await ip(pod, `address add ${network}.7/24 dev eth0`)
   await ip(pod, 'link set eth0 up')
-  await ip(pod, 'route add default via 10.42.6.1')
+  await ip(pod, `route add default via ${network}.1`)
+  if (pods6 === undefined) return
+  const network6 = `${pods6[site]}:0:${number}`
+  await ip(netns, `address add ${network6}::1/64 dev pod0 nodad`)
+  await ip(pod, `address add ${network6}::7/64 dev eth0 nodad`)
+  await ip(pod, `-6 route add default via ${network6}::1`)
 }
 
-function start(nodes: readonly SiteNode[], folder: string): void {
+function start(nodes: readonly SiteNode[], folder: string, addresses: SiteAddresses): void {
   for (const one of nodes) {
     const lanes = isGateway(one) ? [{ lane: laneOf(one), publicAddress: one.address }] : []
     one.process = new NodeProcess({ node: one.name, netns: one.netns, folder: join(folder, one.port), lanes })
-    one.process.put(...objects(one.site, nodes))
+    one.process.put(...objects(one.site, nodes, addresses))
   }
   for (const from of nodes) {
     for (const to of nodes) {
@@ -154,17 +217,32 @@ function start(nodes: readonly SiteNode[], folder: string): void {
   }
 }
 
-function objects(site: SiteName, nodes: readonly SiteNode[]): KubeObject[] {
+function objects(site: SiteName, nodes: readonly SiteNode[], addresses: SiteAddresses): KubeObject[] {
   const base = membership()
   return [
     { ...base, spec: { ...base.spec, clusterId: site } },
-    ...CLUSTERS,
-    ...nodes.filter((one) => one.site === site).map((one) => nodeObject(one, false)),
+    ...SITES.map((name) => clusterObject(name, addresses)),
+    ...nodes.filter((one) => one.site === site).map((one) => nodeObject(one, { addresses, drains: false })),
   ]
 }
 
-function nodeObject({ name, address }: SiteNode, drains: boolean): Node {
-  const object = name === 'worker' ? node(name, address, '10.42.6.0/24') : node(name, address)
+function clusterObject(site: SiteName, { pods, known, pods6 }: SiteAddresses): Cluster {
+  const globalCIDR = known[site] === pods[site] ? undefined : `${known[site]}.0.0/16`
+  const made = cluster(site, SITES.indexOf(site) + 1, globalCIDR, `${pods[site]}.0.0/16`)
+  return pods6 === undefined ? made : dualStack(made, `${pods6[site]}::/48`)
+}
+
+interface NodeChange {
+  readonly addresses: SiteAddresses
+  readonly drains: boolean
+}
+
+function nodeObject(one: SiteNode, { addresses: { pods, pods6 }, drains }: NodeChange): Node {
+  const { site, name, address, pod, podNetwork } = one
+  const range = `${pods[site]}.${podNetwork}.0/24`
+  const plain = pod === undefined ? node(name, address) : node(name, address, range)
+  const object =
+    pod === undefined || pods6 === undefined ? plain : dualStackNode(plain, `${pods6[site]}:0:${podNetwork}::/64`)
   const labels = drains ? { [LABEL_DRAIN]: 'true' } : {}
   return { ...object, metadata: { ...object.metadata, labels } }
 }

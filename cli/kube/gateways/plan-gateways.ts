@@ -5,6 +5,7 @@ import {
   DEFAULT_ACTIVE_GATEWAYS,
   LABEL_GATEWAY,
 } from '../../../model/lanes/gateway-node.ts'
+import { MAX_LANE } from '../../../model/lanes/lane-number.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { GatewayCandidate } from '../../discovery/gateway-candidates.ts'
 import { printable } from '../../discovery/snapshot/raw.ts'
@@ -23,7 +24,7 @@ export interface NodeChange {
 /** What flags and answers say of gateways. */
 export interface GatewayOptions {
   readonly gateways: readonly GatewayOption[]
-  /** How many are to be active at once, 1 to 8; absent: as it is installed, else one. */
+  /** How many are to be active at once, 1 to 8; absent: as it is installed, else two. */
   readonly activeGateways?: number
 }
 
@@ -51,13 +52,12 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
   }
 }
 
+/** Three gateways that were asked for by name are three at once. */
 function activeCount(given: GatewayOptions, installed: number | undefined): number {
   if (given.activeGateways !== undefined) return given.activeGateways
-  return installed ?? DEFAULT_ACTIVE_GATEWAYS
+  const before = installed ?? DEFAULT_ACTIVE_GATEWAYS
+  return Math.min(MAX_LANE + 1, Math.max(before, given.gateways.length))
 }
-
-/** One is active, and one stands by for it. */
-const LEAST_GATEWAYS = 2
 
 /**
  * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
@@ -70,9 +70,7 @@ function chooseGateways(
 ): readonly GatewayOption[] {
   if (named.length > 0) return named
   const labelled = candidates.filter(isLabelled)
-  const fill = candidates
-    .filter((one) => !isLabelled(one))
-    .slice(0, Math.max(0, Math.max(active, LEAST_GATEWAYS) - labelled.length))
+  const fill = candidates.filter((one) => !isLabelled(one)).slice(0, Math.max(0, active - labelled.length))
   if (labelled.length > 0) return [...labelled, ...(asked === undefined ? [] : fill)].map(asFound)
   const away = unfit.filter(isLabelled)
   if (away.length > 0) return [...away.map(({ node }) => ({ node })), ...(asked === undefined ? [] : fill.map(asFound))]
@@ -126,11 +124,11 @@ function gatewayNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGat
   }
   const lanes = [...nodes].map((name) => numbers.get(name))
   const [shared] = lanes.filter((lane) => typeof lane === 'number')
-  if (more.length > 0 && activeGateways > 1 && shared !== undefined && lanes.every((lane) => lane === shared)) {
-    const mend = `sealane join --gateways ${nodes.size} makes them active at once`
+  if (more.length > 0 && shared !== undefined && lanes.every((lane) => lane === shared)) {
+    const mend = `sealane join --gateways ${DEFAULT_ACTIVE_GATEWAYS} makes them active at once`
     return [`all gateways have lane ${shared}: one is active, and the others stand by; ${mend}`]
   }
-  if (nodes.size >= activeGateways) return []
+  if (nodes.size >= activeGateways || activeGateways <= DEFAULT_ACTIVE_GATEWAYS) return []
   const rest = label === undefined ? 'no other node can be one' : label
   return [`${activeGateways} gateways are to be active, and there are ${nodes.size}: ${rest}`]
 }

@@ -40,19 +40,20 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
 
 /**
  * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other,
- * with these flags besides.
+ * with these flags besides, which may be other ones for each cluster.
  */
 export async function joinClusters(
   { clusters }: TestClusters,
   directory: string,
   say: Say,
-  joinFlags: readonly string[] = [],
+  joinFlags: readonly string[] | ((cluster: string) => readonly string[]) = [],
 ): Promise<void> {
+  const flagsOf = typeof joinFlags === 'function' ? joinFlags : () => joinFlags
   const [hub] = clusters
   if (hub === undefined) throw new Error('there is no cluster for the broker')
   await deployBroker(hub, ['--service-type', 'NodePort'], say)
   const tokenFile = await createToken(hub, directory, clusters.length)
-  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say, joinFlags)
+  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say, flagsOf(cluster.row.name))
 }
 
 /** `args` say how members reach it. */

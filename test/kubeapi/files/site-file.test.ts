@@ -37,7 +37,7 @@ t.test('a whole site file', async (t) => {
       { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
       { node: 'gw2', lane: 1 },
     ],
-    activeGateways: 1,
+    activeGateways: 2,
     openHostPorts: [
       { protocol: 'tcp', port: 9100 },
       { protocol: 'udp', port: 514 },
@@ -61,7 +61,7 @@ t.test('only what is needed', async (t) => {
 t.test('how many gateways of a real cluster are active at once', async (t) => {
   const site = (spec: string): string =>
     `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n${spec}`
-  t.equal(parseSiteFile('/s/site.yaml', site('  kubernetes: {}\n')).activeGateways, 1)
+  t.equal(parseSiteFile('/s/site.yaml', site('  kubernetes: {}\n')).activeGateways, 2)
   t.equal(parseSiteFile('/s/site.yaml', site('  kubernetes: {}\n  activeGateways: 8\n')).activeGateways, 8)
   for (const [spec, message] of [
     ['  kubernetes: {}\n  activeGateways: 0\n', /site\.yaml:7:\d+: spec\.activeGateways: expected 1 to 8, got 0/],

@@ -105,7 +105,7 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
       [best.node, { 'sealane.io/gateway': 'true' }],
       [second.node, { 'sealane.io/gateway': 'true' }],
     ],
-    'either may be active',
+    'both are active',
   )
   const labelled: Discovery = {
     ...found,
@@ -151,6 +151,8 @@ const cordoned = (node: string, lane?: number): Seen => ({
 const LONG = `node-${'a'.repeat(120)}.example.org`
 const only = (node: string, other: string): string =>
   `only ${node} is a gateway: the cluster is cut off when it goes; kubectl label node ${other} sealane.io/gateway=true`
+const SHARED =
+  'all gateways have lane 3: one is active, and the others stand by; sealane join --gateways 2 makes them active at once'
 
 t.test('a join during maintenance: gateways stay', async (t) => {
   const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
@@ -199,8 +201,8 @@ t.test(
       ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1')]],
       ['no other one is fit', [g1, cordoned('w1')], [], []],
       ['two are labelled', [g1, { node: 'g2', lane: 4 }, w1], [], []],
-      ['two are labelled with one number', [g1, { node: 'g2', lane: 3 }, w1], [], []],
-      ['the same, one is cordoned', [g1, cordoned('g2', 3), w1], [], []],
+      ['two are labelled with one number', [g1, { node: 'g2', lane: 3 }, w1], [], [SHARED]],
+      ['the same, one is cordoned', [g1, cordoned('g2', 3), w1], [], [SHARED]],
       ['two leave it open', [{ node: 'g1', lane: 'any' }, { node: 'g2', lane: 'any' }, w1], [], []],
       ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1')]],
       ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2')]],
@@ -228,16 +230,16 @@ t.test('how many gateways are active at once', async (t) => {
     labelled: string,
     note?: string,
   ][] = [
-    ['nobody says', [w1, w2, w3], {}, 1, 'w1 w2'],
-    ['one', [w1, w2, w3], { activeGateways: 1 }, 1, 'w1 w2'],
+    ['nobody says', [w1, w2, w3], {}, 2, 'w1 w2'],
+    ['one', [w1, w2, w3], { activeGateways: 1 }, 1, 'w1', only('w1', 'w2')],
     ['three', [w1, w2, w3], { activeGateways: 3 }, 3, 'w1 w2 w3'],
     ['more than there are', [w1, w2], { activeGateways: 4 }, 4, 'w1 w2', short(4, 2, 'no other node can be one')],
     ['beside one that is labelled', [any('g1'), w1, w2], { activeGateways: 3 }, 3, 'w1 w2'],
     ['beside one that keeps its number', [zero('g1'), w1], { activeGateways: 2 }, 2, 'w1'],
     ['two that shared a number', [zero('g1'), zero('g2'), w1], { activeGateways: 2 }, 2, 'g1 g2'],
-    ['the same, and nobody says', [zero('g1'), zero('g2')], {}, 1, ''],
+    ['the same, and nobody says', [zero('g1'), zero('g2')], {}, 2, '', SHARED.replace('3', '0')],
     ['fewer than are labelled: the rest stands by', [any('a'), any('b'), any('c')], { activeGateways: 2 }, 2, ''],
-    ['three by name', [w1, w2, w3], { gateways: [w3, w1, w2] }, 1, 'w3 w1 w2'],
+    ['three by name', [w1, w2, w3], { gateways: [w3, w1, w2] }, 3, 'w3 w1 w2'],
     ['by name, and a number', [w1, w2, w3], { gateways: [w3, w1, w2], activeGateways: 2 }, 2, 'w3 w1 w2'],
     ['a number, and fewer by name', [w1, w2], { gateways: [w1], activeGateways: 3 }, 3, 'w1', only('w1', 'w2')],
     ['the one that is labelled is away', [cordoned('g1', 0), w1], { activeGateways: 2 }, 2, 'w1'],
@@ -277,8 +279,8 @@ t.test('how many gateways are active stays as it is installed, and the site file
   t.equal(again(three, {}).site, three.site)
   t.equal(again(three, { activeGateways: 3 }).site, three.site)
   t.match(again(three, { activeGateways: 4 }).site, /activeGateways: 4/)
-  t.notMatch(again(three, { activeGateways: 1 }).site, /activeGateways/)
-  t.equal(again(three, { activeGateways: 1 }).activeGateways, 1)
+  t.notMatch(again(three, { activeGateways: 2 }).site, /activeGateways/)
+  t.equal(again(three, { activeGateways: 2 }).activeGateways, 2)
 })
 
 t.test('GKE lets critical pods in by a quota', async (t) => {
