@@ -4,7 +4,7 @@
  *   count  adds one to the number of the Lease, TURNS times; prints a line for each time that went through
  *   hold   takes the Lease when nobody has it, and gives it back, TURNS times; prints `both` where somebody else has it
  */
-import { closeSync, openSync, unlinkSync, writeSync } from 'node:fs'
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { FileApi } from '../../../../kubeapi/files/file-api.ts'
 import type { LeaseStore, StoredLease } from '../../../../kubeapi/lease-store.ts'
@@ -60,7 +60,7 @@ async function hold(store: LeaseStore, turns: number, state: string): Promise<vo
       say('both')
     }
     await new Promise((resolve) => setTimeout(resolve, 1))
-    unlinkSync(mark)
+    rmSync(mark, { force: true })
     while (!(await written(store, heldBy(await store.read(SHARED_LEASE, signal), '')))) say('taken away')
     done += 1
     say('held')
