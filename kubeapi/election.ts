@@ -52,7 +52,13 @@ export class Election {
 
   constructor(deps: ElectionDeps, init: ElectionInit) {
     this.#deps = deps
-    this.#init = { durationMs: DURATION_MS, renewWithinMs: RENEW_WITHIN_MS, retryMs: RETRY_MS, replaces: nobody, ...init }
+    this.#init = {
+      durationMs: DURATION_MS,
+      renewWithinMs: RENEW_WITHIN_MS,
+      retryMs: RETRY_MS,
+      replaces: nobody,
+      ...init,
+    }
     this.#deps.leader.set(0, { lease: init.name })
   }
 

@@ -129,7 +129,8 @@ export class LaneSearch {
     this.#state = state
     if (JSON.stringify(roleWhile(before)) === JSON.stringify(roleWhile(state))) return
     const isMember = readMembership(this.#deps.api)?.spec.phase === 'joined'
-    if (state.is === 'standing by' && isMember) this.#deps.logger.info('every lane has its gateway; this node stands by')
+    if (state.is === 'standing by' && isMember)
+      this.#deps.logger.info('every lane has its gateway; this node stands by')
     this.#turns.changed()
   }
 

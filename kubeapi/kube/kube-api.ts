@@ -157,10 +157,7 @@ export class KubeApi implements ClusterApi {
   elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     // Not the one that ends with close(): a lease is given back then.
-    const leases = new KubeLeaseStore(
-      { http: this.#http },
-      { namespace: this.#init.namespace, stop: this.#cut.signal },
-    )
+    const leases = new KubeLeaseStore({ http: this.#http }, { namespace: this.#init.namespace, stop: this.#cut.signal })
     const election = new Election({ clock, logger, leader: this.#metrics.leader, leases }, init)
     const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
     const settled = running.catch(() => undefined)

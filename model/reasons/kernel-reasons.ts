@@ -118,7 +118,8 @@ export const KERNEL_REASONS = {
     shows: ['log of dns'],
   },
   ListenPortTaken: {
-    means: 'Another program of this node has a port of the DNS. The other nodes that run the DNS go on; this one waits.',
+    means:
+      'Another program of this node has a port of the DNS. The other nodes that run the DNS go on; this one waits.',
     todo: 'End the other program, or name the addresses of the nodes in `dns.listen`.',
     shows: ['log of dns'],
   },

@@ -68,7 +68,10 @@ export class LeaseFolder {
     const before = Number(resourceVersion ?? 0)
     const path = join(folder, versionFile(before + 1))
     if (before >= LAST_VERSION) {
-      throw new ClusterApiError('Unavailable', `${join(folder, versionFile(before))}: no version can follow it; remove it`)
+      throw new ClusterApiError(
+        'Unavailable',
+        `${join(folder, versionFile(before))}: no version can follow it; remove it`,
+      )
     }
     // Made before anything is compared: this takes time.
     const temporary = await this.#temporary(path, `${JSON.stringify({ ...lease, metadata })}\n`)

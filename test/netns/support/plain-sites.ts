@@ -40,7 +40,14 @@ export class Machine {
   #process: ChildProcess | undefined
   #said = ''
 
-  constructor(init: { name: string; address: string; podAddress: string; netns: Netns; internet: Netns; folder: string }) {
+  constructor(init: {
+    name: string
+    address: string
+    podAddress: string
+    netns: Netns
+    internet: Netns
+    folder: string
+  }) {
     this.name = init.name
     this.address = init.address
     this.podAddress = init.podAddress

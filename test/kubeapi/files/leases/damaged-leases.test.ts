@@ -1,5 +1,14 @@
 /** Lease files that a disk, a hand or an intruder has spoilt: told, and nobody is kept from anything. */
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -57,8 +66,14 @@ t.test('a newest version that is spoilt: the one before it counts, and the next 
     ['metadata.name: expected sealane-lane-0', (good) => good.replace(NAME, 'sealane-lane-1')],
     ['metadata.uid: expected text', (good) => good.replace('"uid"', '"uuid"')],
     ['spec: expected a map', (good) => good.replace('"spec":{', '"spec":7,"other":{')],
-    ['spec.holderIdentity: expected at most 320 printable characters', (good) => good.replace('"b"', `"${'b'.repeat(321)}"`)],
-    ['spec.holderIdentity: expected at most 320 printable characters', (good) => good.replace('"b"', '"b\\n\\u001b[2Jc"')],
+    [
+      'spec.holderIdentity: expected at most 320 printable characters',
+      (good) => good.replace('"b"', `"${'b'.repeat(321)}"`),
+    ],
+    [
+      'spec.holderIdentity: expected at most 320 printable characters',
+      (good) => good.replace('"b"', '"b\\n\\u001b[2Jc"'),
+    ],
     ['spec.leaseDurationSeconds: expected 1 to 3600', (good) => good.replace(':15', ':1e9')],
     ['spec.leaseDurationSeconds: expected 1 to 3600', (good) => good.replace(':15', ':-15')],
     ['spec.leaseDurationSeconds: expected 1 to 3600', (good) => good.replace(':15', ':"15"')],
@@ -72,9 +87,9 @@ t.test('a newest version that is spoilt: the one before it counts, and the next 
     t.match(await leases.read(), { spec: { holderIdentity: 'a' }, metadata: { resourceVersion: '2' } }, why)
     await leases.hold('c')
     t.match(await leases.read(), { spec: { holderIdentity: 'c' }, metadata: { resourceVersion: '3' } })
-    const told = leases.site.warnings()
-    t.equal(told.length, 1, 'told once')
-    t.match(told[0], `state file is damaged and ignored: state/leases/${NAME}/2.json: ${why}`)
+    const warnings = leases.site.warnings()
+    t.equal(warnings.length, 1, 'told once')
+    t.match(warnings[0], `state file is damaged and ignored: state/leases/${NAME}/2.json: ${why}`)
   }
 })
 
@@ -195,9 +210,9 @@ t.test('whatever is in the files, a read tells it or gives a Lease that is one',
   const content = fc.oneof(
     fc.string(),
     fc.json(),
-    fc.record({ holderIdentity: anyField, leaseDurationSeconds: anyField, renewTime: anyField }, { requiredKeys: [] }).map(
-      (spec) => leases.textOf(1).replace(/"spec":.*/, `"spec":${JSON.stringify(spec)}}`),
-    ),
+    fc
+      .record({ holderIdentity: anyField, leaseDurationSeconds: anyField, renewTime: anyField }, { requiredKeys: [] })
+      .map((spec) => leases.textOf(1).replace(/"spec":.*/, `"spec":${JSON.stringify(spec)}}`)),
   )
   await fc.assert(
     fc.asyncProperty(content, async (text) => {

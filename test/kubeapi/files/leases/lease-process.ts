@@ -41,7 +41,7 @@ async function written(store: LeaseStore, lease: StoredLease): Promise<boolean> 
 const say = (line: string): void => void writeSync(1, `${line}\n`)
 
 async function count(store: LeaseStore, turns: number): Promise<void> {
-  for (let done = 0; done < turns; ) {
+  for (let done = 0; done < turns;) {
     if (!(await written(store, plusOne(await store.read(SHARED_LEASE, signal))))) continue
     done += 1
     say('counted')
@@ -50,7 +50,7 @@ async function count(store: LeaseStore, turns: number): Promise<void> {
 
 async function hold(store: LeaseStore, turns: number, state: string): Promise<void> {
   const mark = join(state, 'held')
-  for (let done = 0; done < turns; ) {
+  for (let done = 0; done < turns;) {
     const seen = await store.read(SHARED_LEASE, signal)
     if ((seen?.spec?.holderIdentity ?? '') !== '') continue
     if (!(await written(store, seen === undefined ? newLease(me, SHARED_LEASE) : heldBy(seen, me)))) continue

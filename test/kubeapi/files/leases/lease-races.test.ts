@@ -55,9 +55,12 @@ t.test('what many add is all there, also where one is killed and one is stopped 
   victim.process.kill('SIGKILL')
   await Promise.all([sleeper.doze(), ...racers.map((racer) => racer.ended())])
   const lease = await site.open().leases.read(SHARED_LEASE, signal)
-  const told = racers.reduce((sum, racer) => sum + racer.times('counted'), 0)
+  const counted = racers.reduce((sum, racer) => sum + racer.times('counted'), 0)
   const number = numberOf(lease)
-  t.ok(number === told || number === told + 1, `${number} of ${told} told; one write of the dead may be untold`)
+  t.ok(
+    number === counted || number === counted + 1,
+    `${number} of ${counted} reported; one write of the dead may be unreported`,
+  )
   t.equal(lease?.metadata.resourceVersion, String(number), 'each version added one')
   t.same(site.warnings(), [])
 })

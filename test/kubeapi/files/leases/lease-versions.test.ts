@@ -9,7 +9,11 @@ t.test('by name', async (t) => {
     ['1.json', '1', ''],
     ['9.json 10.json 11.json', '11 10 9', ''],
     ['.1.json.77.0123456789ab.tmp 1.json .nfs0001', '1', ''],
-    ['0.json 01.json 1.JSON 2 1.json 1.json~ -3.json 1e3.json', '1', '0.json 01.json 1.JSON 2 1.json~ -3.json 1e3.json'],
+    [
+      '0.json 01.json 1.JSON 2 1.json 1.json~ -3.json 1e3.json',
+      '1',
+      '0.json 01.json 1.JSON 2 1.json~ -3.json 1e3.json',
+    ],
     ['1.json 2.json 999999999999.json', '2 1', '999999999999.json'],
     ['1.json 999999999999.json', '1', '999999999999.json'],
     ['5.json 50000.json 50001.json 50002.json', '50002 50001 50000', '5.json'],
