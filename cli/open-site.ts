@@ -4,6 +4,7 @@ import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { FileApi } from '../kubeapi/files/file-api.ts'
 import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
 import { SystemClock } from '../reconcile/clock.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { UserError } from '../runtime/user-error.ts'
@@ -18,6 +19,8 @@ export interface OpenSite {
   readonly api: ClusterApi
   /** Absent on a site without Kubernetes. */
   readonly kube?: KubeSite
+  /** In the state folder of a site without Kubernetes; absent on a real cluster. */
+  readonly leases?: LeaseStore
   /** A real cluster under an administrator's kubeconfig. */
   readonly admin?: ClusterAdmin
   /** What `OpenSiteInit.metrics` gave. */
@@ -80,8 +83,9 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
     return { config, api, kube, metrics }
   }
   makeState(config)
-  const { objects, state } = config
-  return { config, api: new FileApi(deps, { objects, state, once: !serves }), metrics }
+  const { objects, state, gateways } = config
+  const api = new FileApi(deps, { objects, state, gateways, once: !serves })
+  return { config, api, leases: api.leases, metrics }
 }
 
 function checkAllRead({ api }: OpenSite): void {

@@ -34,11 +34,13 @@ const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> =
 /** Parts that change the kernel need root. */
 const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
 
-/** The first gateway's node also carries what a site needs once; dns only where the site file says where to listen. */
+/**
+ * Each gateway's node also carries what a site cannot be without: of the agents one acts, and the others stand by. dns
+ * runs only where the site file says where to listen.
+ */
 export function componentsOf({ config }: Pick<OpenSite, 'config'>, node: string): ComponentName[] {
-  const once: ComponentName[] = config.gateways[0]?.node === node ? ['agent', 'dns'] : []
-  const gateway: ComponentName[] = config.gateways.some((row) => row.node === node) ? ['gateway'] : []
-  const wanted: ComponentName[] = [...once, ...gateway, 'routeagent']
+  const isGateway = config.gateways.some((row) => row.node === node)
+  const wanted: ComponentName[] = isGateway ? ['agent', 'dns', 'gateway', 'routeagent'] : ['routeagent']
   return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
 }
 

@@ -21,6 +21,11 @@ export interface DnsConfig {
   readonly maxConnections: number
   /** How long a TCP connection may be quiet. RFC 7766 section 6.2.3. */
   readonly idleTimeoutMs: number
+  /**
+   * Several nodes run this server, and each listens where it can: neither an address that the node does not have nor a
+   * port that is taken ends it, or keeps it from being ready.
+   */
+  readonly spread: boolean
   /** Pause before a listen address that the node does not have yet is tried again. */
   readonly listenRetryMs: number
   /**
@@ -44,6 +49,7 @@ export const DNS_DEFAULTS = {
   maxForwards: 512,
   maxConnections: 256,
   idleTimeoutMs: 10_000,
+  spread: false,
   listenRetryMs: 1000,
   syncWaitMs: 1000,
   warmUpMs: 300,

@@ -135,6 +135,7 @@ function nameServers(config: DnsConfig): { a: string[]; aaaa: string[] } {
 }
 
 function waitingFor(config: DnsConfig, listeners: readonly Listener[]): string | undefined {
+  if (config.spread) return undefined
   const open = new Set(listeners.map((listener) => formatAddress(listener.at.address)))
   const missing = config.listen.filter((listen) => !open.has(formatAddress(listen.address)))
   return missing.length === 0 ? undefined : `waiting for ${missing.map(formatSocketAddress).join(', ')}`

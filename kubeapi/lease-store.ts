@@ -1,6 +1,7 @@
 /**
  * Leases as registers that several processes write: each write names the version that was read, and the slower one is
- * refused. Drivers: kube/kube-lease-store.ts; for tests test/gateway/support/fake-leases.ts.
+ * refused. Drivers: kube/kube-lease-store.ts, files/leases/file-leases.ts; for tests
+ * test/gateway/support/fake-leases.ts. One compliance suite: test/compliance/lease-store.ts.
  */
 import type { Lease, ObjectMeta } from '../model/objects.ts'
 

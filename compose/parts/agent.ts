@@ -1,4 +1,4 @@
-/** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
+/** Starts the agent of a site. One of several acts; in a real cluster it joins by itself with the token it finds. */
 import { joinAndRun } from '../../agent/broker/join-and-run.ts'
 import { askResolver } from '../../agent/cluster/ask-resolver.ts'
 import { agentConfig } from '../../agent/config.ts'
@@ -7,10 +7,20 @@ import { parseClusterId } from '../../model/ids.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import type { SiteRun } from '../run.ts'
+import { actInTurn } from '../site-agents.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const { kube, api, config } = site
-  if (kube === undefined) return runMember(deps, site, signal)
+  if (kube === undefined) {
+    const { leases, node } = site
+    if (leases === undefined) throw new Error('a site without Leases')
+    const act = async (acting: AbortSignal): Promise<void> => {
+      await runMember(deps, site, acting)
+      // Standing by is ready.
+      deps.status.readiness('agent', () => undefined)
+    }
+    return actInTurn({ ...deps, api, leases }, { node }, act, signal)
+  }
   const init = {
     cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
     facts: factsOf(site),

@@ -22,12 +22,11 @@ export async function cleanNode({ config, api }: OpenSite, init: CleanNodeInit):
   const { node, logger, signal } = init
   const version = sealaneVersion()
   const stateDir = join(config.state, 'nodes', node)
-  const lanes = config.gateways.filter((row) => row.node === node)
   await withKernel(async (kernel) => {
     const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
     const cable = new WireguardCable({ ...kernel, clock: around.clock }, { stateDir })
     const deps = { ...around, ...kernel, api, cable, logger }
     const about = { node, version, stateDir }
-    await cleanParts(deps, { routeagent: about, gateway: gatewayConfig({ ...about, lanes }) }, signal)
+    await cleanParts(deps, { routeagent: about, gateway: gatewayConfig({ ...about, lanes: [] }) }, signal)
   })
 }

@@ -5,7 +5,6 @@ import {
   describeGatewayPlan,
   gatewayConfig,
   readGatewayWorld,
-  runGateway,
   whenCachesSynced,
 } from '../../gateway/main.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
@@ -15,6 +14,10 @@ import { laneOfHolder } from '../../model/lanes/lane-lease.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { readMachineNetwork } from '../../runtime/machine-network.ts'
+import { withGatewayLabels } from '../../kubeapi/files/gateway-labels.ts'
+import { readSiteFile } from '../../kubeapi/files/site-file.ts'
+import type { LeaseStore } from '../../kubeapi/lease-store.ts'
+import type { Node } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { withKernel } from '../kernel.ts'
 import type { SiteRun } from '../run.ts'
@@ -27,19 +30,19 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   await withKernel(async (kernel) => {
     const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
     const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
-    if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
-    const askNode = (until: AbortSignal) => kube.askNode(node, until)
+    const askNode = (until: AbortSignal) => (kube === undefined ? askSiteFile(site) : kube.askNode(node, until))
     const { activeGateways } = config
-    const init = { node, configOf, askNode, leases: kube.leases, activeGateways }
+    const leases = kube?.leases ?? leasesOf(site)
+    const init = { node, configOf, askNode, leases, activeGateways }
     return runLabelledGateway(parts, init, await labelOf(site, signal), signal)
   })
 }
 
 export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Promise<string> {
   const configOf = await configFor(site, signal)
-  const { api, config, kube, node } = site
+  const { api } = site
   await whenCachesSynced(api, signal)
-  const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
+  const lanes = [await gatewayOnly(site, signal)]
   return withKernel(async (kernel) => {
     const cable = new WireguardCable({ ...kernel, clock }, { stateDir: stateDirOf(site) })
     const world = await readGatewayWorld(
@@ -72,17 +75,35 @@ function stateDirOf({ config, node }: SiteRun): string {
   return join(config.state, 'nodes', node)
 }
 
-function lanesOf({ gateways }: SiteRun['config'], node: string): readonly GatewayLane[] {
-  return gateways.filter((row) => row.node === node)
-}
-
-/** What the Node says about itself; undefined when it is no gateway. Throws UserError, GatewayNodeError. */
-async function labelOf({ api, node }: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
+/**
+ * What the Node says about itself, or the site file of a site; undefined when it is no gateway. Throws UserError,
+ * GatewayNodeError.
+ */
+async function labelOf({ api, config, kube, node }: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
+  if (kube === undefined) return siteLabel(config, node)
   const nodes = api.cache('Node')
   await nodes.whenSynced(signal)
   const object = nodes.get(node)
   if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
   return gatewayLabel(object)
+}
+
+function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel | undefined {
+  const row = gateways.find(({ node }) => node === name)
+  if (row === undefined) return undefined
+  const { lane = 'any', publicAddress } = row
+  return { lane, ...(publicAddress === undefined ? {} : { publicAddress }) }
+}
+
+/** The site file as it is now: it may have been changed since this process started. Throws InvalidFileError. */
+async function askSiteFile({ config, node }: SiteRun): Promise<Node> {
+  const { gateways } = await readSiteFile(config.file)
+  return withGatewayLabels({ apiVersion: 'v1', kind: 'Node', metadata: { name: node } }, gateways)
+}
+
+function leasesOf({ leases }: SiteRun): LeaseStore {
+  if (leases === undefined) throw new Error('a site without Leases')
+  return leases
 }
 
 async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {

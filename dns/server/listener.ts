@@ -1,6 +1,7 @@
 /**
  * One listen address: UDP and TCP on the same port. An address that the node does not have yet (a bridge that comes
- * later) is tried again until it is there; a port that is taken ends the start with a clear message.
+ * later) is tried again until it is there; a port that is taken ends the start with a clear message, unless several nodes
+ * run this server.
  */
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -42,7 +43,7 @@ export interface Listener {
 
 export type ListenerConfig = Pick<
   DnsConfig,
-  'batch' | 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
+  'batch' | 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards' | 'spread'
 >
 
 const MAX_FREE_PORT_TRIES = 20
@@ -63,6 +64,7 @@ export async function openListener(
   const { listen, config } = init
   const mmsg = config.batch ? await openMmsg() : undefined
   const group = config.reusePort ? await openPortGroup() : undefined
+  let reported = ''
   for (let attempt = 0; ; attempt += 1) {
     signal.throwIfAborted()
     try {
@@ -71,14 +73,21 @@ export async function openListener(
       if (!(error instanceof ListenError)) throw error
       // The free port that UDP was given may be taken for TCP: another one then.
       if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
-      if (error.code !== 'EADDRNOTAVAIL') throw error
-      if (attempt === 0) {
-        const fields = { reason: 'ListenAddressMissing', listen: formatSocketAddress(listen) } as const
-        deps.logger.warn(`${error.message}; waiting for it`, fields)
-      }
+      if (error.code !== 'EADDRNOTAVAIL' && !(config.spread && error.code === 'EADDRINUSE')) throw error
+      if (error.code !== reported) report(deps.logger, error, init)
+      reported = error.code
     }
     await deps.clock.sleep(config.listenRetryMs, signal)
   }
+}
+
+function report(logger: Logger, error: ListenError, init: { listen: SocketAddress; config: ListenerConfig }): void {
+  const listen = formatSocketAddress(init.listen)
+  const note = `${error.message}; waiting for it`
+  if (error.code === 'EADDRINUSE') logger.warn(note, { reason: 'ListenPortTaken', listen })
+  // Of several nodes, most have one of the addresses.
+  else if (init.config.spread) logger.info(note, { listen })
+  else logger.warn(note, { reason: 'ListenAddressMissing', listen })
 }
 
 async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: OpenInit): Promise<Listener> {

@@ -4,6 +4,7 @@
  * more: a user who takes the label off gets the node back as it was.
  */
 import type { LeaseStore } from '../../kubeapi/lease-store.ts'
+import { watchLeaving } from '../../kubeapi/membership.ts'
 import { type GatewayLabel, type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import type { Node } from '../../model/objects.ts'
 import { knock } from '../../runtime/knock.ts'
@@ -97,6 +98,7 @@ async function serveLabel(
   const { lane: stated, ...rest } = label
   while (!until.aborted) {
     const chosen = stated === 'any' ? await findLane(deps, init, until) : undefined
+    if (chosen === 'left') return { is: 'left' }
     const lane = stated === 'any' ? chosen?.lane : stated
     if (lane === undefined) break
     const turn = { lane: { ...rest, lane }, other, signal, ...(chosen === undefined ? {} : { chosen }) }
@@ -106,12 +108,12 @@ async function serveLabel(
   return { is: 'stopped' }
 }
 
-/** Stands by until there is a lane for this node; undefined once stopped. */
+/** Stands by until there is a lane for this node; undefined once stopped, left when the cluster has left. */
 async function findLane(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
   until: AbortSignal,
-): Promise<LeaseWatch | undefined> {
+): Promise<LeaseWatch | 'left' | undefined> {
   const parts = { ...deps, leases: init.leases, knock: deps.knock ?? knock }
   const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways })
   const over = new AbortController()
@@ -123,8 +125,9 @@ async function findLane(
       const turn = search.whileTurn()
       const end = AbortSignal.any([until, turn.signal])
       try {
-        if (turn.role === 'stand by') await standBy(deps, init, 'any lane', end)
-        else await waitForWord(deps, 'the lanes', unknown, end)
+        if (turn.role === 'stand by') {
+          if ((await standBy(deps, init, 'any lane', end)) === 'left') return 'left'
+        } else await waitForWord(deps, 'the lanes', unknown, end)
       } finally {
         turn.close()
       }
@@ -199,7 +202,7 @@ async function takeTurns(
         if (!until.aborted) return 'left'
       } else if (turn.role === 'wait') await waitForWord(deps, `lane ${lane.lane}`, unknown, until)
       else if (onlyWhile) return 'taken'
-      else await standBy(deps, init, `lane ${lane.lane}`, until)
+      else if ((await standBy(deps, init, `lane ${lane.lane}`, until)) === 'left') return 'left'
     } finally {
       turn.close()
     }
@@ -208,14 +211,25 @@ async function takeTurns(
 }
 
 /** The lane is another node's: nothing of it is here but the process, which is ready to take it. */
-async function standBy(deps: GatewayDeps, init: LabelledGatewayInit, lane: string, until: AbortSignal): Promise<void> {
+async function standBy(
+  deps: GatewayDeps,
+  init: LabelledGatewayInit,
+  lane: string,
+  until: AbortSignal,
+): Promise<'left' | undefined> {
   const { status, logger } = deps
   status.readiness('gateway', () => undefined)
   status.plan('gateway', () => `# standing by for ${lane}\n`)
   if (await leaveUntilDone(deps, await leaveInit(deps, init, until), until)) {
     logger.info('standing by; nothing of the lane is here', { lane })
   }
-  await untilAborted(until)
+  const leaving = watchLeaving(deps.api)
+  try {
+    await untilAborted(AbortSignal.any([until, leaving.signal]))
+    return until.aborted ? undefined : 'left'
+  } finally {
+    leaving.close()
+  }
 }
 
 /** What an earlier run left stays as it is until the API says whose the lane is. */

@@ -75,8 +75,11 @@ export class LaneSearch {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#state.is === 'found') return
-    if (readMembership(this.#deps.api)?.spec.phase !== 'joined') {
-      if (this.#state.is === 'unknown') this.#state = { is: 'unknown', why: 'this cluster has not joined yet' }
+    const phase = readMembership(this.#deps.api)?.spec.phase
+    if (phase !== 'joined') {
+      // Who starts then takes out what is left here.
+      if (phase === 'leaving') this.#become({ is: 'standing by' })
+      else if (this.#state.is === 'unknown') this.#state = { is: 'unknown', why: 'this cluster has not joined yet' }
       return
     }
     // A dead holder is asked after for two seconds; the others need not wait for that.
@@ -125,7 +128,9 @@ export class LaneSearch {
     const before = this.#state
     this.#state = state
     if (JSON.stringify(roleWhile(before)) === JSON.stringify(roleWhile(state))) return
-    if (state.is === 'standing by') this.#deps.logger.info('every lane has its gateway; this node stands by')
+    const isMember = readMembership(this.#deps.api)?.spec.phase === 'joined'
+    if (state.is === 'standing by' && isMember)
+      this.#deps.logger.info('every lane has its gateway; this node stands by')
     this.#turns.changed()
   }
 

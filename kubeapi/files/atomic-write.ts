@@ -16,6 +16,17 @@ function temporaryPath(path: string): string {
 
 /** Makes the folder where needed. Throws the system's error, for the caller to classify. */
 export async function writeFileAtomic(path: string, text: string, mode = 0o644): Promise<void> {
+  const temporary = await writeTemporary(path, text, mode)
+  try {
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+/** What is to become the file, complete and on disk. Gives its path, which is the caller's to move or to remove. */
+export async function writeTemporary(path: string, text: string, mode = 0o644): Promise<string> {
   const temporary = temporaryPath(path)
   const file = await openInFolder(temporary, mode)
   try {
@@ -25,7 +36,7 @@ export async function writeFileAtomic(path: string, text: string, mode = 0o644):
     } finally {
       await file.close()
     }
-    await rename(temporary, path)
+    return temporary
   } catch (error) {
     await rm(temporary, { force: true })
     throw error

@@ -20,9 +20,12 @@ import { EventFilter } from '../event-filter.ts'
 import { type CreationMetadata, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
+import type { LeaseStore } from '../lease-store.ts'
 import { WriteQueue } from '../write-queue.ts'
 import type { ObjectUpdate } from './file-owners.ts'
+import { type NodeGateway, withGatewayLabels } from './gateway-labels.ts'
 import { KindFiles } from './kind-files.ts'
+import { FileLeases } from './leases/file-leases.ts'
 import type { FileProblem } from './problem.ts'
 import { ProblemBoard } from './problem-board.ts'
 import { UserFolder } from './user/user-folder.ts'
@@ -35,8 +38,10 @@ export interface FileApiDeps {
 export interface FileApiInit {
   /** The user's folder. Only read here; `sealane export` writes to it through user-objects.ts. */
   readonly objects: string
-  /** Our folder: objects/, files/ (last good readings). Made where it is missing. */
+  /** Our folder: objects/, files/ (last good readings), leases/. Made where it is missing. */
   readonly state: string
+  /** The nodes that are gateways: their Nodes have the label of one, and no others. Absent: as the files say. */
+  readonly gateways?: readonly NodeGateway[]
   /** Milliseconds between full looks, for events that the kernel lost. */
   readonly rescanMs?: number
   /**
@@ -52,6 +57,9 @@ const ROOT_CHECK_MS = 1000
 const MAX_WRITES = 16
 
 export class FileApi implements ClusterApi {
+  /** Held by processes of all nodes that share the state folder. */
+  readonly leases: LeaseStore
+  readonly #leases: FileLeases
   readonly #deps: FileApiDeps
   readonly #init: FileApiInit
   readonly #problems: ProblemBoard
@@ -69,6 +77,15 @@ export class FileApi implements ClusterApi {
     this.#init = init
     this.#problems = new ProblemBoard(deps.logger)
     this.#events = new EventFilter(deps.clock)
+    this.#leases = new FileLeases(
+      {
+        clock: deps.clock,
+        problems: this.#problems,
+        onLease: (key, lease) => this.#kinds.get('Lease')?.imply(key, lease),
+      },
+      { root: join(init.state, 'leases') },
+    )
+    this.leases = this.#leases
     this.#user = new UserFolder(
       {
         clock: deps.clock,
@@ -156,6 +173,7 @@ export class FileApi implements ClusterApi {
     signal?: AbortSignal,
   ): Promise<ObjectKinds[K] | undefined> {
     const files = await this.#ready(kind, name, namespace, signal)
+    if (kind === 'Lease') await this.#leases.read(name, signal ?? this.#stop.signal)
     const key = objectKey(name, namespace)
     for (const part of ['object', 'status'] as const) {
       const path = files.folder.pathOf(key, part)
@@ -178,6 +196,7 @@ export class FileApi implements ClusterApi {
           `${objectTitle(kind, name, namespace)} is the user's own and is not removed`,
         )
       }
+      if (kind === 'Lease') this.#leases.remove(name)
       files.folder.remove(key, 'object')
       files.folder.remove(key, 'status')
       files.refresh(key, 'object')
@@ -201,6 +220,7 @@ export class FileApi implements ClusterApi {
     this.#cancelRescan?.()
     await this.#writes.settled()
     await this.#user.close()
+    this.#leases.close()
     await Promise.all([...this.#kinds.values()].map((files) => files.close()))
   }
 
@@ -229,7 +249,8 @@ export class FileApi implements ClusterApi {
     if (files === undefined) return
     this.#makeFolder(files.folder.path)
     if (kind === 'Namespace') this.#residents.reportAll()
-    files.load(this.#user.claims.objects(kind), this.#init.once)
+    if (kind === 'Lease') this.#leases.open()
+    files.load(this.#labelled(this.#user.claims.objects(kind)), this.#init.once)
   }
 
   /** Made before it is watched; where that fails, reads see nothing and writes say why. */
@@ -253,17 +274,26 @@ export class FileApi implements ClusterApi {
       for (const [kind, files] of this.#kinds) {
         if (!files.loaded) this.#load(kind)
         else if (due || !files.rooted) files.rescan()
+        if (kind === 'Lease' && (due || !this.#leases.rooted)) this.#leases.rescan()
       }
       this.#scheduleRescan(due ? now : lastMs)
     })
   }
 
   #onUserUpdates(updates: readonly ObjectUpdate[]): void {
-    for (const { kind, key, object } of updates) {
+    for (const { kind, key, object } of this.#labelled(updates)) {
       this.#residents.note(kind, key, object !== undefined)
       const files = this.#kinds.get(kind)
       if (files?.store.cache.synced === true) files.setUser(key, object)
     }
+  }
+
+  #labelled(updates: readonly ObjectUpdate[]): readonly ObjectUpdate[] {
+    const { gateways } = this.#init
+    if (gateways === undefined) return updates
+    return updates.map((update) =>
+      update.object?.kind === 'Node' ? { ...update, object: withGatewayLabels(update.object, gateways) } : update,
+    )
   }
 
   /** The kind's files, read at least once. */

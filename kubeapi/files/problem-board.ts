@@ -9,6 +9,7 @@ export class ProblemBoard {
   readonly #places = new Map<string, readonly FileProblem[]>()
   /** Complaints about the state folder, by path and reason. */
   readonly #state = new Map<string, string>()
+  readonly #odd = new Set<string>()
 
   constructor(logger: Logger) {
     this.#logger = logger
@@ -36,6 +37,14 @@ export class ProblemBoard {
   /** A state file that cannot be used; what it held is synced again by its writer. */
   corrupt(path: string, reason: string): void {
     this.#once('StateFileDamaged', { path, why: reason }, 'state file is damaged and ignored')
+  }
+
+  /** A time in the state that nobody goes by, but that looks wrong. */
+  odd(what: string, why: string): void {
+    const key = `${what}: ${why}`
+    if (this.#odd.has(key)) return
+    this.#odd.add(key)
+    this.#logger.warn(key, { reason: 'LeaseTimeAhead', what, why })
   }
 
   /** The state folder refuses a read or a note. */

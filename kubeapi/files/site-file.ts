@@ -29,7 +29,8 @@ import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface SiteGateway {
   readonly node: string
-  readonly lane: number
+  /** The only number that this node may serve; absent: one that no other gateway has. */
+  readonly lane?: number
   /** Where other sites may call this gateway; absent behind NAT or where the node's own address serves. */
   readonly publicAddress?: string
 }
@@ -63,7 +64,7 @@ export interface SiteConfig {
   readonly kubernetes?: KubernetesAccess
   /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
   readonly gateways: readonly SiteGateway[]
-  /** How many nodes of a real cluster are gateways at once, of those whose label says no number. */
+  /** How many nodes are gateways at once, of those for which nobody says a number. */
   readonly activeGateways: number
   /** Ports of the nodes that pods of other clusters may call. */
   readonly openHostPorts: readonly OpenPort[]
@@ -115,7 +116,7 @@ const siteSchema = z.strictObject(
         allowedNamespaces: list(dnsLabel).default([]),
         gateways: list(
           z.strictObject(
-            { node: dnsSubdomain, lane: integer(0, MAX_LANE), publicAddress: ipAddress.optional() },
+            { node: dnsSubdomain, lane: integer(0, MAX_LANE).optional(), publicAddress: ipAddress.optional() },
             { error: 'a map' },
           ),
         ).default([]),
@@ -172,8 +173,9 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
       if (stated) yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
     }
   }
-  if (spec.kubernetes === undefined && spec.activeGateways !== undefined) {
-    const reason = 'spec.activeGateways: only with spec.kubernetes: spec.gateways says which nodes are gateways'
+  const isOpen = spec.kubernetes !== undefined || spec.gateways.some(({ lane }) => lane === undefined)
+  if (!isOpen && spec.activeGateways !== undefined) {
+    const reason = 'spec.activeGateways: only where a gateway of spec.gateways has no lane of its own'
     yield { at: ['spec', 'activeGateways'], reason }
   }
   if (spec.podCIDRs.length === 0)
@@ -193,11 +195,11 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
   for (const name of ['lane', 'node'] as const) yield* repeatedGateways(spec, name)
 }
 
-/** Each node has one lane, and each lane one node. */
+/** Each node has one lane at most, and each lane that is named one node. */
 function* repeatedGateways({ gateways }: SiteDocument['spec'], name: 'lane' | 'node'): Generator<Complaint> {
   for (const [i, { [name]: value }] of gateways.entries()) {
     const first = gateways.findIndex((other) => other[name] === value)
-    if (first === i) continue
+    if (value === undefined || first === i) continue
     const reason = `spec.gateways[${i}].${name}: expected a ${name} of its own, spec.gateways[${first}] has ${name} ${value} already`
     yield { at: ['spec', 'gateways', i, name], reason }
   }
@@ -221,7 +223,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
     ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
     gateways: spec.gateways.map(({ node, lane, publicAddress }) => ({
       node,
-      lane,
+      ...(lane === undefined ? {} : { lane }),
       ...(publicAddress === undefined ? {} : { publicAddress }),
     })),
     activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,

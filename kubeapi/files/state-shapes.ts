@@ -100,7 +100,8 @@ export function shapeComplaint(kind: Kind, part: StatePart, value: object): stri
   return spec === undefined ? undefined : complaintOf(spec, value)
 }
 
-function complaintOf(schema: z.ZodType, value: object): string | undefined {
+/** The first thing that is wrong with a value, naming the field and what was expected; undefined: nothing. */
+export function complaintOf(schema: z.ZodType, value: object): string | undefined {
   const issue = schema.safeParse(value).error?.issues[0]
   return issue === undefined ? undefined : `${pathText(issue.path)}: expected ${issue.message}`
 }

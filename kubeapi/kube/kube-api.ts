@@ -13,7 +13,7 @@ import {
 import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
 import { WriteQueue } from '../write-queue.ts'
 import { DynamicClient } from './dynamic-client.ts'
-import { Election, type ElectionInit } from './election.ts'
+import { Election, type ElectionInit } from '../election.ts'
 import { EventRecorder } from './write/event-recorder.ts'
 import { ResourceClient } from './resource-client.ts'
 import type { Selector } from './watch/kind-watch.ts'
@@ -156,10 +156,9 @@ export class KubeApi implements ClusterApi {
    */
   elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
-    const election = new Election(
-      { clock, logger, metrics: this.#metrics, http: this.#http, namespace: this.#init.namespace },
-      init,
-    )
+    // Not the one that ends with close(): a lease is given back then.
+    const leases = new KubeLeaseStore({ http: this.#http }, { namespace: this.#init.namespace, stop: this.#cut.signal })
+    const election = new Election({ clock, logger, leader: this.#metrics.leader, leases }, init)
     const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
     const settled = running.catch(() => undefined)
     this.#elections.add(settled)

@@ -80,6 +80,11 @@ export const ACCESS_REASONS = {
     todo: 'Nothing, if it happens once. Otherwise check the disk.',
     shows: ['log of the agent', 'log of every component at a site'],
   },
+  LeaseTimeAhead: {
+    means: 'A Lease at a site was renewed at a time that is more than a day ahead of the clock of this machine.',
+    todo: 'Set the clock of the machine that is wrong. The Lease counts all the same: nobody goes by its times.',
+    shows: ['log of every component at a site'],
+  },
   StateFolderUnusable: {
     means: 'The state directory cannot be read or written.',
     todo: 'Check the directory that the message names, its permissions and the disk.',

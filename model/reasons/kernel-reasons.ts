@@ -117,6 +117,12 @@ export const KERNEL_REASONS = {
     todo: 'Nothing, if the address comes later. Otherwise correct the listen address.',
     shows: ['log of dns'],
   },
+  ListenPortTaken: {
+    means:
+      'Another program of this node has a port of the DNS. The other nodes that run the DNS go on; this one waits.',
+    todo: 'End the other program, or name the addresses of the nodes in `dns.listen`.',
+    shows: ['log of dns'],
+  },
   ServicesNotRead: {
     means: 'The DNS has not read the services yet, so that it answers SERVFAIL.',
     todo: 'Nothing, if it passes. Otherwise look why the API server does not answer.',

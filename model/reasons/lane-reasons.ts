@@ -153,7 +153,7 @@ export const LANE_REASONS = {
   },
   LeaseNotRenewed: {
     means: 'A gateway could not renew its hold on a lane, or an agent its leadership; the message says why.',
-    todo: 'Look whether the API server answers, and whether the service account may update Leases.',
+    todo: 'Look whether the API server answers, and whether the service account may update Leases. At a site: whether the state directory can be written.',
     shows: ['log of the gateway', 'log of the agent'],
   },
   ProbeSocketFailed: {

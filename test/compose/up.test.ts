@@ -32,7 +32,10 @@ t.test('what a node needs', (t) => {
   t.equal(parts(GATEWAY + dns, 'gw'), 'agent,dns,gateway,routeagent')
   t.equal(parts(GATEWAY, 'gw'), 'agent,gateway,routeagent', 'no place to listen, no dns')
   t.equal(parts(GATEWAY + dns, 'w1'), 'routeagent')
-  t.equal(parts('  gateways: [{ node: gw, lane: 0 }, { node: gw2, lane: 1 }]\n', 'gw2'), 'gateway,routeagent')
+  const several = '  gateways: [{ node: gw, lane: 0 }, { node: gw2, lane: 1 }, { node: gw3 }]\n'
+  t.equal(parts(several, 'gw2'), 'agent,gateway,routeagent', 'what one is lost with, another one has')
+  t.equal(parts(several + dns, 'gw3'), 'agent,dns,gateway,routeagent')
+  t.equal(parts(several + dns, 'w1'), 'routeagent')
   t.end()
 })
 

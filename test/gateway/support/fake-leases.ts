@@ -22,14 +22,16 @@ export class FakeLeases implements LeaseStore {
     return this.#leases.get(name)
   }
 
-  async read(name: string): Promise<StoredLease | undefined> {
+  async read(name: string, signal?: AbortSignal): Promise<StoredLease | undefined> {
     await Promise.resolve()
+    signal?.throwIfAborted()
     if (this.failure !== undefined) throw this.failure
     return this.#leases.get(name)
   }
 
-  async write(lease: StoredLease): Promise<StoredLease> {
+  async write(lease: StoredLease, signal?: AbortSignal): Promise<StoredLease> {
     await Promise.resolve()
+    signal?.throwIfAborted()
     if (this.failure !== undefined) throw this.failure
     const { name, resourceVersion } = lease.metadata
     if (this.#leases.get(name)?.metadata.resourceVersion !== resourceVersion) {

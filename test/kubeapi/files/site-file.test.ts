@@ -58,7 +58,7 @@ t.test('only what is needed', async (t) => {
   })
 })
 
-t.test('how many gateways of a real cluster are active at once', async (t) => {
+t.test('how many gateways are active at once, of those without a number', async (t) => {
   const site = (spec: string): string =>
     `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n${spec}`
   t.equal(parseSiteFile('/s/site.yaml', site('  kubernetes: {}\n')).activeGateways, 2)
@@ -67,10 +67,26 @@ t.test('how many gateways of a real cluster are active at once', async (t) => {
     ['  kubernetes: {}\n  activeGateways: 0\n', /site\.yaml:7:\d+: spec\.activeGateways: expected 1 to 8, got 0/],
     ['  kubernetes: {}\n  activeGateways: 9\n', /spec\.activeGateways: expected 1 to 8, got 9/],
     ['  kubernetes: {}\n  activeGateways: two\n', /spec\.activeGateways: expected 1 to 8, got "two"/],
-    ['  activeGateways: 2\n', /spec\.activeGateways: only with spec\.kubernetes: spec\.gateways says which nodes/],
+    ['  activeGateways: 2\n', /spec\.activeGateways: only where a gateway of spec\.gateways has no lane of its own/],
+    [
+      '  gateways: [{ node: gw, lane: 0 }]\n  activeGateways: 2\n',
+      /site\.yaml:7:\d+: spec\.activeGateways: only where a gateway of spec\.gateways has no lane of its own/,
+    ],
   ] as const) {
     t.throws(() => parseSiteFile('/s/site.yaml', site(spec)), { message })
   }
+})
+
+t.test('gateways without a number, beside one that has it', async (t) => {
+  const gateways = '{ node: gw }, { node: gw2, publicAddress: 192.0.2.10 }, { node: gw3, lane: 7 }'
+  const text = `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], gateways: [${gateways}], activeGateways: 2}\n`
+  const { gateways: rows, activeGateways } = parseSiteFile('/s/site.yaml', text)
+  t.same(rows, [{ node: 'gw' }, { node: 'gw2', publicAddress: '192.0.2.10' }, { node: 'gw3', lane: 7 }])
+  t.equal(activeGateways, 2)
+  t.throws(
+    () => parseSiteFile('/s/site.yaml', text.replace('gw2', 'gw')),
+    /spec\.gateways\[1\]\.node: expected a node of its own, spec\.gateways\[0\] has node gw already/,
+  )
 })
 
 t.test('namespaces that are imported all the same', async (t) => {

@@ -9,19 +9,19 @@
  * the last renewal that went through, a follower takes over only when it has *seen* no renewal for the whole duration,
  * both by their own monotonic clocks. What the other's wall clock says is not looked at.
  */
-import { type Clock, abortReason } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { resourcePath } from './kinds.ts'
-import { KubeError } from './kube-error.ts'
-import type { KubeMetrics } from './metrics.ts'
-import type { HttpRequest, HttpClient } from './http/http-client.ts'
+import { type Clock, abortReason } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { Gauge } from '../runtime/metrics/metrics.ts'
+import { messageOf } from '../runtime/thrown.ts'
+import type { LeaseStore, StoredLease } from './lease-store.ts'
 
 export interface ElectionInit {
   /** Name of the Lease in our namespace. */
   readonly name: string
   /** Unlike every other candidate's: the pod's name. */
   readonly identity: string
+  /** Whom this process replaces: a holder that is known to have ended is not waited for, at the first try of all. */
+  readonly replaces?: (holder: string) => boolean
   readonly durationMs?: number
   readonly renewWithinMs?: number
   readonly retryMs?: number
@@ -30,9 +30,9 @@ export interface ElectionInit {
 export interface ElectionDeps {
   readonly clock: Clock
   readonly logger: Logger
-  readonly metrics: KubeMetrics
-  readonly http: HttpClient
-  readonly namespace: string
+  /** 1 while this process leads. */
+  readonly leader: Pick<Gauge, 'set'>
+  readonly leases: LeaseStore
 }
 
 /** A follower needs at most duration + retry to take over from a leader that died: 12 s. */
@@ -42,28 +42,24 @@ const RETRY_MS = 2000
 /** How long giving back may take when stopping. */
 const RELEASE_MS = 3000
 
-interface LeaseObject {
-  readonly metadata: { readonly resourceVersion?: string; readonly name: string; readonly namespace: string }
-  readonly spec?: {
-    readonly holderIdentity?: string
-    readonly leaseDurationSeconds?: number
-    readonly acquireTime?: string
-    readonly renewTime?: string
-    readonly leaseTransitions?: number
-  }
-}
-
 export class Election {
   readonly #deps: ElectionDeps
   readonly #init: Required<ElectionInit>
+  #isFirst = true
   /** The lease as last read, and when its present content was first seen. */
-  #seen: { readonly lease: LeaseObject; readonly content: string; readonly at: number } | undefined
+  #seen: { readonly lease: StoredLease; readonly content: string; readonly at: number } | undefined
   #trouble: string | undefined
 
   constructor(deps: ElectionDeps, init: ElectionInit) {
     this.#deps = deps
-    this.#init = { durationMs: DURATION_MS, renewWithinMs: RENEW_WITHIN_MS, retryMs: RETRY_MS, ...init }
-    this.#deps.metrics.leader.set(0, { lease: init.name })
+    this.#init = {
+      durationMs: DURATION_MS,
+      renewWithinMs: RENEW_WITHIN_MS,
+      retryMs: RETRY_MS,
+      replaces: nobody,
+      ...init,
+    }
+    this.#deps.leader.set(0, { lease: init.name })
   }
 
   /**
@@ -94,14 +90,14 @@ export class Election {
 
   /** One term of office. True when another one may follow. */
   async #term(lead: (signal: AbortSignal) => Promise<void>, since: number, signal: AbortSignal): Promise<boolean> {
-    const { logger, metrics } = this.#deps
+    const { logger, leader } = this.#deps
     const { name, identity } = this.#init
     const office = new AbortController()
     const over = new AbortController()
     logger.info('leading', { lease: name, identity })
-    metrics.leader.set(1, { lease: name })
+    leader.set(1, { lease: name })
     const renewing = this.#renewUntilLost(since, AbortSignal.any([signal, over.signal])).then((lost) => {
-      metrics.leader.set(0, { lease: name })
+      leader.set(0, { lease: name })
       if (lost)
         logger.warn('leading no longer', { reason: 'LeaseNotRenewed', lease: name, identity, why: this.#trouble })
       office.abort(lost ? new Error('this process is leader no longer') : abortReason(signal))
@@ -147,13 +143,16 @@ export class Election {
 
   async #tryToTake(signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
-    const { identity, durationMs } = this.#init
+    const { identity, durationMs, replaces } = this.#init
     const lease = await this.#read(signal)
+    const isFirst = this.#isFirst
+    this.#isFirst = false
     if (lease === undefined) return this.#write(this.#taking(undefined), signal)
     const holder = lease.spec?.holderIdentity ?? ''
     const duration = (lease.spec?.leaseDurationSeconds ?? 0) * 1000 || durationMs
     const quiet = clock.monotonic() - (this.#seen?.at ?? clock.monotonic())
-    if (holder !== '' && holder !== identity && quiet < duration) throw new HeldError(holder)
+    const isReplaced = isFirst && replaces(holder)
+    if (holder !== '' && holder !== identity && !isReplaced && quiet < duration) throw new HeldError(holder)
     return this.#write(this.#taking(lease), signal)
   }
 
@@ -188,11 +187,12 @@ export class Election {
     await this.#write({ ...lease, spec }, signal)
   }
 
-  #taking(lease: LeaseObject | undefined): LeaseObject {
+  #taking(lease: StoredLease | undefined): StoredLease {
     const { name, identity, durationMs } = this.#init
     const now = this.#microTime()
     return {
-      metadata: lease?.metadata ?? { name, namespace: this.#deps.namespace },
+      ...KIND,
+      metadata: lease?.metadata ?? { name },
       spec: {
         holderIdentity: identity,
         leaseDurationSeconds: Math.ceil(durationMs / 1000),
@@ -203,43 +203,27 @@ export class Election {
     }
   }
 
-  #renewal(): LeaseObject {
+  #renewal(): StoredLease {
     const lease = this.#seen?.lease ?? this.#taking(undefined)
     return { ...lease, spec: { ...lease.spec, holderIdentity: this.#init.identity, renewTime: this.#microTime() } }
   }
 
-  async #read(signal: AbortSignal): Promise<LeaseObject | undefined> {
-    try {
-      const { body } = await this.#deps.http.ask<LeaseObject>(this.#question('get', 'GET'), signal)
-      this.#notice(body)
-      return body
-    } catch (error) {
-      if (!(error instanceof KubeError && error.status === 404)) throw error
-      this.#seen = undefined
-      return undefined
-    }
+  async #read(signal: AbortSignal): Promise<StoredLease | undefined> {
+    const lease = await this.#deps.leases.read(this.#init.name, signal)
+    if (lease === undefined) this.#seen = undefined
+    else this.#notice(lease)
+    return lease
   }
 
   /** With the version that was read: the slower candidate is refused. */
-  async #write(lease: LeaseObject, signal: AbortSignal): Promise<void> {
-    const isNew = lease.metadata.resourceVersion === undefined
-    const question = isNew ? this.#question('create', 'POST') : this.#question('update', 'PUT')
-    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...lease }
-    this.#notice((await this.#deps.http.ask<LeaseObject>({ ...question, body }, signal)).body)
+  async #write(lease: StoredLease, signal: AbortSignal): Promise<void> {
+    this.#notice(await this.#deps.leases.write(lease, signal))
   }
 
-  #notice(lease: LeaseObject): void {
+  #notice(lease: StoredLease): void {
     const content = JSON.stringify(lease.spec ?? {})
     const at = this.#seen?.content === content ? this.#seen.at : this.#deps.clock.monotonic()
     this.#seen = { lease, content, at }
-  }
-
-  #question(verb: string, method: HttpRequest['method']): HttpRequest {
-    const { name, retryMs } = this.#init
-    const { namespace } = this.#deps
-    const place = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
-    const path = resourcePath(place, namespace, method === 'POST' ? undefined : name)
-    return { verb, title: `Lease ${namespace}/${name}`, method, path, again: false, timeoutMs: retryMs * 1.5 }
   }
 
   /** True when it went through. */
@@ -268,6 +252,9 @@ export class Election {
     return new Date(this.#deps.clock.now()).toISOString().replace('Z', '000Z')
   }
 }
+
+const KIND = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' } as const
+const nobody = (): boolean => false
 
 class HeldError extends Error {
   constructor(holder: string) {

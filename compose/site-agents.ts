@@ -1,0 +1,49 @@
+/** Of the agents of a site without Kubernetes one acts: the one that holds the Lease in the state folder. */
+import { randomBytes } from 'node:crypto'
+import { AGENT_LEASE } from '../install/names.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { Election, type ElectionDeps, type ElectionInit } from '../kubeapi/election.ts'
+import { untilLeft } from './until-left.ts'
+
+export interface SiteAgentsInit extends Pick<ElectionInit, 'durationMs' | 'renewWithinMs' | 'retryMs'> {
+  readonly node: string
+}
+
+/**
+ * Calls `act` while this process is the one that acts. A process that ended without a word is not waited for where its
+ * node starts another one. Resolves after the signal, when `act` ends by itself, or when the site has left.
+ */
+export async function actInTurn(
+  deps: Omit<ElectionDeps, 'leader'> & { readonly api: Pick<ClusterApi, 'cache'> },
+  { node, ...timing }: SiteAgentsInit,
+  act: (signal: AbortSignal) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  // No name of a Node has a '_'.
+  const ofNode = `${node}_`
+  const identity = `${ofNode}${randomBytes(4).toString('hex')}`
+  const replaces = (holder: string): boolean => holder.startsWith(ofNode)
+  const election = new Election({ ...deps, leader: UNCOUNTED }, { name: AGENT_LEASE, identity, replaces, ...timing })
+  const over = new AbortController()
+  const left = untilLeft(deps.api, signal)
+  let acts = false
+  // Who acts takes out what it wrote, and ends by itself.
+  const look = (): void => {
+    if (left.aborted && !acts) over.abort(left.reason)
+  }
+  left.addEventListener('abort', look)
+  look()
+  const inOffice = async (office: AbortSignal): Promise<void> => {
+    acts = true
+    try {
+      await act(office)
+    } finally {
+      acts = false
+      look()
+    }
+  }
+  await election.run(inOffice, AbortSignal.any([signal, over.signal]))
+}
+
+/** A site's state shows who leads: file leases/sealane-agent. */
+const UNCOUNTED = { set: (): void => undefined }

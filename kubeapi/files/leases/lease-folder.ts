@@ -1,0 +1,219 @@
+/**
+ * Leases on disk, which processes on several machines write: `<name>/<version>.json`, each version a file that is made
+ * once and never changed. The next version is made by a hard link, which fails where somebody was faster, so no lock is
+ * needed that a dead process could keep. The highest version counts.
+ */
+import { linkSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { messageOf } from '../../../runtime/thrown.ts'
+import { ClusterApiError } from '../../cluster-api.ts'
+import type { StoredLease } from '../../lease-store.ts'
+import { errorCode, isMissing, writeTemporary } from '../atomic-write.ts'
+import { MAX_LEASE_BYTES, isLeaseName, parseLease } from './lease-shape.ts'
+import { LAST_VERSION, readVersions, versionFile } from './lease-versions.ts'
+
+export interface LeaseFolderDeps {
+  /** Called with each file that does not count. */
+  readonly onDamaged: (path: string, why: string) => void
+}
+
+/** Versions so much older than the newest one go, but some always stay. */
+const KEEP_MS = 60_000
+const KEEP = 4
+const MAX_RACES = 20
+
+export class LeaseFolder {
+  readonly #deps: LeaseFolderDeps
+  readonly #root: string
+
+  constructor(deps: LeaseFolderDeps, init: { readonly root: string }) {
+    this.#deps = deps
+    this.#root = init.root
+  }
+
+  /** Of all Leases that there are, sorted. Throws ClusterApiError Unavailable. */
+  names(): string[] {
+    try {
+      const entries = readdirSync(this.#root, { withFileTypes: true })
+      return entries.flatMap((entry) => (entry.isDirectory() && isLeaseName(entry.name) ? [entry.name] : [])).sort()
+    } catch (error) {
+      throw unavailable('read', this.#root, error)
+    }
+  }
+
+  /**
+   * The newest version that can be used. Where a newer file is damaged, the next write goes past it: its number is
+   * `resourceVersion`. Undefined: there is none. Throws ClusterApiError Unavailable: what cannot be seen is not gone.
+   */
+  read(name: string): StoredLease | undefined {
+    const folder = this.#folderOf(name)
+    for (let tries = 0; tries < MAX_RACES; tries += 1) {
+      const versions = this.#versions(folder)
+      const [newest] = versions
+      if (newest === undefined) return undefined
+      const lease = this.#newestUsable(name, versions)
+      if (lease !== 'gone') return { ...lease, metadata: { ...lease.metadata, resourceVersion: String(newest) } }
+    }
+    throw new ClusterApiError('Unavailable', `cannot read ${folder}: its files vanish while they are read`)
+  }
+
+  /**
+   * Makes version 1 where `metadata.resourceVersion` is absent, else the one after it. Throws ClusterApiError: Conflict
+   * when somebody was faster, Unavailable.
+   */
+  async write(lease: StoredLease): Promise<StoredLease> {
+    const { resourceVersion, ...metadata } = lease.metadata
+    const { name } = metadata
+    const folder = this.#folderOf(name)
+    const before = Number(resourceVersion ?? 0)
+    const path = join(folder, versionFile(before + 1))
+    if (before >= LAST_VERSION) {
+      throw new ClusterApiError(
+        'Unavailable',
+        `${join(folder, versionFile(before))}: no version can follow it; remove it`,
+      )
+    }
+    // Made before anything is compared: this takes time.
+    const temporary = await this.#temporary(path, `${JSON.stringify({ ...lease, metadata })}\n`)
+    try {
+      const now = this.read(name)?.metadata
+      const isSame = now?.resourceVersion === resourceVersion && (now?.uid ?? metadata.uid) === metadata.uid
+      if (!isSame || !link(temporary, path) || !this.#follows(name, before, metadata.uid)) throw conflict(name)
+      this.#prune(folder)
+    } catch (error) {
+      throw error instanceof ClusterApiError ? error : unavailable('write', path, error)
+    } finally {
+      rmSync(temporary, { force: true })
+    }
+    return { ...lease, metadata: { ...metadata, resourceVersion: String(before + 1) } }
+  }
+
+  /** Absent is fine. Throws ClusterApiError Unavailable. */
+  remove(name: string): void {
+    const folder = this.#folderOf(name)
+    try {
+      rmSync(folder, { recursive: true, force: true })
+    } catch (error) {
+      throw unavailable('remove', folder, error)
+    }
+  }
+
+  #folderOf(name: string): string {
+    if (isLeaseName(name)) return join(this.#root, name)
+    throw new ClusterApiError('Invalid', `Lease ${JSON.stringify(name)}: expected an RFC 1123 subdomain`)
+  }
+
+  async #temporary(path: string, text: string): Promise<string> {
+    try {
+      // Not the root: where that is missing, the whole state is out of sight.
+      const folder = join(path, '..')
+      if (statSync(folder, { throwIfNoEntry: false }) === undefined) mkdirSync(folder, { recursive: false })
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw unavailable('write', path, error)
+    }
+    try {
+      return await writeTemporary(path, text)
+    } catch (error) {
+      throw unavailable('write', path, error)
+    }
+  }
+
+  /** Highest first. */
+  #versions(folder: string): readonly number[] {
+    try {
+      const { versions, strange } = readVersions(readdirSync(folder))
+      for (const [name, why] of strange) this.#deps.onDamaged(join(folder, name), why)
+      return versions
+    } catch (error) {
+      if (!isMissing(error)) throw unavailable('read', folder, error)
+      if (statSync(this.#root, { throwIfNoEntry: false })?.isDirectory() === true) return []
+      throw new ClusterApiError('Unavailable', `cannot read ${folder}: the state folder is out of sight`)
+    }
+  }
+
+  /** gone: the newest version was removed meanwhile. Where all are damaged nobody holds it. */
+  #newestUsable(name: string, versions: readonly number[]): StoredLease | 'gone' {
+    const folder = this.#folderOf(name)
+    for (const [i, version] of versions.entries()) {
+      const path = join(folder, versionFile(version))
+      const content = readSmall(path)
+      if (content === undefined) {
+        if (i === 0) return 'gone'
+        continue
+      }
+      const lease = content.is === 'text' ? parseLease(name, content.text) : { complaint: content.why }
+      if (!('complaint' in lease)) return lease
+      this.#deps.onDamaged(path, lease.complaint)
+    }
+    return { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name }, spec: {} }
+  }
+
+  /**
+   * Whether the version after `before`, just made, is the first of that number. A process that slept for a minute could
+   * make one anew that had been pruned: the one before it is pruned then as well. Version 1 has none before it, but all
+   * that follow have its uid.
+   */
+  #follows(name: string, before: number, uid: string | undefined): boolean {
+    const folder = this.#folderOf(name)
+    const isFirst =
+      before === 0
+        ? this.read(name)?.metadata.uid === uid
+        : lstatSync(join(folder, versionFile(before)), { throwIfNoEntry: false }) !== undefined
+    if (!isFirst) rmSync(join(folder, versionFile(before + 1)), { force: true })
+    return isFirst
+  }
+
+  /** Lowest first, without a gap: #follows() goes by that. Best effort. */
+  #prune(folder: string): void {
+    try {
+      const versions = this.#versions(folder)
+      const at = (version: number): string => join(folder, versionFile(version))
+      const oldMs = lstatSync(at(versions[0] ?? 0)).mtimeMs - KEEP_MS
+      for (const version of versions.slice(KEEP).reverse()) {
+        if (lstatSync(at(version)).mtimeMs > oldMs) return
+        unlinkSync(at(version))
+      }
+    } catch {
+      // Another process prunes as well.
+    }
+  }
+}
+
+type Content = { readonly is: 'text'; readonly text: string } | { readonly is: 'unusable'; readonly why: string }
+
+/** Undefined: it is not there. Throws ClusterApiError Unavailable: what cannot be read may be right. */
+function readSmall(path: string): Content | undefined {
+  try {
+    const stats = lstatSync(path)
+    if (!stats.isFile()) return { is: 'unusable', why: 'not a regular file' }
+    if (stats.size > MAX_LEASE_BYTES) return { is: 'unusable', why: `more than ${MAX_LEASE_BYTES} octets` }
+    return { is: 'text', text: readFileSync(path, 'utf8') }
+  } catch (error) {
+    if (isMissing(error)) return undefined
+    throw unavailable('read', path, error)
+  }
+}
+
+/** False where the name is taken. */
+function link(from: string, to: string): boolean {
+  try {
+    linkSync(from, to)
+    return true
+  } catch (error) {
+    if (errorCode(error) !== 'EEXIST') throw error
+    // A file server may have done it, and been asked again when its answer was lost.
+    return lstatSync(to, { throwIfNoEntry: false })?.ino === lstatSync(from).ino
+  }
+}
+
+function conflict(name: string): ClusterApiError {
+  return new ClusterApiError('Conflict', `Lease ${name}: another process was faster`)
+}
+
+const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
+
+function unavailable(verb: string, path: string, error: unknown): ClusterApiError {
+  const isAboutLinks = (error as NodeJS.ErrnoException).syscall === 'link' && NO_LINKS.has(errorCode(error))
+  const why = isAboutLinks ? 'its file system has no hard links, which Leases need' : messageOf(error)
+  return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${why}`, { cause: error })
+}

@@ -1,0 +1,9 @@
+/** Leases of a site without Kubernetes, in its state folder. */
+import t from 'tap'
+import { leaseStoreCompliance } from '../../../compliance/lease-store.ts'
+import { FileSite } from '../file-site.ts'
+
+leaseStoreCompliance(t, (t) => {
+  const site = new FileSite(t)
+  return Promise.resolve(() => Promise.resolve(site.open().leases))
+})

@@ -1,0 +1,81 @@
+/**
+ * One of several processes that share a state folder: `lease-process.ts MODE STATE TURNS`.
+ *
+ *   count  adds one to the number of the Lease, TURNS times; prints a line for each time that went through
+ *   hold   takes the Lease when nobody has it, and gives it back, TURNS times; prints `both` where somebody else has it
+ */
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { FileApi } from '../../../../kubeapi/files/file-api.ts'
+import type { LeaseStore, StoredLease } from '../../../../kubeapi/lease-store.ts'
+import { SystemClock } from '../../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { heldBy, newLease } from '../../../compliance/lease-store.ts'
+
+const { signal } = new AbortController()
+export const SHARED_LEASE = 'shared'
+const NUMBER = 'number'
+const me = `process-${process.pid}`
+
+export function numberOf(lease: StoredLease | undefined): number {
+  return Number(lease?.metadata.annotations?.[NUMBER] ?? 0)
+}
+
+function plusOne(lease: StoredLease | undefined): StoredLease {
+  const base = lease ?? newLease(me, SHARED_LEASE)
+  return { ...base, metadata: { ...base.metadata, annotations: { [NUMBER]: String(numberOf(lease) + 1) } } }
+}
+
+/** False when another process was faster. */
+async function written(store: LeaseStore, lease: StoredLease): Promise<boolean> {
+  try {
+    await store.write(lease, signal)
+    return true
+  } catch (error) {
+    if ((error as { code?: string }).code === 'Conflict') return false
+    throw error
+  }
+}
+
+// Synchronous: what was printed before a kill has gone through.
+const say = (line: string): void => void writeSync(1, `${line}\n`)
+
+async function count(store: LeaseStore, turns: number): Promise<void> {
+  for (let done = 0; done < turns;) {
+    if (!(await written(store, plusOne(await store.read(SHARED_LEASE, signal))))) continue
+    done += 1
+    say('counted')
+  }
+}
+
+async function hold(store: LeaseStore, turns: number, state: string): Promise<void> {
+  const mark = join(state, 'held')
+  for (let done = 0; done < turns;) {
+    const seen = await store.read(SHARED_LEASE, signal)
+    if ((seen?.spec?.holderIdentity ?? '') !== '') continue
+    if (!(await written(store, seen === undefined ? newLease(me, SHARED_LEASE) : heldBy(seen, me)))) continue
+    try {
+      closeSync(openSync(mark, 'wx'))
+    } catch {
+      say('both')
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1))
+    rmSync(mark, { force: true })
+    while (!(await written(store, heldBy(await store.read(SHARED_LEASE, signal), '')))) say('taken away')
+    done += 1
+    say('held')
+  }
+}
+
+async function main(): Promise<void> {
+  const [mode, state = '', turns = '0'] = process.argv.slice(2)
+  const api = new FileApi(
+    { clock: new SystemClock(), logger: new CapturingLogger() },
+    { objects: join(state, '..', 'objects'), state },
+  )
+  if (mode === 'count') await count(api.leases, Number(turns))
+  else await hold(api.leases, Number(turns), state)
+  await api.close()
+}
+
+if (import.meta.main) await main()
