@@ -8,7 +8,7 @@ import { NODES, endpoint, node } from '../support/site.ts'
 
 const ALL = [...NODES, node('worker-2', '192.168.7.12'), node('gw-c', '192.168.7.3')]
 
-const ROWS: [self: string, gateways: string[], asked: string, answered: string][] = [
+const ROWS: [self: string, gateways: string[], gatewayNodes: string, others: string][] = [
   ['worker', [], '', ''],
   ['worker', ['gw-a'], 'gw-a', ''],
   ['worker', ['gw-a', 'gw-b', 'gw-c'], 'gw-a gw-b gw-c', ''],
@@ -17,23 +17,23 @@ const ROWS: [self: string, gateways: string[], asked: string, answered: string][
   ['gw-a', ['gw-a', 'gw-b', 'gw-c'], 'gw-b gw-c', 'worker worker-2'],
 ]
 
-t.test('nodes that are asked, and those that are only answered', async (t) => {
+t.test('nodes that are asked: gateway nodes, and by these all others too', async (t) => {
   const { nodes } = overlayNodes(ALL)
-  for (const [self, gateways, asked, answered] of ROWS) {
+  for (const [self, gateways, gatewayNodes, others] of ROWS) {
     const plan = planProbeRoutes({
       self: nodes.get(self)!,
       others: [...nodes.values()].filter(({ name }) => name !== self),
       ownEndpoints: gateways.map((name, lane) => endpoint('milano', name, lane)),
     })
-    const names = (answersOnly: boolean): string =>
+    const names = (isGateway: boolean): string =>
       plan.nodes
-        .filter((one) => one.answersOnly === answersOnly)
+        .filter((one) => one.isGateway === isGateway)
         .map((one) => one.node)
         .sort()
         .join(' ')
     const say = `${self} among ${gateways.join()}`
-    t.equal(names(false), asked, `${say}: asks`)
-    t.equal(names(true), answered, `${say}: answers`)
+    t.equal(names(true), gatewayNodes, `${say}: gateway nodes`)
+    t.equal(names(false), others, `${say}: other nodes`)
     t.equal(plan.routes.length, plan.nodes.length, say)
     t.equal(plan.rules.length, plan.nodes.length === 0 ? 0 : 3, say)
   }
