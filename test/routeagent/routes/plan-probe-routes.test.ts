@@ -54,7 +54,14 @@ t.test('as ip prints it', async (t) => {
 })
 
 t.test('silent gateways are left out as long as another one is left', async (t) => {
-  const all = ['a', 'b', 'c'].map((name) => ({ node: name, lane: 0, lanes: 1, leaves: false, mtu: undefined }))
+  const all = ['a', 'b', 'c'].map((name) => ({
+    node: name,
+    lane: 0,
+    lanes: 1,
+    leaves: false,
+    flaps: false,
+    mtu: undefined,
+  }))
   const left = (silent: string[]): string =>
     answering(all, new Set(silent))
       .map((one) => one.node)
@@ -64,4 +71,14 @@ t.test('silent gateways are left out as long as another one is left', async (t) 
   t.equal(left(['a', 'b']), 'c')
   t.equal(left(['a', 'b', 'c']), 'abc')
   t.equal(left(['x']), 'abc')
+  const [a, b, c] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
+  const flaps = { ...b, flaps: true }
+  const used = (some: typeof all, silent: string[] = []): string =>
+    answering(some, new Set(silent))
+      .map((one) => one.node)
+      .join('')
+  t.equal(used([a, flaps, c]), 'ac', 'none that flaps')
+  t.equal(used([flaps]), 'b', 'but for want of another')
+  t.equal(used([a, flaps], ['a']), 'b', 'rather than one that is silent')
+  t.equal(used([{ ...a, leaves: true }, flaps]), 'b', 'or one that goes')
 })
