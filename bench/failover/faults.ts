@@ -1,9 +1,10 @@
 /** Faults beside the loss of a node (`--fault`), each with its figures. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Caller } from '../../test/failover/caller.ts'
+import type { Caller } from '../../test/failover/caller.ts'
 import {
   type Cut,
   LinkWatch,
+  delayedTunnels,
   oneLink,
   oneOverlay,
   oneWayGateway,
@@ -40,6 +41,7 @@ export const FAULTS: Readonly<Record<string, Measurement>> = {
   allgone,
   loss5: steady(({ internet }) => randomLoss(internet, 5)),
   loss7: steady(({ internet }) => randomLoss(internet, 7)),
+  delay500: steady((sites) => delayedTunnels(sites, 500, 100)),
 }
 
 /** Gateways of both sides in turn. */
@@ -77,11 +79,11 @@ async function allgone(name: string, { sites, callers, rounds }: FaultRun): Prom
   for (let i = 0; i < rounds; i += 1) {
     await sleep(SETTLED_MS)
     const before = await brokenNow(callers)
-    const site: SiteName = SITES[i % 2]!
-    const both = sites.gateways(site)
+    const both = sites.gateways(SITES[i % SITES.length] ?? 'milano')
     await Promise.all(both.map((one) => one.cutOff()))
     await sleep(GONE_MS[Math.floor(i / 2) % 2] ?? NaN)
-    const first = both[Math.floor(i / 4) % 2]!
+    const first = both[Math.floor(i / 4) % both.length]
+    if (first === undefined) throw new Error('no gateway to bring back')
     await first.bringBack()
     carriesMs.push(await untilAnswered(callers))
     process.stderr.write(`${name}: round ${i + 1} of ${rounds}, ${first.port} carries after ${carriesMs.at(-1)} ms\n`)

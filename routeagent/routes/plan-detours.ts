@@ -31,8 +31,9 @@ export function planDetours({ others, ownEndpoints, silent }: DetoursInit): Deto
   const sorted = ownEndpoints.toSorted((a, b) => Number(isDraining(a)) - Number(isDraining(b)) || byLane(a, b))
   const gateways = sorted.flatMap(({ spec }) => nodes.get(spec.node) ?? [])
   const relay = gateways.find(({ name }) => !silent.has(name))
-  const meant = relay === undefined ? [] : others.filter(({ name }) => silent.has(name))
-  return { mayGet: gateways.length > 0, by: new Map(meant.map(({ name }) => [name, relay!])) }
+  const lost = others.filter(({ name }) => silent.has(name))
+  const by = relay === undefined ? [] : lost.map(({ name }) => [name, relay] as const)
+  return { mayGet: gateways.length > 0, by: new Map(by) }
 }
 
 function byLane(a: Endpoint, b: Endpoint): number {

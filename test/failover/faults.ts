@@ -2,6 +2,9 @@
  * Faults of the network between the nodes of two sites (sites.ts). All are rules of nftables in the router between them,
  * so that everything else goes on: the processes, their control, the other packets of the same nodes.
  */
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
 import { LANE_BASE_PORT, VXLAN_PORT } from '../../model/kernel-ids.ts'
 import { MAX_LANE, remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { KubeObject } from '../../model/objects.ts'
@@ -16,6 +19,10 @@ export interface Cut {
   /** Octets that what is taken away carries, probes among them. */
   carriedBytes(): Promise<number>
 }
+
+const RELAY = join(import.meta.dirname, 'delay-relay.ts')
+/** Its ports, one for each way. */
+const RELAY_PORT = 20_000
 
 const TUNNEL = `udp dport ${LANE_BASE_PORT}-${LANE_BASE_PORT + MAX_LANE}`
 const OVERLAY = `udp dport ${VXLAN_PORT}`
@@ -36,7 +43,7 @@ export function oneWayGateway(internet: Netns, gateway: SiteNode, lost: 'sent' |
 /** The link between two gateways, of the four that there are. */
 export function oneLink(internet: Netns, a: SiteNode, b: SiteNode): Cut {
   return cut(internet, `the link of ${a.port} and ${b.port}`, between(a, b, TUNNEL), () =>
-    receivedBytes(a, `sealane${b.name.slice(2)}`),
+    receivedBytes(a, `sealane${laneOf(b)}`),
   )
 }
 
@@ -52,6 +59,53 @@ export function randomLoss(internet: Netns, percent: number): Cut {
   const rules = [`${TUNNEL} numgen random mod 100 < ${percent} drop`]
   return cut(internet, `${percent} % of loss`, rules, () => Promise.resolve(0))
 }
+
+/**
+ * What the tunnels carry takes so much longer each way, and some of it overtakes the rest. The kernel of the host may
+ * have no netem, so a program in the router passes it on (delay-relay.ts): rules lead each way of a link to a port of
+ * that, and make what it sends look as if the gateway had sent it.
+ */
+export function delayedTunnels({ internet, gateways }: TwoSites, delayMs: number, jitterMs: number): Cut {
+  const links = gateways('milano').flatMap((a) => gateways('paris').map((b) => [a, b] as const))
+  const ways = links
+    .flatMap(([a, b]) => [{ from: a, to: b }].concat({ from: b, to: a }))
+    .map(({ from, to }, i) => ({ from, to, port: RELAY_PORT + i }))
+  const into = ways.map(
+    ({ from, to, port }) =>
+      `ip saddr ${from.address} ip daddr ${to.address} udp dport ${portTowards(from)} ` +
+      `notrack ip daddr set ${from.network}.1 udp dport set ${port}`,
+  )
+  const out = ways.map(
+    ({ from, to, port }) =>
+      `ip daddr ${to.address} udp sport ${port} notrack ip saddr set ${from.address} udp sport set ${portTowards(to)}`,
+  )
+  const chains = [
+    `chain in { ${['type filter hook prerouting priority -300', ...into].join('; ')}; }`,
+    `chain out { ${['type filter hook output priority -300', ...out].join('; ')}; }`,
+  ]
+  let relay: ChildProcess | undefined
+  return {
+    name: `${delayMs} ms later, ${jitterMs} ms more or less`,
+    carriedBytes: () => Promise.resolve(0),
+    async cutOff() {
+      const args = ways.map(({ from, to, port }) => `${port}=${to.address}:${portTowards(from)}`)
+      relay = internet.spawn(process.execPath, [RELAY, String(delayMs), String(jitterMs), ...args])
+      await once(relay.stdout!, 'data')
+      await nft(internet, `table ip delayed { ${chains.join(' ')} }`)
+    },
+    async bringBack() {
+      await nft(internet, 'delete table ip delayed')
+      relay?.kill()
+    },
+  }
+}
+
+/** Of the device that leads to a gateway, at the far end of it (gateway/reach/link-port.ts). */
+function portTowards(gateway: SiteNode): number {
+  return LANE_BASE_PORT + laneOf(gateway)
+}
+
+const laneOf = ({ name }: SiteNode): number => Number(name.slice(2))
 
 function between(a: SiteNode, b: SiteNode, what: string): string[] {
   return [`ip saddr ${a.address} ip daddr ${b.address} ${what} drop`].concat(
