@@ -91,7 +91,7 @@ export function delayedTunnels({ internet, gateways }: TwoSites, delayMs: number
       const args = ways.map(({ from, to, port }) => `${port}=${to.address}:${portTowards(from)}`)
       relay = internet.spawn(process.execPath, [RELAY, String(delayMs), String(jitterMs), ...args])
       await once(relay.stdout!, 'data')
-      await nft(internet, `table ip delayed { ${chains.join(' ')} }`)
+      await nft(internet, `table ip delayed { ${chains.join('; ')}; }`)
     },
     async bringBack() {
       await nft(internet, 'delete table ip delayed')
