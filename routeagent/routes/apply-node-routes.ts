@@ -115,12 +115,7 @@ async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): P
 }
 
 /** Before the setting that needs it: between the two nothing is dropped. */
-async function ensureAddress(
-  routes: RouteTable,
-  wanted: NewAddress,
-  round: Round,
-  signal: AbortSignal,
-): Promise<void> {
+async function ensureAddress(routes: RouteTable, wanted: NewAddress, round: Round, signal: AbortSignal): Promise<void> {
   const all = await round.attempt(() => routes.addresses(signal))
   if (all === undefined) return
   const { device, address } = wanted
