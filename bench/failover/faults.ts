@@ -62,6 +62,7 @@ function lossFigures(name: string, losses: Losses): Figures {
     [`${name}LossP99Ms`]: at(losses.lossMs, 0.99),
     [`${name}ReturnLossP50Ms`]: at(losses.returnMs, 0.5),
     [`${name}ReturnLossP99Ms`]: at(losses.returnMs, 0.99),
+    [`${name}ReturnLostMost`]: Math.max(...losses.returnLost),
     [`${name}CarriesP99Ms`]: at(losses.carriesMs, 0.99),
     [`${name}TcpBroken`]: losses.broken,
     [`${name}CalmMs`]: at(losses.calmMs, 1),

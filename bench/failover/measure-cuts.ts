@@ -13,11 +13,13 @@ const CALM_MS = 5000
 const CARRIES_BYTES = 30_000
 const LOOK_MS = 250
 
-/** Milliseconds. */
+/** Milliseconds, but for counts. */
 export interface Losses {
   readonly calmMs: number[]
   readonly lossMs: number[]
   readonly returnMs: number[]
+  /** Datagrams without an answer from the return on: a gap may also be an answer that came late. */
+  readonly returnLost: number[]
   readonly tcpGapMs: number[]
   /** From the return until it carries again; Infinity: it did not in RETURN_MS. None where that cannot be seen. */
   readonly carriesMs: number[]
@@ -34,7 +36,7 @@ export async function measure(
   rounds: number,
 ): Promise<Losses> {
   await Promise.all(callers.map(({ started }) => started))
-  const losses: Losses = { calmMs: [], lossMs: [], returnMs: [], tcpGapMs: [], carriesMs: [], broken: 0 }
+  const losses: Losses = { calmMs: [], lossMs: [], returnMs: [], returnLost: [], tcpGapMs: [], carriesMs: [], broken: 0 }
   const seen = () => Promise.all(callers.map((caller) => caller.seen()))
   const longest = async (): Promise<number> => Math.max(...(await seen()).map((one) => one.longestGapMs))
   await sleep(RETURN_MS)
@@ -56,7 +58,9 @@ export async function measure(
     const over = sleep(RETURN_MS)
     if (cut.carriedBytes !== undefined) losses.carriesMs.push(await untilCarries(cut.carriedBytes))
     await over
-    losses.returnMs.push(await longest())
+    const back = await seen()
+    losses.returnMs.push(Math.max(...back.map((one) => one.longestGapMs)))
+    losses.returnLost.push(back.reduce((sum, { sent, answered }) => sum + sent - answered, 0))
     const figures = [losses.lossMs, losses.returnMs, losses.carriesMs].map((some) => round(some.at(-1) ?? NaN))
     process.stderr.write(
       `${say}: round ${i + 1} of ${rounds}: lost ${figures[0]} ms, at the return ${figures[1]} ms, carries after ${figures[2]} ms\n`,
