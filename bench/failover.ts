@@ -1,10 +1,12 @@
 /**
- * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N]`: what faults cost (FAULTS);
- * where none is named, what a gateway's node costs that is gone at once. Two sites of the
- * same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows and
- * a byte each 20 ms over 50 TCP connections. In each round one gateway node loses all its packets and its process stops,
- * in turn on both sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over
- * them and a script that pings each far end once a second, which is what one would build by hand.
+ * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N]`: what faults cost. Two sites of
+ * the same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows
+ * and a byte each 20 ms over 50 TCP connections.
+ *
+ * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
+ * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
+ * that pings each far end once a second, which is what one would build by hand. Other faults are in failover/faults.ts:
+ * what the network does while all processes go on, and the broker is away. What shall change nothing lasts N minutes.
  *
  * A loss is the longest time in which one flow got no answer, beyond the time between two of its datagrams. Calm is the
  * same without any fault: what this machine adds.
