@@ -1,9 +1,12 @@
 /**
- * `npm run bench:failover -- [--json] [--rounds N]`: what a gateway's node costs that is gone at once. Two sites of the
- * same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows and
- * a byte each 20 ms over 50 TCP connections. In each round one gateway node loses all its packets and its process stops,
- * in turn on both sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over
- * them and a script that pings each far end once a second, which is what one would build by hand.
+ * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N]`: what faults cost. Two sites of
+ * the same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows
+ * and a byte each 20 ms over 50 TCP connections.
+ *
+ * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
+ * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
+ * that pings each far end once a second, which is what one would build by hand. Other faults are in failover/faults.ts:
+ * what the network does while all processes go on, and the broker is away. What shall change nothing lasts N minutes.
  *
  * A loss is the longest time in which one flow got no answer, beyond the time between two of its datagrams. Calm is the
  * same without any fault: what this machine adds.
@@ -16,99 +19,111 @@ import { parseArgs } from 'node:util'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { Caller, type Load, answerIn } from '../test/failover/caller.ts'
 import { HAND_ADDRESSES, withHandMadeLanes } from '../test/failover/hand-made.ts'
-import { POD_ADDRESSES, type SiteNode, withTwoSites } from '../test/failover/sites.ts'
+import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../test/failover/sites.ts'
 import { netnsMissing } from '../test/support/netns.ts'
+import { FAULTS } from './failover/faults.ts'
+import { type Losses, measure } from './failover/measure-cuts.ts'
 import { percentile, progress, round } from './figures.ts'
 
 const LOAD: Load = { flows: 20, pps: 1000, connections: 50 }
-/** After a fault: longer than any way to notice it. */
-const FAULT_MS = 4000
-/** After the return: groups give back its share after ten seconds. */
-const RETURN_MS = 15_000
-const CALM_MS = 5000
 /** Until nothing flows over a gateway that is drained, and until it has its share again. */
 const DRAIN_MS = 12_000
 /** Each gateway once. */
 const DRAINS = 4
 
-interface Losses {
-  readonly calmMs: number[]
-  readonly lossMs: number[]
-  readonly returnMs: number[]
-  readonly tcpGapMs: number[]
-  broken: number
-}
-
-/** What can be cut off and brought back, in turn. */
-type Cut = Pick<SiteNode, 'cutOff' | 'bringBack'>
-
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { json: { type: 'boolean' }, rounds: { type: 'string', default: '20' } } })
-  const rounds = Number(values.rounds)
-  if (!(Number.isInteger(rounds) && rounds > 0)) {
-    throw new Error(`--rounds ${JSON.stringify(values.rounds)}: expected a whole number above 0`)
-  }
+  const { values } = parseArgs({
+    options: {
+      json: { type: 'boolean' },
+      rounds: { type: 'string', default: '20' },
+      fault: { type: 'string', default: 'node' },
+      minutes: { type: 'string', default: '10' },
+    },
+  })
+  const rounds = positive('--rounds', values.rounds)
+  const steadyMs = positive('--minutes', values.minutes) * 60_000
+  const faults = faultNames(values.fault)
   const missing = netnsMissing()
   if (missing !== undefined) throw new Error(missing)
   requirePackages('bench')
   const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
   try {
-    const sealane = await withTwoSites(folder, async ({ pods, gateways, drain }) => {
-      for (const pod of Object.values(pods)) await answerIn(pod)
-      const callers = [
-        new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
-        new Caller(pods.paris, POD_ADDRESSES.milano, LOAD),
-      ]
-      const [left, right] = [gateways('milano'), gateways('paris')]
-      const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
-      const losses = await measure('sealane', callers, inTurn, rounds)
-      const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
-      await Promise.all(callers.map((caller) => caller.stop()))
-      return { ...losses, drainLost }
-    })
-    const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
-      for (const pod of pods) await answerIn(pod)
-      const [left, right] = pods
-      const [toLeft, toRight] = HAND_ADDRESSES
-      const callers = [new Caller(left, toRight, LOAD), new Caller(right, toLeft, LOAD)]
-      const losses = await measure('by hand', callers, lanes, Math.min(rounds, 8))
-      await Promise.all(callers.map((caller) => caller.stop()))
-      return losses
-    })
-    report(sealane, byHand, rounds)
+    const figures = faults.includes(NODE) ? await nodeFigures(join(folder, NODE), rounds) : { rounds }
+    const others = faults.filter((name) => name !== NODE)
+    const more = others.length === 0 ? {} : await faultFigures(join(folder, 'faults'), others, rounds, steadyMs)
+    const all = { ...figures, ...more }
+    progress(all, JSON.stringify(all, undefined, 2))
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-async function measure(say: string, callers: readonly Caller[], cuts: readonly Cut[], rounds: number): Promise<Losses> {
-  await Promise.all(callers.map(({ started }) => started))
-  const losses: Losses = { calmMs: [], lossMs: [], returnMs: [], tcpGapMs: [], broken: 0 }
-  const seen = () => Promise.all(callers.map((caller) => caller.seen()))
-  const longest = async (): Promise<number> => Math.max(...(await seen()).map((one) => one.longestGapMs))
-  await sleep(RETURN_MS)
-  await seen()
-  await sleep(CALM_MS)
-  losses.calmMs.push(await longest())
-  for (let i = 0; i < rounds; i += 1) {
-    const cut = cuts[i % cuts.length]
-    if (cut === undefined) throw new Error('nothing to cut off')
-    await longest()
-    // Any moment between two probes.
-    await sleep(Math.random() * 200)
-    await cut.cutOff()
-    await sleep(FAULT_MS)
-    const after = await seen()
-    losses.lossMs.push(Math.max(...after.map((one) => one.longestGapMs)))
-    losses.tcpGapMs.push(Math.max(...after.map((one) => one.longestTcpGapMs)))
-    await cut.bringBack()
-    await sleep(RETURN_MS)
-    losses.returnMs.push(await longest())
-    process.stderr.write(`${say}: round ${i + 1} of ${rounds}, ${round(losses.lossMs.at(-1) ?? NaN)} ms
-`)
+/** The node of a gateway is gone: what is measured where no fault is named. */
+const NODE = 'node'
+
+function faultNames(text: string): string[] {
+  const known = [NODE, ...Object.keys(FAULTS)]
+  const names = text === 'all' ? known : text.split(',')
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown !== undefined) throw new Error(`--fault ${JSON.stringify(unknown)}: expected all or ${known.join(', ')}`)
+  return names
+}
+
+function positive(option: string, text: string): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value > 0) return value
+  throw new Error(`${option} ${JSON.stringify(text)}: expected a whole number above 0`)
+}
+
+async function withCallers<T>(
+  folder: string,
+  story: (sites: TwoSites, callers: readonly Caller[]) => Promise<T>,
+): Promise<T> {
+  return withTwoSites(folder, async (sites) => {
+    const { pods } = sites
+    for (const pod of Object.values(pods)) await answerIn(pod)
+    const callers = [
+      new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
+      new Caller(pods.paris, POD_ADDRESSES.milano, LOAD),
+    ]
+    const result = await story(sites, callers)
+    await Promise.all(callers.map((caller) => caller.stop()))
+    return result
+  })
+}
+
+/** With the broker away: nothing of it may need one. */
+async function faultFigures(folder: string, names: readonly string[], rounds: number, steadyMs: number) {
+  const all: Record<string, number> = {}
+  for (const name of names) {
+    const figures = await withCallers(join(folder, name), async (sites, callers) => {
+      sites.broker.goAway()
+      await Promise.all(callers.map(({ started }) => started))
+      return FAULTS[name]?.(name, { sites, callers, rounds, steadyMs })
+    })
+    Object.assign(all, figures)
   }
-  losses.broken = (await seen()).reduce((sum, one) => sum + one.broken, 0)
-  return losses
+  return all
+}
+
+async function nodeFigures(folder: string, rounds: number) {
+  const sealane = await withCallers(folder, async ({ gateways, drain }, callers) => {
+    const [left, right] = [gateways('milano'), gateways('paris')]
+    const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
+    const losses = await measure('sealane', callers, inTurn, rounds)
+    const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
+    return { ...losses, drainLost }
+  })
+  const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
+    for (const pod of pods) await answerIn(pod)
+    const [left, right] = pods
+    const [toLeft, toRight] = HAND_ADDRESSES
+    const callers = [new Caller(left, toRight, LOAD), new Caller(right, toLeft, LOAD)]
+    const losses = await measure('by hand', callers, lanes, Math.min(rounds, 8))
+    await Promise.all(callers.map((caller) => caller.stop()))
+    return losses
+  })
+  return report(sealane, byHand, rounds)
 }
 
 /** Datagrams without an answer, of each drain and return. */
@@ -131,8 +146,8 @@ async function drained(
   return lost
 }
 
-function report(sealane: Losses & { readonly drainLost: readonly number[] }, byHand: Losses, rounds: number): void {
-  const figures = {
+function report(sealane: Losses & { readonly drainLost: readonly number[] }, byHand: Losses, rounds: number) {
+  return {
     rounds,
     calmMs: round(Math.max(...sealane.calmMs)),
     lossP50Ms: round(percentile(sealane.lossMs, 0.5)),
@@ -147,7 +162,6 @@ function report(sealane: Losses & { readonly drainLost: readonly number[] }, byH
     handReturnLossP99Ms: round(percentile(byHand.returnMs, 0.99)),
     handTcpBroken: byHand.broken,
   }
-  progress(figures, JSON.stringify(figures, undefined, 2))
 }
 
 await main()

@@ -12,6 +12,7 @@ import { reportedOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { LoopRun } from '../reconcile/loop-deps.ts'
 import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
+import { Turns } from '../reconcile/turns.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
@@ -85,6 +86,9 @@ export class LaneLoop {
   #routedFrom: RoutedFrom | undefined
   readonly #outcome: GatewayLoopDeps
   readonly #loop: ReconcileLoop
+  /** What has become silent leaves the ways at once, and does not wait for the end of a round. */
+  readonly #ways: ReconcileLoop
+  readonly #turns = new Turns()
   readonly #wake: WakeTimer
 
   constructor(deps: GatewayDeps, init: LaneLoopInit) {
@@ -102,15 +106,17 @@ export class LaneLoop {
     }
     this.#outcome = loopDeps({ ...deps, count }, 'lanes')
     this.#loop = new ReconcileLoop(this.#outcome, PACE, (signal) => this.#round(signal))
+    this.#ways = new ReconcileLoop(loopDeps(deps, 'ways'), PACE, (signal) => this.#reroute(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
   }
 
   poke(): void {
+    this.#ways.poke()
     this.#loop.poke()
   }
 
-  run(signal: AbortSignal): Promise<void> {
-    return this.#loop.run(signal)
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#ways.run(signal), this.#loop.run(signal)])
   }
 
   /** Follows what the plan depends on: each change is a poke, some after a moment. Gives the function that ends it. */
@@ -178,15 +184,8 @@ export class LaneLoop {
   /** Throws what failed, after everything else was done. */
   async #round(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const { cable, clock } = this.#deps
-    const known = {
-      health: probing.health(),
-      callJitter: this.#callJitter,
-      successorsSince: this.#successorsSince,
-      ...this.#departure(clock.monotonic()),
-    }
-    await this.#reroute(known, signal)
-    const read = await readGatewayWorld(this.#deps, config, signal, known)
+    const { cable } = this.#deps
+    const read = await readGatewayWorld(this.#deps, config, signal, this.#known())
     if (read === undefined) return
     const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
     const first = this.#plan === undefined
@@ -214,6 +213,15 @@ export class LaneLoop {
     round.finish()
   }
 
+  #known(): Known {
+    return {
+      health: this.#init.probing.health(),
+      callJitter: this.#callJitter,
+      successorsSince: this.#successorsSince,
+      ...this.#departure(this.#deps.clock.monotonic()),
+    }
+  }
+
   /** Once it says that it goes, this node withdraws its ways when all had time to learn that, and not before. */
   #departure(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
     const { api, handover } = this.#deps
@@ -228,27 +236,28 @@ export class LaneLoop {
     }
   }
 
+  /** With what changes from one moment to the next: which links answer, and where other gateways lead. */
+  #asOfNow(world: GatewayWorld): GatewayWorld {
+    const { leaving, withdrawn, ...known } = this.#known()
+    const ways = readWays(this.#deps.api, world.node, world.own.spec.id)
+    return { ...world, ...known, ...ways, leaving: leaving === true, withdrawn: withdrawn === true }
+  }
+
   /**
-   * Before anything else is looked at: a link that has become silent leaves the ways of its cluster. All of a round takes
-   * some hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
+   * A link that has become silent leaves the ways of its cluster, whatever a round is busy with. All of a round takes some
+   * hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
    */
-  async #reroute({ health, handedOver, leaving, withdrawn }: Known, signal: AbortSignal): Promise<void> {
-    if (this.#routedFrom === undefined) return
-    const { world, lanes } = this.#routedFrom
-    const { api } = this.#deps
-    const now = {
-      ...world,
-      health,
-      ...(handedOver === undefined ? {} : { handedOver }),
-      ...readWays(api, world.node, world.own.spec.id),
-      leaving: leaving === true,
-      withdrawn: withdrawn === true,
-    }
-    const [before, after] = [carryingLinks(world), carryingLinks(now)]
-    if (before.size === after.size && [...before].every((key) => after.has(key))) return
-    const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
-    await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
-    if (round.failures === 0) this.#routedFrom = { world: now, lanes }
+  async #reroute(signal: AbortSignal): Promise<void> {
+    await this.#turns.take(async () => {
+      if (this.#plan === undefined || this.#routedFrom === undefined) return
+      const { world, lanes } = this.#routedFrom
+      const now = this.#asOfNow(world)
+      const [before, after] = [carryingLinks(world), carryingLinks(now)]
+      if (before.size === after.size && [...before].every((key) => after.has(key))) return
+      const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
+      await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
+      if (round.failures === 0) this.#routedFrom = { world: now, lanes }
+    })
   }
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
@@ -282,9 +291,12 @@ export class LaneLoop {
     const failures = round.failures
     if (states.size > 0 || lanes.length === 0) {
       const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
-      const routes = made.length === lanes.length ? plan.routes : planLaneRoutes(world, made)
-      this.#routedFrom = { world, lanes: made }
-      await applyRouting(this.#deps.routes, routes, laneScope(this.#deps), round, signal)
+      await this.#turns.take(async () => {
+        // What became silent since the world was read has left the ways by now, and is not to come back.
+        const now = this.#plan === undefined ? world : this.#asOfNow(world)
+        this.#routedFrom = { world: now, lanes: made }
+        await applyRouting(this.#deps.routes, planLaneRoutes(now, made), laneScope(this.#deps), round, signal)
+      })
     }
     const routed = guarded && round.failures === failures
     const keep = lanes.map((lane) => lane.device)

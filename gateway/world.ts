@@ -15,6 +15,8 @@ export interface PeerHealthView {
   readonly sinceMs: number
   /** It is up, and has been silent for some probes: where there is another way, that is taken. Absent: it is not. */
   readonly doubted?: boolean
+  /** It went down again and again: where there is another way, that is taken for some time. Absent: it did not. */
+  readonly held?: boolean
 }
 
 /** Where a far end called from, which is not where it was called. */

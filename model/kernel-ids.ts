@@ -46,6 +46,11 @@ export const ROUTE_TABLE_NODE_PUBLIC = 7314
 
 /** What this node's own probes of its gateway nodes go by: over the overlay (routeagent). */
 export const ROUTE_TABLE_PROBES = 7315
+/**
+ * As ROUTE_TABLE_FROM_LANES, for what another gateway node has handed on since it does not reach the node that is meant
+ * (routeagent).
+ */
+export const ROUTE_TABLE_HANDED_ON = 7316
 
 /** A block of ids of next-hop objects and groups (`ip nexthop`), both ends included. */
 export interface NextHopIds {

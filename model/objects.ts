@@ -212,6 +212,8 @@ export interface ConnectionStatus {
   readonly endpoint: string
   readonly state: ConnectionState
   readonly message: string
+  /** It is up, and held out of use since it flaps: other ways are taken where there are any. Absent: it is not. */
+  readonly held?: boolean
   /** address:port that the tunnel really uses; absent while unknown. */
   readonly usingAddress?: string
   /** The far end's address is not one of its candidates: it is behind address translation. */

@@ -14,6 +14,9 @@ export type CarryingFacts = Pick<
  * answer go before those that are doubted. A link that has been handed over carries nothing: the far end takes nothing
  * from this node any more.
  *
+ * One that is held out of use since it flaps carries only where no other link of this node does. It is never left to
+ * other gateways, which may be gone for longer than is known: what flaps is better than nothing.
+ *
  * A link whose far gateway goes is left to other gateways only for links that stay: if each left it to the others, nobody
  * would carry.
  */
@@ -23,7 +26,10 @@ export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
   const answering = up.filter(([, { doubted }]) => doubted !== true).map(([key]) => key)
   const doubted = up.filter(([, view]) => view.doubted === true).map(([key]) => key)
   const stays = (key: string): boolean => withdrawn !== true && draining?.has(key) !== true
-  const kept = answering.filter(stays)
+  const staying = answering.filter(stays)
+  const steady = staying.filter((key) => health.get(key)?.held !== true)
+  const held = staying.filter((key) => health.get(key)?.held === true)
+  const kept = [...steady, ...lastWays(held, steady.map(clusterOfKey))]
   const going = lastWays(
     answering.filter((key) => !stays(key)),
     [...kept.map(clusterOfKey), ...((withdrawn === true ? reachedByOthers : reachedWell) ?? [])],

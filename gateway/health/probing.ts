@@ -10,6 +10,7 @@ import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import type { GatewayConfig } from '../config.ts'
 import { type GatewayMetrics, laneLabels } from '../metrics.ts'
 import { BusyLinks } from './busy-links.ts'
+import { FlapDamping } from './flap-damping.ts'
 import { clusterOfKey, healthKey } from '../world.ts'
 
 export interface ProbingDeps {
@@ -19,6 +20,13 @@ export interface ProbingDeps {
   readonly openSocket: OpenProbeSocket
   /** Called at once on each change of state. */
   readonly onTransition: () => void
+}
+
+/** What is known of a link. */
+export interface LinkHealth extends MeasuredPeer {
+  readonly held: boolean
+  /** It went down again and again, and is held out of use until then, in milliseconds since 1970. */
+  readonly heldUntil?: number
 }
 
 interface ProbedLink extends ProbedPeer {
@@ -35,12 +43,20 @@ export class Probing {
   readonly #deps: ProbingDeps
   readonly #config: GatewayConfig
   readonly #busy: BusyLinks
+  readonly #damping: FlapDamping
   #running: RunningProber | undefined
 
   constructor(deps: ProbingDeps, config: GatewayConfig) {
     this.#deps = deps
     this.#config = config
     this.#busy = new BusyLinks(deps.clock)
+    this.#damping = new FlapDamping({
+      clock: deps.clock,
+      onRelease: (link) => {
+        deps.logger.info('link may be used again', { link })
+        deps.onTransition()
+      },
+    })
   }
 
   /**
@@ -55,12 +71,20 @@ export class Probing {
     if (device === undefined) return
     this.#running ??= this.#start(device)
     const links = devices.flatMap((one) => one.links)
-    this.#running.prober.setPeers(links.map(probedLink), up)
+    const peers = links.map(probedLink)
+    this.#running.prober.setPeers(peers, up)
+    this.#damping.keep(new Set(peers.map(({ key }) => key)))
   }
 
   /** What is known of each far end, by healthKey(). */
-  health(): Map<string, MeasuredPeer> {
-    return this.#running?.prober.health() ?? new Map<string, MeasuredPeer>()
+  health(): Map<string, LinkHealth> {
+    const measured = this.#running?.prober.health() ?? new Map<string, MeasuredPeer>()
+    return new Map(
+      [...measured].map(([key, peer]) => {
+        const heldUntil = this.#damping.heldUntil(key)
+        return [key, { ...peer, held: heldUntil !== undefined, ...(heldUntil === undefined ? {} : { heldUntil }) }]
+      }),
+    )
   }
 
   /** Takes what the devices count now: a link with traffic is asked more often. */
@@ -91,6 +115,7 @@ export class Probing {
   close(): void {
     this.#running?.stop()
     this.#running = undefined
+    this.#damping.close()
   }
 
   #start(device: LanePlan): RunningProber {
@@ -103,8 +128,11 @@ export class Probing {
         logger,
         openSocket,
         count: (what) => counters[what].inc({ lane: String(lane) }),
-        onTransition: ({ cluster, number: remoteLane }, from, to) => {
+        onTransition: ({ key, cluster, number: remoteLane }, from, to) => {
           logger.info('connection changed', { cluster, lane, remoteLane, from, to })
+          if (from === 'up' && to === 'down' && this.#damping.onDown(key)) {
+            logger.warn('link is held out of use', { reason: 'LinkFlaps', cluster, lane, remoteLane })
+          }
           metrics.transitions.inc({ cluster, ...laneLabels({ ownLane: lane, remoteLane }), state: to })
           this.#deps.onTransition()
         },

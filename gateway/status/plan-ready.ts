@@ -54,22 +54,32 @@ export function upText(connections: readonly ConnectionStatus[]): string {
   return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
 }
 
-/** Lanes that came up or went down. A restart of this process changes none, so it reports nothing again. */
+/**
+ * Lanes that came up or went down, and that are held out of use or no longer. A restart of this process changes none, so
+ * it reports nothing again.
+ */
 export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
   const key = (one: ConnectionStatus): string => `${one.lane}/${remoteLaneOf(one)}/${one.cluster}`
-  const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one.state]))
+  const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one]))
   const { name } = after.metadata
   const regarding = { kind: 'Gateway' as const, name, uid: before?.metadata.uid }
   return (after.status?.connections ?? []).flatMap((one): ObjectEvent[] => {
     const last = was.get(key(one))
     const lane = `lane ${one.lane} to ${farText(one)}`
-    if (one.state === 'up' && last !== 'up') {
-      return [{ regarding, type: 'Normal', reason: 'LaneUp', note: `${lane} is up` }]
+    const events: ObjectEvent[] = []
+    if (one.state === 'up' && last?.state !== 'up') {
+      events.push({ regarding, type: 'Normal', reason: 'LaneUp', note: `${lane} is up` })
     }
-    if (one.state === 'down' && last === 'up') {
-      return [{ regarding, type: 'Warning', reason: 'LaneDown', note: `${lane} is down: ${one.message}` }]
+    if (one.state === 'down' && last?.state === 'up') {
+      events.push({ regarding, type: 'Warning', reason: 'LaneDown', note: `${lane} is down: ${one.message}` })
     }
-    return []
+    if (one.held === true && last?.held !== true) {
+      events.push({ regarding, type: 'Warning', reason: 'LinkFlaps', note: `${lane}: ${one.message}` })
+    }
+    if (one.state === 'up' && one.held !== true && last?.held === true) {
+      events.push({ regarding, type: 'Normal', reason: 'LinkSteady', note: `${lane} is used again` })
+    }
+    return events
   })
 }
 

@@ -10,7 +10,7 @@ import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import { named, readyFinding, upText } from './plan-ready.ts'
-import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
+import type { LinkHealth } from '../health/probing.ts'
 import { healthKey } from '../world.ts'
 
 export interface StatusInit {
@@ -27,7 +27,7 @@ export interface StatusInit {
   readonly lanes: readonly LanePlan[]
   /** Cable.observe(). */
   readonly laneStates: ReadonlyMap<number, LaneState>
-  readonly health: ReadonlyMap<string, MeasuredPeer>
+  readonly health: ReadonlyMap<string, LinkHealth>
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
@@ -95,8 +95,8 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
-    message:
-      state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, { lane, planned, link, state }),
+    message: state === 'up' ? upMessage(health) : message(init, { lane, planned, link, state }),
+    ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
@@ -105,6 +105,15 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     rxBytes: link?.rxBytes ?? 0,
     txBytes: link?.txBytes ?? 0,
   }
+}
+
+function upMessage(health: LinkHealth | undefined): string {
+  if (health?.heldUntil !== undefined) {
+    const until = new Date(health.heldUntil).toISOString()
+    const text = `it went down again and again; until ${until} it carries only where there is no other way`
+    return problemText({ reason: 'LinkFlaps', message: text })
+  }
+  return health?.kernelOnly === true ? PROCESS_SILENT : ''
 }
 
 function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined): number | undefined {
@@ -121,11 +130,10 @@ interface ReportedLink {
   readonly lane: LanePlan
   readonly planned: PlannedLink
   readonly link: LinkState | undefined
-  readonly state: ConnectionStatus['state']
+  readonly state: Exclude<ConnectionStatus['state'], 'up'>
 }
 
 function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {
-  if (state === 'up') return ''
   const { cluster, choice, doubt } = planned
   const sinceMs = init.health.get(healthKey(lane.remoteLane, cluster))?.sinceMs
   const heardMs = init.heardMs(linkKey(planned))

@@ -21,8 +21,7 @@ import { StaleOwnerGuard } from './stale-owner-guard.ts'
 import { plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
-import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
-import type { Probing } from '../health/probing.ts'
+import type { LinkHealth, Probing } from '../health/probing.ts'
 import { healthKey } from '../world.ts'
 
 export interface StatusInit {
@@ -141,7 +140,7 @@ export class StatusLoop {
     return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
 
-  #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredPeer>): void {
+  #measure(gateway: Gateway, health: ReadonlyMap<string, LinkHealth>): void {
     const { metrics } = this.#init
     const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } =
       metrics

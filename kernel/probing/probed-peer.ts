@@ -14,8 +14,6 @@ export interface ProbedPeer {
   readonly number: number
   /** Another one at the same address: another gateway has taken the lane over. */
   readonly identity?: string | undefined
-  /** It is answered, and never asked. */
-  readonly answersOnly?: boolean
 }
 
 /** `sinceMs`: of the monotonic clock. */

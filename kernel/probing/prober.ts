@@ -92,9 +92,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         continue
       }
       const isAnother = known.peer.identity !== peer.identity
-      const wasQuiet = known.peer.answersOnly === true
       known.peer = peer
-      if (wasQuiet && this.#running) this.#askSoon(known)
       // It waits for a word from here: until now nothing of it was taken.
       if (isAnother) this.#askAtOnce(known)
     }
@@ -144,13 +142,11 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 
   /** Not all at one moment. */
   #askSoon(entry: PeerEntry<P>): void {
-    if (entry.peer.answersOnly === true) return
     this.#turn(entry, this.#deps.clock.random() * this.#pace.quickMs, () => this.#ask(entry))
   }
 
   #ask(entry: PeerEntry<P>): void {
     this.#openSocket()
-    if (entry.peer.answersOnly === true) return
     entry.answered = 'no'
     this.#send(entry)
     if (entry.kernelOnly) this.#knock(entry)
@@ -261,7 +257,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.probes += 1
       this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
       // What came in says that the way is open, sooner than the next beat would.
-      if (entry.health.state.is === 'connecting' && entry.peer.answersOnly !== true) this.#askAtOnce(entry)
+      if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
       return
     }
     if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {

@@ -32,6 +32,16 @@ export const LANE_REASONS = {
     todo: 'Look at the Gateway: the message of the connection says what was seen last.',
     shows: ['event on Gateway'],
   },
+  LinkFlaps: {
+    means: 'A link went down again and again, and is held out of use for some time where there is another way.',
+    todo: 'Look for what cuts the two gateways off from each other time and again. It is used again by itself.',
+    shows: ['status of Gateway', 'event on Gateway', 'log of the gateway'],
+  },
+  LinkSteady: {
+    means: 'A link that was held out of use has stayed up, and is used again.',
+    todo: 'Nothing.',
+    shows: ['event on Gateway'],
+  },
   LaneProbeTimeout: {
     means: 'A lane that was up answers no probes.',
     todo: 'Check that UDP passes between the two gateways, and that the gateway at the other end runs.',

@@ -176,7 +176,7 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
       comment: 'remote pods see the real source',
     })),
-    ...loopRows(world),
+    ...loopRows(world, ip),
     { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
     // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
     { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
@@ -199,19 +199,20 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
 
 /**
  * A gateway without a link of its own hands on what comes from a node that is none. Two gateways that each believe the
- * other has a way would play ball with a packet, so what another gateway has handed on goes no further.
+ * other has a way would play ball with a packet, so what another gateway has handed on goes no further. What it hands on
+ * for a pod of this cluster goes straight to the pod's node (table 7316), and comes from nobody else.
  */
-function loopRows({ otherGateways }: NodeNftWorld): RuleRow[] {
-  if (otherGateways?.length === 0) return []
-  const handedOn = otherGateways === undefined ? '' : `ether saddr { ${otherGateways.join(', ')} } `
+function loopRows({ otherGateways }: NodeNftWorld, ip: string): RuleRow[] {
+  const between = `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}"`
   const drop = `counter name ${nodeDropCounter('overlay-loop')} drop`
-  return [
-    {
-      chain: 'forward-guard',
-      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" ${handedOn}${drop}`,
-      comment: 'no loops between gateway nodes',
-    },
-  ]
+  const row = (matches: string): RuleRow => {
+    return { chain: 'forward-guard', rule: `${between} ${matches}${drop}`, comment: 'no loops between gateway nodes' }
+  }
+  if (otherGateways === undefined) return [row('')]
+  const inward = `${ip} saddr @${SET_REMOTE} `
+  if (otherGateways.length === 0) return [row(inward)]
+  const gateways = `{ ${otherGateways.join(', ')} } `
+  return [row(`ether saddr ${gateways}${ip} daddr @${SET_REMOTE} `), row(`ether saddr != ${gateways}${inward}`)]
 }
 
 function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {

@@ -1,9 +1,10 @@
 /**
  * Probes this node's gateways over the overlay, and answers theirs: a gateway node that does not answer any more gets
- * no traffic from this node, as long as another one is left. One that has never answered is used as it was before: some
- * firewall may keep the probes away.
+ * no traffic from this node, as long as another one is left. A gateway node probes all nodes: what is for one that does
+ * not answer it hands to another gateway node. One that has never answered is used as it was before: some firewall may
+ * keep the probes away.
  */
-import { Prober, type MeasuredPeer } from '../../kernel/probing/prober.ts'
+import { Prober, type MeasuredPeer, type ProbedPeer } from '../../kernel/probing/prober.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import type { DevicePackets } from '../../kernel/tuning/device-packets.ts'
 import { OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
@@ -18,7 +19,7 @@ export interface GatewayProbesDeps {
   readonly metrics: RouteAgentMetrics
   readonly openSocket: OpenProbeSocket
   readonly devicePackets: DevicePackets
-  /** Called at once when a gateway becomes silent or answers again. */
+  /** Called at once when a node becomes silent or answers again. */
   readonly onChange: () => void
 }
 
@@ -28,10 +29,17 @@ const LOOK_MS = 2000
 const BUSY_MS = 10_000
 /** Probes that are on their way between two readings. */
 const SPARE_PACKETS = 4
+/** A gateway node of more nodes than these asks those that are no gateways at the slow pace: that is not for nothing. */
+const MOST_ASKED_QUICKLY = 64
+
+interface ProbedOverlay extends ProbedPeer {
+  readonly isGateway: boolean
+}
 
 export class GatewayProbes {
   readonly #deps: GatewayProbesDeps
-  #prober: Prober | undefined
+  #prober: Prober<ProbedOverlay> | undefined
+  #nodes: ReadonlyMap<string, ProbedNode> = new Map()
   #stop: () => void = () => undefined
   #seen: { readonly packets: number; readonly probes: number } | undefined
   #busyAtMs = -Infinity
@@ -43,15 +51,16 @@ export class GatewayProbes {
   /** The nodes to be probed from now on, from that address of this node. None: nothing is open. */
   setNodes(address: string, nodes: readonly ProbedNode[]): void {
     if (this.#prober?.address !== address || nodes.length === 0) this.close()
+    this.#nodes = new Map(nodes.map((one) => [one.node, one]))
     if (nodes.length === 0) return
     this.#prober ??= this.#start(address)
     this.#prober.setPeers(
-      nodes.map(({ node, address: at, answersOnly }) => ({ key: node, address: at, number: 0, answersOnly })),
+      nodes.map(({ node, address: at, isGateway }) => ({ key: node, address: at, number: 0, isGateway })),
     )
     this.#count()
   }
 
-  /** Names of gateway nodes that answered before, and do not now. */
+  /** Names of nodes that answered before, and do not now. */
   silent(): ReadonlySet<string> {
     const peers = [...(this.#prober?.health() ?? new Map<string, MeasuredPeer>())]
     return new Set(peers.filter(([, { state, doubted }]) => state === 'down' || doubted).map(([node]) => node))
@@ -63,24 +72,27 @@ export class GatewayProbes {
     this.#count()
   }
 
-  #start(address: string): Prober {
+  #start(address: string): Prober<ProbedOverlay> {
     const { clock, logger, metrics, openSocket } = this.#deps
-    const change = (node: string, text: string): void => {
-      logger.info(text, { gateway: node })
+    const change = ({ key: node, isGateway }: ProbedOverlay, text: string): void => {
+      logger.info(`${isGateway ? 'gateway' : 'node'} ${text}`, { node })
       this.#count()
       this.#deps.onChange()
     }
-    const prober = new Prober(
+    const prober = new Prober<ProbedOverlay>(
       {
         clock,
         logger,
         openSocket,
         count: (what) => metrics.gatewayProbes.inc({ what }),
-        onTransition: ({ key }, from, to) => {
-          if (from !== 'connecting') change(key, to === 'up' ? 'gateway answers over the overlay' : 'gateway is down')
+        onTransition: (peer, from, to) => {
+          if (from !== 'connecting') change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
         },
-        onDoubt: ({ key }, doubted) => change(key, doubted ? 'gateway is silent' : 'gateway answers again'),
-        isBusy: () => clock.monotonic() - this.#busyAtMs < BUSY_MS,
+        onDoubt: (peer, doubted) => change(peer, doubted ? 'is silent' : 'answers again'),
+        isBusy: ({ isGateway }) => {
+          const isQuick = isGateway || this.#nodes.size <= MOST_ASKED_QUICKLY
+          return isQuick && clock.monotonic() - this.#busyAtMs < BUSY_MS
+        },
       },
       { ...PROBING, name: 'the overlay', number: 0, address, port: OVERLAY_PROBE_PORT },
     )
@@ -116,6 +128,7 @@ export class GatewayProbes {
   }
 
   #count(): void {
-    this.#deps.metrics.silentGateways.set(this.silent().size)
+    const silent = [...this.silent()].filter((node) => this.#nodes.get(node)?.isGateway === true)
+    this.#deps.metrics.silentGateways.set(silent.length)
   }
 }

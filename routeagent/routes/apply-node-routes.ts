@@ -6,6 +6,7 @@ import {
   IP_FORWARDING,
   NEXT_HOP_IDS_NODE,
   ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
@@ -35,6 +36,7 @@ export interface ApplyRoutesDeps {
 
 const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
   ROUTE_TABLE_PROBES,
@@ -113,12 +115,7 @@ async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): P
 }
 
 /** Before the setting that needs it: between the two nothing is dropped. */
-async function ensureAddress(
-  routes: RouteTable,
-  wanted: NewAddress,
-  round: Round,
-  signal: AbortSignal,
-): Promise<void> {
+async function ensureAddress(routes: RouteTable, wanted: NewAddress, round: Round, signal: AbortSignal): Promise<void> {
   const all = await round.attempt(() => routes.addresses(signal))
   if (all === undefined) return
   const { device, address } = wanted

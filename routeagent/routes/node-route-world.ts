@@ -18,8 +18,8 @@ export interface NodeRouteWorld {
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly facts: KernelFacts
-  /** Gateway nodes that do not answer this node's probes any more. Absent: none is known. */
-  readonly silentGateways?: ReadonlySet<string>
+  /** Nodes that do not answer this node's probes over the overlay any more. Absent: none is known. */
+  readonly silentNodes?: ReadonlySet<string>
   /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` has our IPv4 alone. */
   readonly ipv6LeftOut?: true
 }

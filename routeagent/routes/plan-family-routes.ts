@@ -12,6 +12,7 @@ import {
   LANE_MARK,
   LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
   RULE_FROM_LANES,
@@ -26,6 +27,7 @@ import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import type { OwnRanges } from './own-ranges.ts'
+import { type Detours, NO_DETOURS } from './plan-detours.ts'
 import type { GatewayNode } from './plan-gateways.ts'
 import {
   METRIC_VIA_GATEWAY,
@@ -46,6 +48,7 @@ export interface RouteContext {
   /** Of the lane that this node serves; none where it serves none. */
   readonly laneDevices: readonly string[]
   readonly clusters: readonly ClusterPath[]
+  readonly detours: Detours
 }
 
 /** The gateway nodes towards a cluster. */
@@ -117,7 +120,7 @@ export function planFamilyRoutes(
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
     rules: [
-      ...rulesFor(context.laneDevices, family),
+      ...rulesFor(context, family),
       ...publicRules(world, {
         family,
         source: address,
@@ -139,7 +142,10 @@ export function planNoWay(
   return {
     neighbours: [],
     routes: lastResort(world, [...ourRanges(world, family), ...destinations]),
-    rules: [...rulesFor([], family), ...publicRules(world, { family, source: undefined, destinations })],
+    rules: [
+      ...rulesFor({ laneDevices: [], detours: NO_DETOURS }, family),
+      ...publicRules(world, { family, source: undefined, destinations }),
+    ],
     sysctls: [],
     problems: [],
   }
@@ -191,14 +197,20 @@ function lastResort(world: Ranges, destinations: readonly string[]): Route[] {
   }))
 }
 
-function rulesFor(laneDevices: readonly string[], family: Family): Rule[] {
+function rulesFor({ laneDevices, detours }: Pick<RouteContext, 'laneDevices' | 'detours'>, family: Family): Rule[] {
   const incoming = laneDevices.flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
   const fromLanes = incoming.map((inputDevice): Rule => ({
     priority: RULE_FROM_LANES,
     table: ROUTE_TABLE_FROM_LANES,
     inputDevice,
   }))
-  const rules: Rule[] = [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
+  const handedOn = { priority: RULE_FROM_LANES, table: ROUTE_TABLE_HANDED_ON, inputDevice: VXLAN_DEVICE }
+  const detoured = laneDevices.length > 0 && detours.mayGet ? [handedOn] : []
+  const rules: Rule[] = [
+    ...fromLanes,
+    ...detoured,
+    { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK },
+  ]
   return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))
 }
 

@@ -14,6 +14,8 @@ export interface GatewayNode {
   readonly lanes: number
   /** It is about to go: others are taken where there are others. */
   readonly leaves: boolean
+  /** All its links to the cluster went down again and again: others are taken where there are others. */
+  readonly flaps: boolean
   /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
@@ -32,14 +34,16 @@ export function gatewaysTowards(
   const up = lanesUp(cluster, gateways, ownEndpoints)
   const leaving = new Set(ownEndpoints.filter(isDraining).map(({ spec }) => spec.node))
   if (up.size > 0) {
-    return reporting.flatMap((gateway) => gatewayNode(gateway, up, leaving.has(gateway.metadata.name))).sort(byNode)
+    const found = reporting.flatMap((gateway) => gatewayNode(gateway, up, leaving.has(gateway.metadata.name)))
+    const flapping = new Set(reporting.filter((one) => flaps(cluster, one)).map(({ metadata }) => metadata.name))
+    return found.map((one) => ({ ...one, flaps: flapping.has(one.node) })).sort(byNode)
   }
   const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
   const unknown = ownEndpoints.map(({ spec }) => spec).filter(({ node }) => !reported.has(node))
   return [...Map.groupBy(unknown, ({ node }) => node)]
     .map(([node, of]) => {
       const lane = Math.min(...of.map((one) => one.lane))
-      return { node, lane, lanes: 1, leaves: leaving.has(node), mtu: undefined }
+      return { node, lane, lanes: 1, leaves: leaving.has(node), flaps: false, mtu: undefined }
     })
     .sort(byNode)
 }
@@ -69,13 +73,14 @@ export function hopNumbers(
 const LANES = MAX_LANE + 1
 
 /**
- * Without those that this node's probes find silent, and those that are about to go, as long as another one is left.
- * One that goes is better than one that is silent.
+ * Without those that this node's probes find silent, those that are about to go, and those whose links flap, as long as
+ * another one is left. One that flaps is better than one that goes, and that is better than one that is silent.
  */
 export function answering(gateways: readonly GatewayNode[], silent: ReadonlySet<string> = new Set()): GatewayNode[] {
   const heard = gateways.filter(({ node }) => !silent.has(node))
   const stay = heard.filter(({ leaves }) => !leaves)
-  return [stay, heard, [...gateways]].find((some) => some.length > 0) ?? []
+  const steady = stay.filter((one) => !one.flaps)
+  return [steady, stay, heard, [...gateways]].find((some) => some.length > 0) ?? []
 }
 
 /** What a lane over this underlay carries at least, for as long as no gateway has reported its MTU. */
@@ -87,7 +92,16 @@ function isDraining({ spec }: Endpoint): boolean {
   return spec.capabilities.includes(CAPABILITY_DRAINING)
 }
 
-function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>, leaves: boolean): GatewayNode[] {
+function flaps(cluster: string, { status }: Gateway): boolean {
+  const up = (status?.connections ?? []).filter((one) => one.cluster === cluster && one.state === 'up')
+  return up.length > 0 && up.every(({ held }) => held === true)
+}
+
+function gatewayNode(
+  { metadata, status }: Gateway,
+  up: ReturnType<typeof lanesUp>,
+  leaves: boolean,
+): Omit<GatewayNode, 'flaps'>[] {
   const lanes = up.get(metadata.name)
   if (lanes === undefined) return []
   const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)

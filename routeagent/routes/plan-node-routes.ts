@@ -1,8 +1,8 @@
 /**
  * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure. Tables are looked up
- * in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to other nodes' pods, 7311
- * (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and ends in `unreachable`, so that
- * nothing of ours ever falls through to the underlay. Both families have tables and rules of these numbers; IPv6 is
+ * in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to other nodes' pods, 7316
+ * the same for what another gateway node has handed on, 7311 (the gateway's own) leads into this node's lanes, 7312
+ * leads to the gateway nodes and ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules of these numbers; IPv6 is
  * planned only while this cluster has IPv6 pod CIDRs.
  */
 import { type Prefix, formatAddress, formatPrefix } from '../../model/addresses/ip.ts'
@@ -30,6 +30,7 @@ import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, answering, hopNumbers, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
+import { planDetours } from './plan-detours.ts'
 import { type ProbedNode, planProbeRoutes } from './plan-probe-routes.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 import type { Problem } from '../../model/reasons/problem.ts'
@@ -82,10 +83,11 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
   const validation = clusterValidation(world)
   const clusters = clusterPaths(world, validation, mtus)
-  const context = { self, others, ...mtus, laneDevices: laneDevices(world), clusters }
+  const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
+  const detours = planDetours({ others, ownEndpoints, silent: world.silentNodes ?? new Set() })
+  const context = { self, others, ...mtus, laneDevices: laneDevices(world), clusters, detours }
   const ranges = rangesByFamily(world)
   const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
-  const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
   const probes = planProbeRoutes({ self, others, ownEndpoints })
   const families = [...ranges].map(([family, own]) =>
     family === 6 && tooNarrow ? planNoWay(world, context, family) : planFamilyRoutes(world, context, family, own),
@@ -184,7 +186,7 @@ type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>
 function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
   return clusters.map(({ id, index, prefixes }) => {
-    const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world.silentGateways)
+    const gateways = answering(gatewaysTowards(id, ownEndpoints, world.gateways), world.silentNodes)
     return { cluster: id, index, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
   })
 }

@@ -1,10 +1,14 @@
-/** Table 7310: out of a lane, to the pods of the other nodes. Pure. */
+/**
+ * Table 7310: out of a lane, to the pods of the other nodes. Table 7316: the same for what another gateway node has
+ * handed on, which goes straight to the node and nowhere else. Pure.
+ */
 import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
-import { ROUTE_TABLE_FROM_LANES } from '../../model/kernel-ids.ts'
+import { ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_HANDED_ON } from '../../model/kernel-ids.ts'
 import type { Cluster, RouteAgent } from '../../model/objects.ts'
 import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
 import type { Route } from '../../kernel/route/route-table.ts'
 import { ownCluster } from './own-ranges.ts'
+import type { Detours } from './plan-detours.ts'
 import { METRIC_VIA_GATEWAY, type OverlayNode, type PlanProblem, hopTo } from './plan-nodes.ts'
 
 export interface PodRoutes {
@@ -24,6 +28,7 @@ interface PodRouteContext {
   /** Ranges of this node, of the family. */
   readonly own: readonly Prefix[]
   readonly overlayMtu: number
+  readonly detours: Detours
 }
 
 /**
@@ -38,29 +43,26 @@ export function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, fa
   const hasSpec = specRanges(context.self.object, podCIDRs).length > 0
   const self = { node: context.self.name, ranges: context.own, hasSpec }
   const { elsewhere, exceptions, contested, refused } = podPlaces(self.node, [self, ...claims])
-  const base = { table: ROUTE_TABLE_FROM_LANES, metric: METRIC_VIA_GATEWAY } as const
-  const away = elsewhere.flatMap(({ node, prefix }): Route[] => {
-    const to = nodes.get(node)
-    if (to === undefined) return []
-    return [
-      {
-        ...base,
-        destination: formatPrefix(prefix),
-        type: 'unicast',
-        nextHops: [hopTo(to, family)],
-        mtu: context.overlayMtu,
-      },
-    ]
-  })
-  const thrown = exceptions.map((prefix): Route => ({
-    ...base,
-    destination: formatPrefix(prefix),
-    type: 'throw',
-    nextHops: [],
-  }))
+  const { by, mayGet } = context.detours
+  const routesOf = (table: number, hopNode: (to: OverlayNode) => OverlayNode): Route[] => {
+    const base = { table, metric: METRIC_VIA_GATEWAY }
+    const away = elsewhere.flatMap(({ node, prefix }): Route[] => {
+      const to = nodes.get(node)
+      if (to === undefined) return []
+      const nextHops = [hopTo(hopNode(to), family)]
+      return [{ ...base, destination: formatPrefix(prefix), type: 'unicast', nextHops, mtu: context.overlayMtu }]
+    })
+    const thrown = exceptions.map((prefix): Route => {
+      return { ...base, destination: formatPrefix(prefix), type: 'throw', nextHops: [] }
+    })
+    return [...away, ...thrown]
+  }
   const silent = claims.filter(({ ranges }) => ranges.length === 0)
   return {
-    routes: [...away, ...thrown],
+    routes: [
+      ...routesOf(ROUTE_TABLE_FROM_LANES, (to) => by.get(to.name) ?? to),
+      ...(mayGet ? routesOf(ROUTE_TABLE_HANDED_ON, (to) => to) : []),
+    ],
     problems: [
       ...silent.map(({ node }) => ({
         subject: `Node ${node}`,

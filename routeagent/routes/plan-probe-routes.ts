@@ -1,5 +1,5 @@
 /**
- * The way of the probes between a node and its gateway nodes: over the overlay, where the packets of pods go too, and
+ * The way of the probes between the gateway nodes and all nodes: over the overlay, where the packets of pods go too, and
  * between the nodes' InternalIPs. Rules name the port alone, so nothing else between nodes changes its way. Pure.
  *
  *   worker 192.168.7.11:4498 ── sealane-vx ──► gateway node 192.168.7.1:4498
@@ -14,8 +14,7 @@ export interface ProbedNode {
   readonly node: string
   /** InternalIP. */
   readonly address: string
-  /** Its probes are answered, and it is not asked: it is no gateway. */
-  readonly answersOnly: boolean
+  readonly isGateway: boolean
 }
 
 export interface ProbeRoutes {
@@ -31,8 +30,8 @@ export interface ProbeRoutesInit {
 }
 
 /**
- * A node asks the gateway nodes: those with an Endpoint of this cluster. A gateway node has a way to all nodes, since
- * it answers them.
+ * A node asks the gateway nodes: those with an Endpoint of this cluster. A gateway node asks all nodes: only it can know
+ * that what it sends to one of them does not arrive.
  */
 export function planProbeRoutes({ self, others, ownEndpoints }: ProbeRoutesInit): ProbeRoutes {
   const gateways = new Set(ownEndpoints.map(({ spec }) => spec.node))
@@ -41,7 +40,7 @@ export function planProbeRoutes({ self, others, ownEndpoints }: ProbeRoutesInit)
     nodes: probed.map((node) => ({
       node: node.name,
       address: formatAddress(node.address),
-      answersOnly: !gateways.has(node.name),
+      isGateway: gateways.has(node.name),
     })),
     routes: probed.map((node) => ({
       table: ROUTE_TABLE_PROBES,

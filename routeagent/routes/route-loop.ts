@@ -46,7 +46,7 @@ export interface RouteLoopDeps {
   readonly unguarded: () => Unguarded | undefined
   /** For the status. Undefined: not known. */
   readonly openConnections: () => OpenConnections | undefined
-  /** Which gateway nodes do not answer any more, and what is to be probed. */
+  /** Which nodes do not answer any more, and what is to be probed. */
   readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes'>
   /** Called after each plan. */
   readonly onPlan: () => void
@@ -96,7 +96,7 @@ export class RouteLoop {
     // Routes follow devices and addresses that others make, so they are always read afresh here.
     this.#deps.facts.invalidate()
     const facts = await this.#deps.facts.read(signal)
-    const plan = planNodeRoutes({ ...withFacts(reading.world, facts), silentGateways: this.#deps.probes.silent() })
+    const plan = planNodeRoutes({ ...withFacts(reading.world, facts), silentNodes: this.#deps.probes.silent() })
     this.plan = plan
     this.#deps.onPlan()
     this.#logPlan(plan)

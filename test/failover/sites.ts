@@ -118,8 +118,30 @@ export interface TwoSites {
   readonly gateways: (site: SiteName) => readonly SiteNode[]
   /** Puts the label of a drain on the Node, or takes it off. */
   readonly drain: (gateway: SiteNode, on: boolean) => void
+  /** While it is away, what one site says does not reach the other; that comes when it is back. */
+  readonly broker: Broker
   /** What the processes wrote on standard error. */
   readonly errors: () => string
+}
+
+/** Between the sites, for as long as it is there. */
+class Broker {
+  #waiting: (() => void)[] | undefined
+
+  goAway(): void {
+    this.#waiting ??= []
+  }
+
+  comeBack(): void {
+    const waiting = this.#waiting ?? []
+    this.#waiting = undefined
+    for (const pass of waiting) pass()
+  }
+
+  pass(action: () => void): void {
+    if (this.#waiting === undefined) action()
+    else this.#waiting.push(action)
+  }
 }
 
 /** Builds all of it in `folder`, waits until each gateway has all its links up, and takes it away after `story`. */
@@ -141,10 +163,11 @@ export async function withTwoSites<T>(
         }
         const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
         const pods = { milano: podOf(nodes, 'milano'), paris: podOf(nodes, 'paris') }
+        const broker = new Broker()
         try {
-          start(nodes, folder, addresses)
+          start({ nodes, folder, addresses, broker })
           await untilUp(nodes, errors)
-          return await story({ internet, nodes, pods, gateways, drain, errors })
+          return await story({ internet, nodes, pods, gateways, drain, broker, errors })
         } finally {
           await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
         }
@@ -203,7 +226,14 @@ async function wirePod({ netns, site, pod, podNetwork: number }: SiteNode, { pod
   await ip(pod, `-6 route add default via ${network6}::1`)
 }
 
-function start(nodes: readonly SiteNode[], folder: string, addresses: SiteAddresses): void {
+interface StartInit {
+  readonly nodes: readonly SiteNode[]
+  readonly folder: string
+  readonly addresses: SiteAddresses
+  readonly broker: Broker
+}
+
+function start({ nodes, folder, addresses, broker }: StartInit): void {
   for (const one of nodes) {
     const lanes = isGateway(one) ? [{ lane: laneOf(one), publicAddress: one.address }] : []
     one.process = new NodeProcess({ node: one.name, netns: one.netns, folder: join(folder, one.port), lanes })
@@ -212,7 +242,12 @@ function start(nodes: readonly SiteNode[], folder: string, addresses: SiteAddres
   for (const from of nodes) {
     for (const to of nodes) {
       if (from === to) continue
-      from.process?.report(to.process!, (object) => isOf(from, object) && (from.site === to.site || isEndpoint(object)))
+      const isLocal = from.site === to.site
+      from.process?.follow((object) => {
+        if (!isOf(from, object)) return
+        if (isLocal) to.process?.put(object)
+        else if (isEndpoint(object)) broker.pass(() => to.process?.put(object))
+      })
     }
   }
 }

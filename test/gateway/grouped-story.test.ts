@@ -39,6 +39,28 @@ t.test('a silent link leaves the group at once, and no route changes', async (t)
   t.equal(wayToParis(stage), way)
 })
 
+t.test('it does not wait for a round that is under way', async (t) => {
+  const stage = await withTwoLinks(t)
+  const { promise: held, resolve: goOn } = Promise.withResolvers<undefined>()
+  const list = stage.routes.addresses.bind(stage.routes)
+  let waits = 0
+  stage.routes.addresses = async (signal) => {
+    waits += 1
+    await held
+    return list(signal)
+  }
+  stage.put({ ...PARIS, metadata: { ...PARIS.metadata, labels: { changed: 'true' } } })
+  await stage.until(() => waits === 1, 'a round hangs')
+  stage.probes.alive.delete('246.0.2.1')
+  await stage.until(() => members(stage) === '731100000', 'one link carries')
+  t.equal(waits, 1, 'the same round still hangs')
+  goOn(undefined)
+  await stage.passSlowly(1000)
+  t.equal(members(stage), '731100000', 'and does not bring back what it had read')
+  stage.probes.alive.add('246.0.2.1')
+  await stage.until(() => members(stage) === '731100000/731100002', 'both again')
+})
+
 t.test('without any link the route goes, and the group after it', async (t) => {
   const stage = await withTwoLinks(t)
   stage.probes.alive.clear()

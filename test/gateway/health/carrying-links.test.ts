@@ -1,12 +1,18 @@
-/** Which links carry, by health and by what else there is: u = up, ? = up and doubted, c = connecting, d = down. */
+/**
+ * Which links carry, by health and by what else there is: u = up, ? = up and doubted, h = up and held out of use,
+ * c = connecting, d = down.
+ */
+import fc from 'fast-check'
 import t from 'tap'
 import { carryingLinks, reachedByOthers } from '../../../gateway/health/carrying-links.ts'
-import type { PeerHealthView } from '../../../gateway/world.ts'
+import { type PeerHealthView, clusterOfKey } from '../../../gateway/world.ts'
 import type { Gateway } from '../../../model/objects.ts'
 
 const VIEWS: Readonly<Record<string, PeerHealthView>> = {
   u: { state: 'up', sinceMs: 0 },
   '?': { state: 'up', sinceMs: 0, doubted: true },
+  h: { state: 'up', sinceMs: 0, held: true },
+  x: { state: 'up', sinceMs: 0, held: true, doubted: true },
   c: { state: 'connecting', sinceMs: 0 },
   d: { state: 'down', sinceMs: 0 },
 }
@@ -91,6 +97,33 @@ const ROWS: readonly Row[] = [
     well: [],
     carry: [],
   },
+  { say: 'not one that flaps beside a steady one', links: { '0/paris': 'h', '1/paris': 'u' }, carry: ['1/paris'] },
+  { say: 'one that flaps and is the only way', links: { '0/paris': 'h', '1/paris': 'd' }, carry: ['0/paris'] },
+  {
+    say: 'one that flaps is not left to other gateways',
+    links: { '0/paris': 'h' },
+    byOthers: ['paris'],
+    carry: ['0/paris'],
+  },
+  { say: 'all that flap', links: { '0/paris': 'h', '1/paris': 'h' }, carry: ['0/paris', '1/paris'] },
+  {
+    say: 'one that flaps rather than one that is silent',
+    links: { '0/paris': 'h', '1/paris': '?' },
+    carry: ['0/paris'],
+  },
+  { say: 'one that flaps and is silent, for want of another', links: { '0/paris': 'x' }, carry: ['0/paris'] },
+  {
+    say: 'one that flaps rather than one that drains',
+    links: { '0/paris': 'h', '1/paris': 'u' },
+    draining: ['1/paris'],
+    carry: ['0/paris'],
+  },
+  {
+    say: 'one that flaps on a node that goes, where nobody else leads there',
+    links: { '0/paris': 'h' },
+    withdrawn: true,
+    carry: ['0/paris'],
+  },
 ]
 
 t.test('links that carry', async (t) => {
@@ -105,6 +138,34 @@ t.test('links that carry', async (t) => {
     })
     t.strictSame([...found].sort(), carry, say)
   }
+})
+
+t.test('to be held out of use never takes the last way, and changes nothing for other clusters', async () => {
+  const keys = ['0/paris', '1/paris', '2/paris', '0/tokyo', '1/tokyo']
+  const links = fc.tuple(...keys.map(() => fc.constantFrom('u', '?', 'h', 'x', 'c', 'd')))
+  const some = fc.subarray(keys)
+  const clusters = fc.subarray(['paris', 'tokyo'])
+  fc.assert(
+    fc.property(links, some, some, clusters, fc.boolean(), (states, handed, goes, byOthers, withdrawn) => {
+      const facts = {
+        handedOver: new Set(handed),
+        draining: new Set(goes),
+        reachedByOthers: new Set(byOthers),
+        reachedWell: new Set(byOthers),
+        withdrawn,
+      }
+      const carried = (held: boolean): ReadonlySet<string> => {
+        const views = keys.map((key, i): [string, PeerHealthView] => {
+          const { held: isHeld, ...view } = VIEWS[states[i]!]!
+          return [key, held && isHeld === true ? { ...view, held: true } : view]
+        })
+        return carryingLinks({ health: new Map(views), ...facts })
+      }
+      const reached = (found: ReadonlySet<string>): string => [...new Set([...found].map(clusterOfKey))].sort().join()
+      const [without, withHeld] = [carried(false), carried(true)]
+      return reached(without) === reached(withHeld) && [...withHeld].every((key) => !handed.includes(key))
+    }),
+  )
 })
 
 t.test('what other gateways reach is what they report as up', async (t) => {

@@ -72,6 +72,18 @@ t.test('events', (t) => {
     for (const { regarding } of events) t.strictSame(regarding, { kind: 'Gateway', name: 'gw', uid: 'u1' })
   }
   t.equal(laneEvents(undefined, gateway('paris up')).length, 1)
+  const flapping = gatewayObject('gw', { connections: [{ ...connection('paris', 'up'), held: true }] }, { uid: 'u1' })
+  const reported = (before: Gateway, after: Gateway): string =>
+    laneEvents(before, after)
+      .map(({ type, reason, note }) => `${type} ${reason} ${note}`)
+      .join('; ')
+  t.equal(
+    reported(gateway('paris down'), flapping),
+    'Normal LaneUp lane 0 to paris is up; Warning LinkFlaps lane 0 to paris: why',
+  )
+  t.equal(reported(flapping, flapping), '', 'told once')
+  t.equal(reported(flapping, gateway('paris up')), 'Normal LinkSteady lane 0 to paris is used again')
+  t.equal(reported(flapping, gateway('paris down')), 'Warning LaneDown lane 0 to paris is down: why')
   const links = [0, 2].map((remoteLane) => connectionTo('paris', 'up', { lane: 0, remoteLane }))
   t.strictSame(
     laneEvents(undefined, gatewayObject('gw', { connections: links })).map(({ note }) => note),

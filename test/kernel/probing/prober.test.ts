@@ -291,37 +291,3 @@ t.test('packets: what is written is read; nothing makes the reader throw', async
   )
   t.pass()
 })
-
-t.test('one that is answered only is never asked', async (t) => {
-  const { clock, probes, prober, questions } = setUp(t)
-  prober.setPeers([{ ...TOKYO, answersOnly: true }])
-  await clock.advance(3000)
-  t.equal(probes.sent.filter(({ to }) => to === TOKYO.address).length, 0)
-  const before = questions()
-  const question: Probe = { type: 'question', lane: 0, session: 7, sequence: 8, sentMicros: 9n }
-  probes.receive(OWN, TOKYO.address, encodeProbe(question))
-  t.strictSame(
-    probes.sent.filter(({ to }) => to === TOKYO.address).map(({ bytes }) => decodeProbe(bytes)?.type),
-    ['answer'],
-  )
-  t.equal(questions(), before)
-  t.equal(prober.health().get('tokyo')?.state, 'connecting')
-})
-
-t.test('one that was answered only is asked from when it is to be, and no longer once it is not', async (t) => {
-  const { clock, probes, prober } = setUp(t)
-  const asked = (): number => probes.sent.filter(({ to }) => to === TOKYO.address).length
-  prober.setPeers([{ ...TOKYO, answersOnly: true }])
-  await clock.advance(1000)
-  t.equal(asked(), 0)
-  prober.setPeers([TOKYO])
-  probes.alive.add(TOKYO.address)
-  await clock.advance(1000)
-  t.ok(asked() > 2)
-  t.equal(prober.health().get('tokyo')?.state, 'up')
-  prober.setPeers([{ ...TOKYO, answersOnly: true }])
-  await clock.advance(1100)
-  const then = asked()
-  await clock.advance(5000)
-  t.equal(asked(), then)
-})

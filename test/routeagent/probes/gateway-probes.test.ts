@@ -10,9 +10,9 @@ import { FakeProbes } from '../../support/fake-probes.ts'
 
 const OWN = '192.168.7.11'
 const NODES: readonly [ProbedNode, ProbedNode, ProbedNode] = [
-  { node: 'gw-a', address: '192.168.7.1', answersOnly: false },
-  { node: 'gw-b', address: '192.168.7.2', answersOnly: false },
-  { node: 'gw-c', address: '192.168.7.3', answersOnly: false },
+  { node: 'gw-a', address: '192.168.7.1', isGateway: true },
+  { node: 'gw-b', address: '192.168.7.2', isGateway: true },
+  { node: 'gw-c', address: '192.168.7.3', isGateway: true },
 ]
 
 function setUp(t: Test) {

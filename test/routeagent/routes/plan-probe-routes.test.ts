@@ -8,7 +8,7 @@ import { NODES, endpoint, node } from '../support/site.ts'
 
 const ALL = [...NODES, node('worker-2', '192.168.7.12'), node('gw-c', '192.168.7.3')]
 
-const ROWS: [self: string, gateways: string[], asked: string, answered: string][] = [
+const ROWS: [self: string, gateways: string[], gatewayNodes: string, others: string][] = [
   ['worker', [], '', ''],
   ['worker', ['gw-a'], 'gw-a', ''],
   ['worker', ['gw-a', 'gw-b', 'gw-c'], 'gw-a gw-b gw-c', ''],
@@ -17,23 +17,23 @@ const ROWS: [self: string, gateways: string[], asked: string, answered: string][
   ['gw-a', ['gw-a', 'gw-b', 'gw-c'], 'gw-b gw-c', 'worker worker-2'],
 ]
 
-t.test('nodes that are asked, and those that are only answered', async (t) => {
+t.test('nodes that are asked: gateway nodes, and by these all others too', async (t) => {
   const { nodes } = overlayNodes(ALL)
-  for (const [self, gateways, asked, answered] of ROWS) {
+  for (const [self, gateways, gatewayNodes, others] of ROWS) {
     const plan = planProbeRoutes({
       self: nodes.get(self)!,
       others: [...nodes.values()].filter(({ name }) => name !== self),
       ownEndpoints: gateways.map((name, lane) => endpoint('milano', name, lane)),
     })
-    const names = (answersOnly: boolean): string =>
+    const names = (isGateway: boolean): string =>
       plan.nodes
-        .filter((one) => one.answersOnly === answersOnly)
+        .filter((one) => one.isGateway === isGateway)
         .map((one) => one.node)
         .sort()
         .join(' ')
     const say = `${self} among ${gateways.join()}`
-    t.equal(names(false), asked, `${say}: asks`)
-    t.equal(names(true), answered, `${say}: answers`)
+    t.equal(names(true), gatewayNodes, `${say}: gateway nodes`)
+    t.equal(names(false), others, `${say}: other nodes`)
     t.equal(plan.routes.length, plan.nodes.length, say)
     t.equal(plan.rules.length, plan.nodes.length === 0 ? 0 : 3, say)
   }
@@ -54,7 +54,14 @@ t.test('as ip prints it', async (t) => {
 })
 
 t.test('silent gateways are left out as long as another one is left', async (t) => {
-  const all = ['a', 'b', 'c'].map((name) => ({ node: name, lane: 0, lanes: 1, leaves: false, mtu: undefined }))
+  const all = ['a', 'b', 'c'].map((name) => ({
+    node: name,
+    lane: 0,
+    lanes: 1,
+    leaves: false,
+    flaps: false,
+    mtu: undefined,
+  }))
   const left = (silent: string[]): string =>
     answering(all, new Set(silent))
       .map((one) => one.node)
@@ -64,4 +71,14 @@ t.test('silent gateways are left out as long as another one is left', async (t) 
   t.equal(left(['a', 'b']), 'c')
   t.equal(left(['a', 'b', 'c']), 'abc')
   t.equal(left(['x']), 'abc')
+  const [a, b, c] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
+  const flaps = { ...b, flaps: true }
+  const used = (some: typeof all, silent: string[] = []): string =>
+    answering(some, new Set(silent))
+      .map((one) => one.node)
+      .join('')
+  t.equal(used([a, flaps, c]), 'ac', 'none that flaps')
+  t.equal(used([flaps]), 'b', 'but for want of another')
+  t.equal(used([a, flaps], ['a']), 'b', 'rather than one that is silent')
+  t.equal(used([{ ...a, leaves: true }, flaps]), 'b', 'or one that goes')
 })

@@ -64,11 +64,15 @@ export class NodeProcess {
 
   /** What this node reports about itself goes to the other, from now on. */
   report(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
-    const pass = (object: KubeObject): void => {
+    this.follow((object) => {
       if (isOurs(object)) other.put(object)
-    }
-    for (const object of this.#objects.values()) pass(object)
-    this.#listeners.push(pass)
+    })
+  }
+
+  /** Gives each object that it holds, and each that it writes or is given from now on. */
+  follow(listener: (object: KubeObject) => void): void {
+    for (const object of this.#objects.values()) listener(object)
+    this.#listeners.push(listener)
   }
 
   async stop(): Promise<void> {

@@ -1,0 +1,208 @@
+/**
+ * Faults in the middle, under traffic both ways between two sites with two gateways each, with the broker away: what is
+ * broken is left, what is sound carries, no connection breaks, and what comes back carries again. How long it takes is
+ * measured in bench/failover.ts.
+ */
+import t, { type Test } from 'tap'
+import type { Gateway } from '../../model/objects.ts'
+import { Caller, answerIn } from '../failover/caller.ts'
+import {
+  type Cut,
+  LinkWatch,
+  delayedTunnels,
+  oneLink,
+  oneOverlay,
+  oneWayGateway,
+  randomLoss,
+  silentGateway,
+} from '../failover/faults.ts'
+import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../failover/sites.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = netnsMissing() ?? false
+t.setTimeout(500_000 * SLOWNESS)
+
+/** Less than in the bench: other tests run on this machine. */
+const LOAD = { flows: 20, pps: 400, connections: 20 }
+const DEADLINE_MS = 40_000
+/** More than its own probes can be in that time. */
+const CARRIES_BYTES = 200_000
+
+interface Story {
+  readonly t: Test
+  readonly sites: TwoSites
+  readonly callers: readonly Caller[]
+}
+
+t.test('with two gateways each', { skip, timeout: 450_000 * SLOWNESS }, (t) =>
+  withTwoSites(temporaryFolder(t), async (sites) => {
+    sites.broker.goAway()
+    for (const pod of Object.values(sites.pods)) await answerIn(pod)
+    const { milano, paris } = sites.pods
+    const callers = [new Caller(milano, POD_ADDRESSES.paris, LOAD), new Caller(paris, POD_ADDRESSES.milano, LOAD)]
+    await Promise.all(callers.map(({ started }) => started))
+    const story = { t, sites, callers }
+    await flows(story, 'at first')
+    await linksAreLeft(story)
+    await overlayIsLeft(story)
+    await allAreGone(story)
+    await nothingFlaps(story)
+    await Promise.all(callers.map((caller) => caller.stop()))
+  }),
+)
+
+/** Each with the links that go down, as `gateway lane`. */
+async function linksAreLeft(story: Story): Promise<void> {
+  const { internet, gateways } = story.sites
+  const [m0, m1] = gateways('milano') as [SiteNode, SiteNode]
+  const [p0, p1] = gateways('paris') as [SiteNode, SiteNode]
+  const all = (gateway: SiteNode, far: readonly SiteNode[]): string[] => [
+    ...far.map((_, lane) => `${gateway.port} ${lane}`),
+    ...far.map(({ port }) => `${port} ${gateway.name.slice(2)}`),
+  ]
+  const rows: [cut: Cut, down: string[]][] = [
+    [silentGateway(internet, m0), all(m0, [p0, p1])],
+    [oneWayGateway(internet, p1, 'received'), all(p1, [m0, m1])],
+    [oneWayGateway(internet, m1, 'sent'), all(m1, [p0, p1])],
+    [oneLink(internet, m0, p1), ['milano-gw0 1', 'paris-gw1 0']],
+  ]
+  for (const [cut, down] of rows) {
+    await cut.cutOff()
+    await becomes(() => downLinks(story.sites), down.toSorted().join(', '), `${cut.name}: links that are down`)
+    await goesOn(story, cut.name)
+    await cut.bringBack()
+    await becomes(() => downLinks(story.sites), '', `${cut.name}: over`)
+    await carriesAgain(story, cut)
+  }
+}
+
+async function overlayIsLeft(story: Story): Promise<void> {
+  const { internet, gateways, nodes } = story.sites
+  for (const [site, lane] of [
+    ['milano', 0],
+    ['paris', 1],
+  ] as const) {
+    const [gateway, other] = [gateways(site)[lane]!, gateways(site)[1 - lane]!]
+    const worker = nodes.find((one) => one.site === site && one.name === 'worker')!
+    const cut = oneOverlay(internet, worker, gateway)
+    const watch = new LinkWatch(story.sites)
+    const leadsBy = async (): Promise<string> => {
+      const routes = await gateway.netns.exec('ip', ['route', 'show', 'table', '7310'])
+      return /^10\.42\.6\.0\/24 via (\S+) /m.exec(routes)?.[1] ?? ''
+    }
+    await becomes(leadsBy, worker.address, `${gateway.port} leads straight to the worker`)
+    await cut.cutOff()
+    await becomes(leadsBy, other.address, `${cut.name}: ${gateway.port} leads there by ${other.port}`)
+    await becomes(() => usedBy(worker), other.name, `${cut.name}: the worker leaves ${gateway.port}`)
+    await goesOn(story, cut.name)
+    await cut.bringBack()
+    await becomes(leadsBy, worker.address, `${cut.name}: ${gateway.port} leads straight there again`)
+    await carriesAgain(story, cut)
+    story.t.equal(watch.downs, 0, `${cut.name}: no link went down`)
+  }
+}
+
+async function allAreGone(story: Story): Promise<void> {
+  const both = story.sites.gateways('milano')
+  await Promise.all(both.map((one) => one.cutOff()))
+  await becomes(
+    () => downLinks(story.sites),
+    'paris-gw0 0, paris-gw0 1, paris-gw1 0, paris-gw1 1',
+    'all gateways of milano are gone',
+  )
+  for (const one of both) {
+    await one.bringBack()
+    await goesOn(story, `${one.port} is back`)
+  }
+  await becomes(() => downLinks(story.sites), '', 'all are back')
+}
+
+/** Datagrams of each caller: half a minute. */
+const STEADY_DATAGRAMS = 12_000
+
+async function nothingFlaps(story: Story): Promise<void> {
+  const { internet } = story.sites
+  for (const cut of [randomLoss(internet, 7), delayedTunnels(story.sites, 250, 50)]) {
+    const watch = new LinkWatch(story.sites)
+    await cut.cutOff()
+    let sent = 0
+    await eventually(
+      async () => {
+        sent += Math.min(...(await story.callers.map((one) => one.seen()).reduce(collected, Promise.resolve([]))))
+        return sent > STEADY_DATAGRAMS
+      },
+      { deadlineMs: 3 * DEADLINE_MS, intervalMs: 1000, say: `${cut.name}: traffic goes on` },
+    )
+    story.t.equal(watch.downs, 0, `${cut.name}: no link went down`)
+    story.t.equal(downLinks(story.sites), '', `${cut.name}: none is down`)
+    await cut.bringBack()
+    await goesOn(story, `after ${cut.name}`)
+  }
+}
+
+async function collected(before: Promise<number[]>, one: Promise<{ readonly sent: number }>): Promise<number[]> {
+  return [...(await before), (await one).sent]
+}
+
+async function becomes(now: () => string | Promise<string>, want: string, say: string): Promise<void> {
+  let found = ''
+  await eventually(
+    async () => {
+      found = await now()
+      return found === want
+    },
+    { deadlineMs: DEADLINE_MS, say: `${say}: ${found}` },
+  )
+}
+
+async function goesOn(story: Story, say: string): Promise<void> {
+  await flows(story, say)
+  const seen = await Promise.all(story.callers.map((caller) => caller.seen()))
+  story.t.strictSame(
+    seen.map(({ broken }) => broken),
+    [0, 0],
+    `${say}: no connection is broken`,
+  )
+}
+
+/** Waits until nearly all datagrams of a look are answered: for each caller. */
+async function flows({ callers }: Story, say: string): Promise<void> {
+  let looks = ''
+  await eventually(
+    async () => {
+      const seen = await Promise.all(callers.map((caller) => caller.seen()))
+      looks = JSON.stringify(seen)
+      return seen.every(({ sent, answered }) => sent > 20 && answered > 0.9 * sent)
+    },
+    { deadlineMs: DEADLINE_MS, intervalMs: 500, say: `traffic flows ${say}: ${looks}` },
+  )
+}
+
+async function carriesAgain(story: Story, cut: Cut): Promise<void> {
+  const before = await cut.carriedBytes()
+  await eventually(async () => (await cut.carriedBytes()) - before > CARRIES_BYTES, {
+    deadlineMs: DEADLINE_MS,
+    say: `${cut.name} carries again`,
+  })
+  await goesOn(story, `${cut.name} is back`)
+}
+
+/** `milano-gw0 1`: that gateway's link with lane 1. Of processes that are there. */
+function downLinks({ nodes }: TwoSites): string {
+  return nodes
+    .flatMap(({ port, name, process }) => {
+      const gateway = process?.get('Gateway', name) as Gateway | undefined
+      const down = (gateway?.status?.connections ?? []).filter(({ state }) => state === 'down')
+      return down.map(({ remoteLane }) => `${port} ${remoteLane}`)
+    })
+    .sort()
+    .join(', ')
+}
+
+/** Gateways that lead to the other site, by what the worker reports. */
+function usedBy({ process }: SiteNode): string {
+  const agent = process?.get('RouteAgent', 'worker')
+  return (agent?.kind === 'RouteAgent' ? agent.status?.clusters[0]?.gateways : undefined)?.join(' ') ?? ''
+}
