@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { Caller, type Load, answerIn } from '../test/failover/caller.ts'
 import { HAND_ADDRESSES, withHandMadeLanes } from '../test/failover/hand-made.ts'
-import { POD_ADDRESSES, type SiteNode, withTwoSites } from '../test/failover/sites.ts'
+import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../test/failover/sites.ts'
 import { netnsMissing } from '../test/support/netns.ts'
 import { percentile, progress, round } from './figures.ts'
 
@@ -28,6 +28,8 @@ const RETURN_MS = 15_000
 const CALM_MS = 5000
 /** Until nothing flows over a gateway that is drained, and until it has its share again. */
 const DRAIN_MS = 12_000
+/** A new key is announced, and taken when all far ends know it. */
+const ROTATE_MS = 10_000
 /** Each gateway once. */
 const DRAINS = 4
 
@@ -53,7 +55,7 @@ async function main(): Promise<void> {
   requirePackages('bench')
   const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
   try {
-    const sealane = await withTwoSites(folder, async ({ pods, gateways, drain }) => {
+    const sealane = await withTwoSites(folder, async ({ pods, gateways, drain, rotate }) => {
       for (const pod of Object.values(pods)) await answerIn(pod)
       const callers = [
         new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
@@ -63,9 +65,11 @@ async function main(): Promise<void> {
       const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
       const losses = await measure('sealane', callers, inTurn, rounds)
       const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
+      const rotateLost = await rotated(callers, inTurn.slice(0, DRAINS), rotate)
       await Promise.all(callers.map((caller) => caller.stop()))
-      return { ...losses, drainLost }
+      return { ...losses, drainLost, rotateLost }
     })
+    const alone = await withTwoSites(join(folder, 'alone'), rotatedAlone, ['gw0', 'worker'])
     const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
       for (const pod of pods) await answerIn(pod)
       const [left, right] = pods
@@ -75,7 +79,7 @@ async function main(): Promise<void> {
       await Promise.all(callers.map((caller) => caller.stop()))
       return losses
     })
-    report(sealane, byHand, rounds)
+    report({ ...sealane, rotateAloneLost: alone }, byHand, rounds)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -131,7 +135,48 @@ async function drained(
   return lost
 }
 
-function report(sealane: Losses & { readonly drainLost: readonly number[] }, byHand: Losses, rounds: number): void {
+/** Datagrams without an answer, of each new key. */
+async function rotated(
+  callers: readonly Caller[],
+  gateways: readonly SiteNode[],
+  rotate: (gateway: SiteNode, request: string) => void,
+): Promise<number[]> {
+  const seen = () => Promise.all(callers.map((caller) => caller.seen()))
+  const lost: number[] = []
+  await seen()
+  for (const [i, gateway] of gateways.entries()) {
+    rotate(gateway, `request ${i}`)
+    await sleep(ROTATE_MS)
+    const all = await seen()
+    lost.push(all.reduce((sum, { sent, answered }) => sum + sent - answered, 0))
+    const broken = all.reduce((sum, one) => sum + one.broken, 0)
+    process.stderr.write(`${gateway.port} has a new key: ${lost.at(-1)} lost, ${broken} broken since the start\n`)
+  }
+  return lost
+}
+
+/** One gateway on each side: nothing else can carry. */
+async function rotatedAlone({ pods, gateways, rotate }: TwoSites): Promise<number[]> {
+  for (const pod of Object.values(pods)) await answerIn(pod)
+  const callers = [
+    new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
+    new Caller(pods.paris, POD_ADDRESSES.milano, LOAD),
+  ]
+  await Promise.all(callers.map(({ started }) => started))
+  await sleep(CALM_MS)
+  const both = [...gateways('milano'), ...gateways('paris')]
+  const lost = await rotated(callers, [...both, ...both], rotate)
+  await Promise.all(callers.map((caller) => caller.stop()))
+  return lost
+}
+
+interface Rotations {
+  readonly drainLost: readonly number[]
+  readonly rotateLost: readonly number[]
+  readonly rotateAloneLost: readonly number[]
+}
+
+function report(sealane: Losses & Rotations, byHand: Losses, rounds: number): void {
   const figures = {
     rounds,
     calmMs: round(Math.max(...sealane.calmMs)),
@@ -140,6 +185,8 @@ function report(sealane: Losses & { readonly drainLost: readonly number[] }, byH
     tcpGapP99Ms: round(percentile(sealane.tcpGapMs, 0.99)),
     tcpBroken: sealane.broken,
     drainLost: Math.max(...sealane.drainLost),
+    rotateLost: Math.max(...sealane.rotateLost),
+    rotateAloneLost: Math.max(...sealane.rotateAloneLost),
     returnLossP50Ms: round(percentile(sealane.returnMs, 0.5)),
     returnLossP99Ms: round(percentile(sealane.returnMs, 0.99)),
     handLossP50Ms: round(percentile(byHand.lossMs, 0.5)),

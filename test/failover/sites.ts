@@ -9,7 +9,7 @@
  * by an API server that is always there; their Endpoints reach the other site the same way.
  */
 import { join } from 'node:path'
-import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
+import { ANNOTATION_ROTATE_KEYS, LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
 import type { KubeObject, Node } from '../../model/objects.ts'
 import { NodeProcess } from '../routeagent/support/node-process.ts'
 import { cluster, membership, node } from '../routeagent/support/site.ts'
@@ -83,15 +83,22 @@ export interface TwoSites {
   readonly gateways: (site: SiteName) => readonly SiteNode[]
   /** Puts the label of a drain on the Node, or takes it off. */
   readonly drain: (gateway: SiteNode, on: boolean) => void
+  /** Asks for a new key of the gateway; another request than before is another rotation. */
+  readonly rotate: (gateway: SiteNode, request: string) => void
   /** What the processes wrote on standard error. */
   readonly errors: () => string
 }
 
 /** Builds all of it in `folder`, waits until each gateway has all its links up, and takes it away after `story`. */
-export async function withTwoSites<T>(folder: string, story: (sites: TwoSites) => Promise<T>): Promise<T> {
+export async function withTwoSites<T>(
+  folder: string,
+  story: (sites: TwoSites) => Promise<T>,
+  names: readonly string[] = Object.keys(NODES),
+): Promise<T> {
   return withNetns(async (internet) => {
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
-    return withNodes(SITES.flatMap(namesOf), internet, [], (nodes) =>
+    const all = SITES.flatMap((site) => names.map((name) => [site, name] as const))
+    return withNodes(all, internet, [], (nodes) =>
       withNetns((milano) =>
         withNetns(async (paris) => {
           const pods = { milano, paris }
@@ -102,11 +109,16 @@ export async function withTwoSites<T>(folder: string, story: (sites: TwoSites) =
             for (const one of nodes.filter(({ site }) => site === gateway.site))
               one.process?.put(nodeObject(gateway, on))
           }
+          const rotate = (gateway: SiteNode, request: string): void => {
+            const { metadata, ...rest } = nodeObject(gateway, false)
+            const asked = { ...rest, metadata: { ...metadata, annotations: { [ANNOTATION_ROTATE_KEYS]: request } } }
+            for (const one of nodes.filter(({ site }) => site === gateway.site)) one.process?.put(asked)
+          }
           const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
           try {
             start(nodes, folder)
             await untilUp(nodes, errors)
-            return await story({ internet, nodes, pods, gateways, drain, errors })
+            return await story({ internet, nodes, pods, gateways, drain, rotate, errors })
           } finally {
             await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
           }
@@ -115,8 +127,6 @@ export async function withTwoSites<T>(folder: string, story: (sites: TwoSites) =
     )
   })
 }
-
-const namesOf = (site: SiteName): (readonly [SiteName, string])[] => Object.keys(NODES).map((name) => [site, name])
 
 function withNodes<T>(
   [first, ...rest]: readonly (readonly [SiteName, string])[],
@@ -178,9 +188,10 @@ function isOf({ site, name }: SiteNode, object: KubeObject): boolean {
 async function untilUp(nodes: readonly SiteNode[], errors: () => string): Promise<void> {
   const links = (one: SiteNode): number =>
     JSON.stringify(one.process?.get('Gateway', one.name) ?? '').split('"state":"up"').length - 1
-  await eventually(() => nodes.filter(isGateway).every((one) => links(one) === 2), {
+  const all = nodes.filter(isGateway).length / SITES.length
+  await eventually(() => nodes.filter(isGateway).every((one) => links(one) === all), {
     deadlineMs: 60_000,
-    say: `two links at each gateway (${nodes.filter(isGateway).map(links).join(' ')}; ${errors()})`,
+    say: `${all} links at each gateway (${nodes.filter(isGateway).map(links).join(' ')}; ${errors()})`,
   })
 }
 
