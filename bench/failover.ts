@@ -23,6 +23,7 @@ import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../te
 import { netnsMissing } from '../test/support/netns.ts'
 import { FAULTS } from './failover/faults.ts'
 import { type Losses, measure } from './failover/measure-cuts.ts'
+import { rotated, rotatedAlone } from './failover/rotations.ts'
 import { percentile, progress, round } from './figures.ts'
 
 const LOAD: Load = { flows: 20, pps: 1000, connections: 50 }
@@ -78,8 +79,10 @@ function positive(option: string, text: string): number {
 async function withCallers<T>(
   folder: string,
   story: (sites: TwoSites, callers: readonly Caller[]) => Promise<T>,
+  names?: readonly string[],
 ): Promise<T> {
-  return withTwoSites(folder, async (sites) => {
+  const init = names === undefined ? {} : { names }
+  const run = async (sites: TwoSites): Promise<T> => {
     const { pods } = sites
     for (const pod of Object.values(pods)) await answerIn(pod)
     const callers = [
@@ -89,7 +92,8 @@ async function withCallers<T>(
     const result = await story(sites, callers)
     await Promise.all(callers.map((caller) => caller.stop()))
     return result
-  })
+  }
+  return withTwoSites(folder, run, init)
 }
 
 /** With the broker away: nothing of it may need one. */
@@ -107,13 +111,15 @@ async function faultFigures(folder: string, names: readonly string[], rounds: nu
 }
 
 async function nodeFigures(folder: string, rounds: number) {
-  const sealane = await withCallers(folder, async ({ gateways, drain }, callers) => {
+  const sealane = await withCallers(folder, async ({ gateways, drain, rotate }, callers) => {
     const [left, right] = [gateways('milano'), gateways('paris')]
     const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
     const losses = await measure('sealane', callers, inTurn, rounds)
     const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
-    return { ...losses, drainLost }
+    const rotateLost = await rotated(callers, inTurn.slice(0, DRAINS), rotate)
+    return { ...losses, drainLost, rotateLost }
   })
+  const rotateAloneLost = await withCallers(join(folder, 'alone'), rotatedAlone, ['gw0', 'worker'])
   const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
     for (const pod of pods) await answerIn(pod)
     const [left, right] = pods
@@ -123,7 +129,7 @@ async function nodeFigures(folder: string, rounds: number) {
     await Promise.all(callers.map((caller) => caller.stop()))
     return losses
   })
-  return report(sealane, byHand, rounds)
+  return report({ ...sealane, rotateAloneLost }, byHand, rounds)
 }
 
 /** Datagrams without an answer, of each drain and return. */
@@ -146,7 +152,13 @@ async function drained(
   return lost
 }
 
-function report(sealane: Losses & { readonly drainLost: readonly number[] }, byHand: Losses, rounds: number) {
+interface Rotations {
+  readonly drainLost: readonly number[]
+  readonly rotateLost: readonly number[]
+  readonly rotateAloneLost: readonly number[]
+}
+
+function report(sealane: Losses & Rotations, byHand: Losses, rounds: number) {
   return {
     rounds,
     calmMs: round(Math.max(...sealane.calmMs)),
@@ -155,6 +167,8 @@ function report(sealane: Losses & { readonly drainLost: readonly number[] }, byH
     tcpGapP99Ms: round(percentile(sealane.tcpGapMs, 0.99)),
     tcpBroken: sealane.broken,
     drainLost: Math.max(...sealane.drainLost),
+    rotateLost: Math.max(...sealane.rotateLost),
+    rotateAloneLost: Math.max(...sealane.rotateAloneLost),
     returnLossP50Ms: round(percentile(sealane.returnMs, 0.5)),
     returnLossP99Ms: round(percentile(sealane.returnMs, 0.99)),
     handLossP50Ms: round(percentile(byHand.lossMs, 0.5)),

@@ -44,6 +44,8 @@ export interface GatewayConfig {
   readonly answersUntilUp: number
   /** How long one candidate address is tried before the next. */
   readonly rotateMs: number
+  /** A key of this age is made anew; 0: none is because of its age. */
+  readonly keyMaxAgeMs: number
   /** Gateway.status is written at once when a connection changes state, else at most this often. */
   readonly statusMs: number
 }
@@ -62,6 +64,7 @@ export const GATEWAY_DEFAULTS = {
   downAfterMs: 1500,
   answersUntilUp: 2,
   rotateMs: 5000,
+  keyMaxAgeMs: 30 * 24 * 3_600_000,
   statusMs: 2000,
   openPorts: [],
 } as const
@@ -106,6 +109,8 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
       throw new GatewayConfigError(field, config[field], 'a whole number above 0')
     }
   }
+  if (!(Number.isInteger(config.keyMaxAgeMs) && config.keyMaxAgeMs >= 0))
+    throw new GatewayConfigError('keyMaxAgeMs', config.keyMaxAgeMs, 'a whole number, or 0')
   return config
 }
 

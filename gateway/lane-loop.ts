@@ -63,6 +63,8 @@ export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
+  /** What the Endpoint announces: RotationLoop. */
+  readonly nextIdentity?: () => string | undefined
   /** Called after each round. */
   readonly onRound: () => void
 }
@@ -218,6 +220,7 @@ export class LaneLoop {
       health: this.#init.probing.health(),
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
+      ...announced(this.#init.nextIdentity?.()),
       ...this.#departure(this.#deps.clock.monotonic()),
     }
   }
@@ -329,6 +332,10 @@ export class LaneLoop {
       this.#deps.logger.warn('refused', { subject, reason, why: message })
     }
   }
+}
+
+function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {
+  return nextIdentity === undefined ? {} : { nextIdentity }
 }
 
 function upKeys(world: GatewayWorld): Set<string> {

@@ -10,8 +10,10 @@ import { LaneLoop } from './lane-loop.ts'
 import { leaveNode, leaveUntilDone } from './leave-node.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { whenCachesSynced, whyCachesNotSynced } from './read-world.ts'
+import type { Notice } from '../kernel/probing/notice-packet.ts'
 import { openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
 import { Probing } from './health/probing.ts'
+import { startRenewal } from './rotation/renewal.ts'
 import { StatusLoop } from './status/status-loop.ts'
 import { unlessAborted } from '../reconcile/until-aborted.ts'
 
@@ -67,14 +69,20 @@ async function serve(
     lanes.poke()
     reports.poke()
   }
-  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
-  const lanes = new LaneLoop(deps, { config, metrics, probing, onRound: () => reports.poke() })
-  const reports = new StatusLoop(deps, { config, metrics, probing, lanes })
+  const notices = {
+    onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
+    onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
+  }
+  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition, ...notices }, config)
+  const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
+  const lanes = new LaneLoop(deps, { config, metrics, probing, nextIdentity, onRound: () => reports.poke() })
+  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation: () => renewal?.loop.report })
+  const renewal = startRenewal(deps, { config, probing, lanes, onChange: () => reports.poke() }, signal)
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
   const stopFollowing = lanes.follow()
   try {
-    await Promise.all([lanes.run(signal), reports.run(signal)])
+    await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal)])
   } finally {
     stopFollowing()
     probing.close()

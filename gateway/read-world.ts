@@ -15,7 +15,7 @@ import type { GatewayDeps } from './deps.ts'
 import { laneDeviceNames } from './cable/lane-devices.ts'
 import type { LaneState } from './cable/cable.ts'
 import { drainingLinks, leavingNodes, reachedByOthers } from './health/carrying-links.ts'
-import { canLink, farEnd } from './remotes/check-endpoints.ts'
+import { canLink, farEnds } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<
@@ -29,7 +29,7 @@ export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as co
 /** What this process has found out, and what neither the kernel nor an object says. */
 export type Known = Pick<
   GatewayWorld,
-  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn'
+  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
@@ -69,7 +69,7 @@ export async function readGatewayWorld(
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
   // Where all of them are refused, it is the first device that is there.
   const numbers = new Set([...remoteLanes([]), ...statedRemoteLanes(remotes, own.spec.id)])
-  const ends = remotes.map((endpoint) => farEnd(endpoint, cable.rules))
+  const ends = remotes.flatMap((endpoint) => farEnds(endpoint, cable.rules))
   const laneStates = await cable.observe([...numbers], ends, signal)
   const monotonicMs = deps.clock.monotonic()
   return {

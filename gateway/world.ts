@@ -78,6 +78,8 @@ export interface GatewayWorld {
   readonly roamed?: ReadonlyMap<string, RoamedLink>
   /** When each far end that is to take over was called first, by linkKey(); monotonic. */
   readonly successorsSince?: ReadonlyMap<string, number>
+  /** The identity that this node has announced to take. Absent: none. */
+  readonly nextIdentity?: string
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }

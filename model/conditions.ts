@@ -15,6 +15,8 @@ export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
 export const CONDITION_READY = 'Ready'
 /** On a Gateway that is about to go: whether nothing flows over it any more. */
 export const CONDITION_DRAINED = 'Drained'
+/** On a Gateway whose key is being made anew, or was since its start: whether it has been. */
+export const CONDITION_KEYS_ROTATED = 'KeysRotated'
 /** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */

@@ -195,6 +195,8 @@ export interface EndpointSpec {
   readonly lane: number
   /** WireGuard public key, base64. */
   readonly publicKey: string
+  /** The key that this gateway is about to take instead, in the same form. Absent: none is announced. */
+  readonly nextPublicKey?: string
   /** Best first. Empty when nobody can call this gateway: it calls the others. */
   readonly candidates: readonly EndpointCandidate[]
   readonly capabilities: readonly string[]

@@ -36,7 +36,15 @@ export async function measure(
   rounds: number,
 ): Promise<Losses> {
   await Promise.all(callers.map(({ started }) => started))
-  const losses: Losses = { calmMs: [], lossMs: [], returnMs: [], returnLost: [], tcpGapMs: [], carriesMs: [], broken: 0 }
+  const losses: Losses = {
+    calmMs: [],
+    lossMs: [],
+    returnMs: [],
+    returnLost: [],
+    tcpGapMs: [],
+    carriesMs: [],
+    broken: 0,
+  }
   const seen = () => Promise.all(callers.map((caller) => caller.seen()))
   const longest = async (): Promise<number> => Math.max(...(await seen()).map((one) => one.longestGapMs))
   await sleep(RETURN_MS)

@@ -192,7 +192,8 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
         ? undefined
         : refusal('spec.lane', `${spec.lane}: expected 0 to ${MAX_LANE}`),
     () => (record.name === wanted ? undefined : refusal('name', `${quote(record.name)}: expected ${quote(wanted)}`)),
-    () => admitPublicKey(spec.publicKey, context),
+    () => admitPublicKey('spec.publicKey', spec.publicKey, context),
+    () => admitNextKey(spec, context),
     () => checkCount('spec.candidates', spec.candidates.length, 0, MAX_CANDIDATES),
     ...spec.candidates.map((candidate, i) => () => admitCandidate(`spec.candidates[${i}]`, candidate, context)),
     () => checkCount('spec.capabilities', spec.capabilities.length, 0, MAX_CAPABILITIES),
@@ -200,18 +201,29 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
   )
 }
 
+/** A key that is announced is its owner's from then on, as one that is in use. */
+function admitNextKey(
+  { publicKey, nextPublicKey }: EndpointBody['spec'],
+  context: AdmissionContext,
+): Refusal | undefined {
+  if (nextPublicKey === undefined) return undefined
+  if (nextPublicKey === publicKey) {
+    return refusal('spec.nextPublicKey', `${quote(nextPublicKey)} is spec.publicKey: expected another key`)
+  }
+  return admitPublicKey('spec.nextPublicKey', nextPublicKey, context)
+}
+
 /** WireGuard whitepaper section 5: Curve25519, 32 bytes. */
-function admitPublicKey(key: string, context: AdmissionContext): Refusal | undefined {
+function admitPublicKey(field: string, key: string, context: AdmissionContext): Refusal | undefined {
   const bytes = Buffer.from(key, 'base64')
   if (bytes.length !== 32 || bytes.toString('base64') !== key) {
-    return refusal('spec.publicKey', `${quote(key)}: expected 32 bytes in base64`)
+    return refusal(field, `${quote(key)}: expected 32 bytes in base64`)
   }
-  if (bytes.every((byte) => byte === 0))
-    return refusal('spec.publicKey', 'is all zeros: expected a Curve25519 public key')
+  if (bytes.every((byte) => byte === 0)) return refusal(field, 'is all zeros: expected a Curve25519 public key')
   const owner = context.publicKeyOwner(key)
   if (owner === undefined || owner === context.cluster) return undefined
   return refusal(
-    'spec.publicKey',
+    field,
     `${quote(key)} is a key of cluster ${quote(owner)}, which stated it first: expected a key of its own for each gateway`,
     'PublicKeyTaken',
   )

@@ -3,6 +3,7 @@
  * stored, and could state it themselves while its gateway is away; the owner would then be refused. Runs inside a
  * transaction.
  */
+import type { EndpointBody } from '../../model/records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import type { RecordRow } from '../state/state.ts'
 
@@ -20,10 +21,18 @@ export function claimPublicKey(tx: Transaction, cluster: string, endpoint: strin
   tx.put('publicKey', publicKey, { cluster, endpoints: [...endpoints].sort() })
 }
 
-/** The Endpoint has this key no more. It stays the member's, as one of its latest. */
+/** The key in use, and the one that is announced. */
+export function statedKeys({ spec: { publicKey, nextPublicKey } }: EndpointBody): readonly string[] {
+  return nextPublicKey === undefined || nextPublicKey === publicKey ? [publicKey] : [publicKey, nextPublicKey]
+}
+
+/** The Endpoint has its keys no more. They stay the member's, as some of its latest. */
 export function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined): void {
   if (old?.body.kind !== 'Endpoint') return
-  const { publicKey } = old.body.spec
+  for (const publicKey of statedKeys(old.body)) releaseKey(tx, endpoint, publicKey)
+}
+
+function releaseKey(tx: Transaction, endpoint: string, publicKey: string): void {
   const row = tx.get('publicKey', publicKey)
   if (row === undefined) return
   const { cluster } = row

@@ -14,7 +14,7 @@ import { type ClustersetRanges, type Refusal, refusal } from '../admission/admis
 import { type AdmissionContext, admitRecord } from '../admission/admission.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { claimPublicKey, publicKeyOwner, releasePublicKey } from '../members/public-keys.ts'
+import { claimPublicKey, publicKeyOwner, releasePublicKey, statedKeys } from '../members/public-keys.ts'
 import { type RecordRow, parseRecordKey } from '../state/state.ts'
 import { hasStatusRecord } from './status-records.ts'
 
@@ -53,7 +53,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
   }
   if (record.body.kind === 'Endpoint') {
     releasePublicKey(tx, record.name, old)
-    claimPublicKey(tx, cluster, record.name, record.body.spec.publicKey)
+    for (const publicKey of statedKeys(record.body)) claimPublicKey(tx, cluster, record.name, publicKey)
   }
   tx.put('record', key, { createdAtMs, body: record.body, hash, bytes })
   return undefined

@@ -14,7 +14,7 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
   const gateway = subcommand(
     program,
     'gateway',
-    'Takes the traffic off a gateway of a cluster, and gives it back.',
+    'Takes the traffic off a gateway of a cluster and gives it back, and has keys made anew.',
     'sealane gateway drain n1 --context c1',
   )
   const drain = subcommand(
@@ -50,7 +50,39 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
       output.answer(`${await undrainGateway(admin, node, { signal, say })}\n`)
     })
   })
+  addRotateKeys(gateway, context)
 }
+
+interface RotateOptions extends KubeTarget {
+  readonly timeout: number
+}
+
+function addRotateKeys(gateway: Command, context: CommandContext): void {
+  const rotate = subcommand(
+    gateway,
+    'rotate-keys',
+    'Has gateways make their keys anew, one after the other, while they carry.',
+    'sealane gateway rotate-keys n1 --context c1',
+  ).argument('[node]', 'the name of its Node; none: all gateways of the cluster', parsed(nodeName))
+  addKubeOptions(rotate)
+    .addOption(durationOption('--timeout', 'how long to wait', 300_000))
+    .action(async (node: string | undefined, options: RotateOptions) => {
+      const [{ withAdmin }, { rotateKeys }, { SystemClock }] = await Promise.all([
+        import('../kube/access/installed-site.ts'),
+        import('../kube/gateways/rotate-keys.ts'),
+        import('../../reconcile/clock.ts'),
+      ])
+      const clock = new SystemClock()
+      const { signal, output } = context
+      const say = (text: string): void => output.remark(text)
+      await withAdmin(clusterOf(rotate, context, ROTATE_HINT), clock, { signal, output }, async ({ admin }) => {
+        output.answer(`${await rotateKeys(admin, node, { timeoutMs: options.timeout, clock, signal, say })}\n`)
+      })
+    })
+}
+
+const ROTATE_HINT =
+  'on a site without Kubernetes put the annotation sealane.io/rotate-keys on the Node among its objects, with the time'
 
 function loaded() {
   return Promise.all([
@@ -60,13 +92,12 @@ function loaded() {
   ])
 }
 
-function clusterOf(command: Command, context: CommandContext): KubeTarget {
+const DRAIN_HINT = 'on a site without Kubernetes put the label sealane.io/drain on the Node among its objects'
+
+function clusterOf(command: Command, context: CommandContext, hint = DRAIN_HINT): KubeTarget {
   const target = targetToChange(command, context)
   if (target !== undefined) return target
-  throw new UserError(`${command.name()}: expected --context, --kubeconfig or KUBECONFIG`, {
-    exitCode: 2,
-    hint: 'on a site without Kubernetes put the label sealane.io/drain on the Node among its objects',
-  })
+  throw new UserError(`${command.name()}: expected --context, --kubeconfig or KUBECONFIG`, { exitCode: 2, hint })
 }
 
 function nodeName(text: string): string {

@@ -55,11 +55,14 @@ export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Pr
   })
 }
 
+const DAY_MS = 24 * 3_600_000
+
 type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
 
 async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
   const { config, node, membership } = site
   const { observedAddress } = await membership(signal)
+  const { keyRotationDays } = config
   return (lanes) =>
     gatewayConfig({
       node,
@@ -67,6 +70,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
       openPorts: openPorts(config),
+      ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
       lanes,
     })
 }

@@ -112,12 +112,20 @@ export interface CableRules {
    * What distinguishes the far end of this Endpoint from others: two with the same identity would be one to the device.
    */
   identityOf(endpoint: Endpoint): string
+  /** The identity that this far end has announced to take instead; undefined: none that could be one. */
+  nextIdentityOf(endpoint: Endpoint): string | undefined
   /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
   endpointProblem(endpoint: Endpoint): string | undefined
-  /** Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`). */
-  identityTaken(owner: string): Problem
+  /**
+   * Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`), or why the
+   * next one is not that it announces.
+   */
+  identityTaken(owner: string, which?: 'next'): Problem
   /** What the other clusters learn of this end, besides where it is. */
-  endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
+  endpointFields(
+    state: LaneState,
+    next: string | undefined,
+  ): Pick<EndpointSpec, 'publicKey' | 'nextPublicKey' | 'capabilities'>
   plan(device: CableDevice): CablePlan
 }
 
@@ -141,8 +149,46 @@ export interface ApplyLaneInit {
   readonly signal: AbortSignal
 }
 
+/** A link whose far end takes another identity now. */
+export interface FollowedLink {
+  readonly remoteLane: number
+  readonly from: string
+  readonly to: string
+}
+
+/** How a cable with keys gives its own end a new identity, and follows far ends that do the same. */
+export interface CableRotation {
+  /** The identity that is made and not in use yet; undefined: none. Throws as prepare() does. */
+  next(ownLane: number): Promise<string | undefined>
+  /** Makes it where there is none, so that it is there after a crash too. */
+  makeNext(ownLane: number): Promise<string>
+  /** Since the present identity was made, by the wall clock. Throws as prepare() does. */
+  ageMs(ownLane: number): Promise<number>
+  /**
+   * Takes the next identity on the devices of these far lanes. `followers` will call: until then nothing is sent to
+   * them, for calls that cross are both lost. `sayLast` runs at the last moment at which far ends can be
+   * told: what is sent after it waits for a new session. Nothing else changes the devices meanwhile. After a failure
+   * the next round goes on with it. Throws KernelError.
+   */
+  takeNext(
+    ownLane: number,
+    remoteLanes: readonly number[],
+    followers: readonly FarEnd[],
+    sayLast: () => Promise<void>,
+  ): Promise<void>
+  /**
+   * In one step, what led to `from` leads to `to` at the same place, and `to` is called: once `after` has come.
+   * Nothing happens where `from` carries nothing. Throws KernelError.
+   */
+  follow(link: FollowedLink, after: Promise<unknown>, signal: AbortSignal): Promise<void>
+  /** The far end of such a link has shaken hands as `to`. One that has not is called anew. Throws KernelError. */
+  hasFollowed(link: FollowedLink, signal: AbortSignal): Promise<boolean>
+}
+
 export interface Cable {
   readonly rules: CableRules
+  /** Absent: its ends have no identity that could be made anew. */
+  readonly rotation?: CableRotation
   /** Which implementation makes lanes here. Throws KernelError. */
   driver(signal?: AbortSignal): Promise<CableDriver>
   /**

@@ -6,8 +6,9 @@
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import type { GatewayLaneConfig } from '../config.ts'
-import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
-import { farEnd } from '../remotes/check-endpoints.ts'
+import type { CableRules, LaneState } from '../cable/cable.ts'
+import { linkAsAny } from '../remotes/changed-identity.ts'
+import { farEnds } from '../remotes/check-endpoints.ts'
 import { type PeerHealthView, healthKey } from '../world.ts'
 
 export interface HandedOverInit {
@@ -23,14 +24,14 @@ export interface HandedOverInit {
 
 /** Connections to take over as up, by healthKey(). */
 export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthView> {
-  const keys = new Map(init.endpoints.map((one) => [one.metadata.name, linkKey(farEnd(one, init.rules))]))
+  const ends = new Map(init.endpoints.map((one) => [one.metadata.name, farEnds(one, init.rules)]))
   const handedOver = new Map<string, PeerHealthView>()
   for (const connection of init.gateway?.status?.connections ?? []) {
     const { cluster, endpoint, state, lane } = connection
     // Of another number this node had another identity: its sessions on the same device were not this lane's.
     if (!init.lanes.some((own) => own.lane === lane)) continue
     const remoteLane = remoteLaneOf(connection)
-    const link = init.laneStates.get(remoteLane)?.links.get(keys.get(endpoint) ?? '')
+    const link = linkAsAny(init.laneStates.get(remoteLane), ends.get(endpoint) ?? [])
     const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
     if (state !== 'up' || ageMs > init.rules.sessionMs) continue
     handedOver.set(healthKey(remoteLane, cluster), { state: 'up', sinceMs: init.monotonicMs })

@@ -1,5 +1,6 @@
 /** The prober of this node's lane: started, kept and stopped as the plan has it. */
 import { Prober, type MeasuredPeer, type ProbedPeer } from '../../kernel/probing/prober.ts'
+import type { Notice } from '../../kernel/probing/notice-packet.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -20,6 +21,9 @@ export interface ProbingDeps {
   readonly openSocket: OpenProbeSocket
   /** Called at once on each change of state. */
   readonly onTransition: () => void
+  /** What the far end of the link with this healthKey() says of its identity. Prober.onNotice, onReceipt. */
+  readonly onNotice?: (key: string, notice: Notice) => boolean
+  readonly onReceipt?: (key: string, notice: Notice) => void
 }
 
 /** What is known of a link. */
@@ -87,6 +91,11 @@ export class Probing {
     )
   }
 
+  /** Says something to the far ends of these links, by healthKey(). */
+  notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
+    this.#running?.prober.notify(keys, words)
+  }
+
   /** Takes what the devices count now: a link with traffic is asked more often. */
   measure(devices: readonly LanePlan[], states: ReadonlyMap<number, LaneState>): void {
     const health = this.health()
@@ -140,6 +149,8 @@ export class Probing {
           logger.info(doubted ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
           this.#deps.onTransition()
         },
+        onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
+        onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),
         isBusy: ({ key }) => this.#busy.isBusy(key),
       },
       this.#proberInit(device),

@@ -11,13 +11,14 @@ import { type Endpoint, type EndpointCandidate, endpointName } from '../../model
 import { CAPABILITY_ALL_PAIRS, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
 import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
-import { type CableRules, type FarEnd, type LinkState, linkKey } from '../cable/cable.ts'
+import type { CableRules, FarEnd, LinkState } from '../cable/cable.ts'
 import type { Refusal } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 import type { GatewayLaneConfig } from '../config.ts'
 import { linkPort } from '../reach/link-port.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
 import { observedValidator, ownAddresses } from './observed-address.ts'
+import { announcedIdentities, chooseIdentity, linkAsAny, ownIdentities } from './changed-identity.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 import { type Problem, problem } from '../../model/reasons/problem.ts'
 
@@ -39,6 +40,8 @@ export interface RemoteLink extends FarEnd {
   readonly hidden: boolean
   /** It announces addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
+  /** The identity that it has announced, also once it has taken it. Absent: none, or one that is somebody else's. */
+  readonly announced?: string
 }
 
 const MAX_CANDIDATES = 8
@@ -85,14 +88,17 @@ export function checkEndpoints(
     claims.filter((endpoint) => problemOf(endpoint) === undefined),
     rules,
   )
-  const owners = new Map([...world.laneStates.values()].map(({ identity }) => [identity, 'this node']))
+  const ownOnes = ownIdentities(world)
+  const owners = new Map(ownOnes.map((identity) => [identity, 'this node']))
+  const announced = announcedIdentities(claims, { rules, own: ownOnes })
+  refusals.push(...announced.refusals)
   for (const endpoint of [...claims].sort(byName)) {
     const { spec } = endpoint
     const cluster = byId.get(spec.cluster)
     const server = servers.get(laneServerKey(endpoint))
     if (cluster === undefined) continue
-    const identity = rules.identityOf(endpoint)
-    const owner = owners.get(identity)
+    const stated = rules.identityOf(endpoint)
+    const owner = owners.get(stated)
     const taken = owner === undefined ? undefined : rules.identityTaken(owner)
     // The gateway that serves is found before these are compared: another cluster must not be able to come later with
     // our key.
@@ -101,7 +107,7 @@ export function checkEndpoints(
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, ...found })
       continue
     }
-    owners.set(identity, `Endpoint ${endpoint.metadata.name}`)
+    owners.set(stated, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
     const link = toLink(endpoint, { cluster, rules, own }, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
@@ -109,8 +115,13 @@ export function checkEndpoints(
       if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
     })
-    if (server?.successor === endpoint) successors.push(link)
-    else links.push(link)
+    if (server?.successor === endpoint) {
+      successors.push(link)
+      continue
+    }
+    const { serving, called } = chooseIdentity(world, link, announced.identities.get(endpoint.metadata.name))
+    links.push(serving)
+    if (called !== undefined && server?.successor === undefined) successors.push(called)
   }
   const linked = new Set([...links, ...successors].map(({ cluster }) => cluster))
   const others = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && !linked.has(spec.cluster))
@@ -160,7 +171,7 @@ function serversOf(
     const health = states.get(healthKey(lane, cluster))
     const downMs = health?.state === 'down' ? monotonicMs - health.sinceMs : 0
     const linkOf = (endpoint: Endpoint): LinkState | undefined =>
-      laneStates.get(lane)?.links.get(linkKey(farEnd(endpoint, rules)))
+      linkAsAny(laneStates.get(lane), farEnds(endpoint, rules))
     return [key, chooseServer(claimants, { linkOf, downMs, monotonicMs })] as const
   })
   return new Map(servers)
@@ -210,6 +221,13 @@ function byName(a: Endpoint, b: Endpoint): number {
 /** The far end that an Endpoint describes. */
 export function farEnd(endpoint: Endpoint, rules: CableRules): FarEnd {
   return { remoteLane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
+}
+
+/** The same, and as which it says that it will be known. */
+export function farEnds(endpoint: Endpoint, rules: CableRules): readonly FarEnd[] {
+  const present = farEnd(endpoint, rules)
+  const next = rules.nextIdentityOf(endpoint)
+  return next === undefined ? [present] : [present, { ...present, identity: next }]
 }
 
 interface LinkParts {

@@ -13,7 +13,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
     const [state] = world.laneStates.values()
     if (state === undefined) return []
     const cluster = world.own.spec.id
-    const fields = rules.endpointFields(state)
+    const fields = rules.endpointFields(state, world.nextIdentity)
     return {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Endpoint',

@@ -1,7 +1,12 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
 import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
-import { CONDITION_DRAINED, type ConditionFinding, setCondition } from '../../model/conditions.ts'
+import {
+  CONDITION_DRAINED,
+  CONDITION_KEYS_ROTATED,
+  type ConditionFinding,
+  setCondition,
+} from '../../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { problemText } from '../../model/reasons/problem.ts'
@@ -34,6 +39,8 @@ export interface StatusInit {
   readonly failure: string | undefined
   /** Of a gateway that is about to go: clusters with traffic over it lately. Absent: it is not about to go. */
   readonly flowsWith?: readonly string[]
+  /** Of a key that is made anew, or was. Absent: nothing to say. */
+  readonly rotation?: ConditionFinding
   /** Those of the status so far. */
   readonly conditions: readonly Condition[]
 }
@@ -55,7 +62,7 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: drainedCondition(init, setCondition(init.conditions, ready, init.nowMs)),
+      conditions: rotationCondition(init, drainedCondition(init, setCondition(init.conditions, ready, init.nowMs))),
       ...(message === undefined ? {} : { failure: failureText(message) }),
     },
   }
@@ -74,6 +81,12 @@ function drainedCondition({ flowsWith, nowMs }: StatusInit, list: readonly Condi
           message: `traffic with ${named(flowsWith)} in the last 10 s`,
         }
   return setCondition(list, finding, nowMs)
+}
+
+function rotationCondition({ rotation, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  if (rotation !== undefined) return setCondition(list, rotation, nowMs)
+  // Of an earlier run of the process: what it waited for is not known any more.
+  return list.filter(({ type, status }) => type !== CONDITION_KEYS_ROTATED || status === 'True')
 }
 
 function failureText(message: string): string {

@@ -2,6 +2,7 @@
  * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
  * every HEARTBEAT_MS: its time says that this gateway is alive.
  */
+import type { ConditionFinding } from '../../model/conditions.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../../model/node-owner.ts'
@@ -28,6 +29,8 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
+  /** RotationLoop.report. */
+  readonly rotation?: () => ConditionFinding | undefined
   /** What it reports on. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
@@ -92,6 +95,7 @@ export class StatusLoop {
       routed,
       failure: failure ?? probing.problem(),
       ...(this.#init.lanes.withdrawn ? { flowsWith: probing.busyClusters() } : {}),
+      ...rotationOf(this.#init.rotation?.()),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
@@ -168,6 +172,10 @@ export class StatusLoop {
       sentBytes.set(connection.txBytes, labels)
     }
   }
+}
+
+function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {
+  return rotation === undefined ? {} : { rotation }
 }
 
 /** Milliseconds are kept: two writes must never look the same. */

@@ -5,24 +5,27 @@ import { sealaneCrd } from './sealane-kind.ts'
 
 const MAX_PORT = 65_535
 
+const KEY = { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$', minLength: 44, maxLength: 44 }
+
 const candidate = map('A place where this gateway may be called.', {
   kind: text('How the address is known.', { enum: ['private', 'public', 'observed', 'loadBalancer'] }),
   address: ipAddress('IPv4 or IPv6 address.'),
   port: integer('UDP port.', 1, MAX_PORT),
 })
 
-const spec = map('What the other gateways need to call this one.', {
-  cluster: fixed(dnsLabel('Cluster id.'), 'the cluster of an endpoint'),
-  node: fixed(dnsSubdomain('Name of the gateway node.'), 'the node of an endpoint'),
-  lane: fixed({ ...integer('Lane number.', 0, 255) }, 'the lane of an endpoint'),
-  publicKey: text('WireGuard public key: 32 bytes in base64.', {
-    pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$',
-    minLength: 44,
-    maxLength: 44,
-  }),
-  candidates: list('Best first. Empty: this gateway calls the others.', candidate, 16),
-  capabilities: list('What this gateway can do beyond the first version.', text('One word.', { maxLength: 63 }), 32),
-})
+const spec = map(
+  'What the other gateways need to call this one.',
+  {
+    cluster: fixed(dnsLabel('Cluster id.'), 'the cluster of an endpoint'),
+    node: fixed(dnsSubdomain('Name of the gateway node.'), 'the node of an endpoint'),
+    lane: fixed({ ...integer('Lane number.', 0, 255) }, 'the lane of an endpoint'),
+    publicKey: text('WireGuard public key: 32 bytes in base64.', KEY),
+    nextPublicKey: text('The key that the gateway is about to take instead: 32 bytes in base64.', KEY),
+    candidates: list('Best first. Empty: this gateway calls the others.', candidate, 16),
+    capabilities: list('What this gateway can do beyond the first version.', text('One word.', { maxLength: 63 }), 32),
+  },
+  ['nextPublicKey'],
+)
 
 const PREFIX = "self.spec.cluster + '.' + self.spec.node + '-lane'"
 

@@ -13,6 +13,7 @@ import { generateWireguardKey, publicKeyOf } from '../wireguard/wireguard-key.ts
 import type {
   DeviceConfig,
   DeviceState,
+  KeyInit,
   PeerConfig,
   PeerState,
   Wireguard,
@@ -96,6 +97,20 @@ export class FakeWireguard implements Wireguard {
       this.touched.push(`${name} ${key}`)
     }
     for (const peer of config.peers) this.#syncPeer(name, device, peer)
+  }
+
+  async replacePeer(name: string, from: string, peer: PeerConfig, signal?: AbortSignal): Promise<void> {
+    await this.#begin(`wg set ${name} peer ${from} remove`, signal)
+    checkDeviceConfig(name, { listenPort: 0, peers: [peer] })
+    const device = this.#need(name)
+    device.peers.delete(from)
+    this.#syncPeer(name, device, peer)
+  }
+
+  async setKey(name: string, { privateKeyFile, places }: KeyInit, signal?: AbortSignal): Promise<void> {
+    await this.#begin(`wg set ${name} private-key`, signal)
+    this.#need(name).publicKey = publicKeyOf(await this.#readKey(name, privateKeyFile))
+    for (const { publicKey, endpoint } of places) this.#needPeer(name, publicKey).endpoint = endpoint
   }
 
   async deleteDevice(name: string, signal?: AbortSignal): Promise<void> {

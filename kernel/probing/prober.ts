@@ -15,6 +15,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
 import type { PeerHealthInit } from './peer-health.ts'
+import { type Notice, decodeNotice, encodeNotice } from './notice-packet.ts'
 import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
 import { type MeasuredPeer, type PeerEntry, type ProbedPeer, measured, newEntry, stopEntry } from './probed-peer.ts'
@@ -31,6 +32,10 @@ export interface ProberDeps<P extends ProbedPeer> {
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
   /** The same when an end that is up is doubted, or no longer. */
   readonly onDoubt: (peer: P, doubted: boolean) => void
+  /** What a far end says beside its probes. True: it gets a receipt. Absent: nothing is heard. */
+  readonly onNotice?: (peer: P, notice: Notice) => boolean
+  /** The receipt for a notice of this process. */
+  readonly onReceipt?: (peer: P, notice: Notice) => void
   /** Whether traffic flowed there in the last seconds. */
   readonly isBusy: (peer: P) => boolean
 }
@@ -101,6 +106,14 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   /** By the peers' keys. */
   health(): Map<string, MeasuredPeer> {
     return new Map([...this.#peers.values()].map((entry) => [entry.peer.key, measured(entry)]))
+  }
+
+  /** Says something to those far ends whose keys are named. Nobody knows whether it arrives, but by a receipt. */
+  notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
+    const bytes = encodeNotice({ ...words, type: 'notice', lane: this.#init.number })
+    for (const { peer } of this.#peers.values()) {
+      if (keys.has(peer.key)) this.#socket?.send(bytes, peer.address, this.#init.port)
+    }
   }
 
   /** Probes until the signal. */
@@ -246,6 +259,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   #onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
     const { count, clock } = this.#deps
     const entry = this.#peers.get(from.address)
+    const notice = decodeNotice(bytes)
+    if (notice !== undefined && this.#onNotice(entry, notice, from.port)) return
     const probe = decodeProbe(bytes)
     const asks = probe?.type === 'question' ? entry?.peer.number : this.#init.number
     if (entry === undefined || from.port !== this.#init.port || probe === undefined || probe.lane !== asks) {
@@ -267,6 +282,22 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     count('answered')
     entry.answered = 'probe'
     entry.health.onAnswer()
+  }
+
+  /** False for what counts as ignored. */
+  #onNotice(entry: PeerEntry<P> | undefined, notice: Notice, port: number): boolean {
+    const { onNotice, onReceipt } = this.#deps
+    if (entry === undefined || port !== this.#init.port) return false
+    if (notice.type === 'receipt') {
+      if (notice.lane !== this.#init.number || onReceipt === undefined) return false
+      onReceipt(entry.peer, notice)
+      return true
+    }
+    if (notice.lane !== entry.peer.number || onNotice === undefined) return false
+    if (onNotice(entry.peer, notice)) {
+      this.#socket?.send(encodeNotice({ ...notice, type: 'receipt' }), entry.peer.address, port)
+    }
+    return true
   }
 }
 

@@ -25,6 +25,11 @@ export function planWgSync(state: DeviceState, config: DeviceConfig): readonly s
   return words
 }
 
+/** Arguments after `wg set DEVICE` by which `peer` takes the place of `from`. Both may be the same. */
+export function planReplacement(from: string, peer: PeerConfig): readonly string[] {
+  return ['peer', from, 'remove', ...planPeer(undefined, peer)]
+}
+
 /** As `wg` prints it: `0x1073`, or `off`. */
 export function markText(mark: number): string {
   return mark === 0 ? 'off' : `0x${mark.toString(16)}`

@@ -2,17 +2,18 @@
  * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike. A private key is named
  * by its file only: it is never an argument, never an environment variable, never kept.
  */
+import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import { SystemClock, type Clock } from '../../reconcile/clock.ts'
 import { checkDeviceConfig, checkWireguardName } from './check-wireguard.ts'
 import { isExists, isNotFound, KernelError, type KernelErrorCode } from '../errors.ts'
 import { parseDump } from './parse-wg.ts'
-import { planWgSync } from './plan-wg-sync.ts'
+import { planReplacement, planWgSync } from './plan-wg-sync.ts'
 import { namingPortHolders } from '../port-holders.ts'
 import type { Link, RouteTable } from '../route/route-table.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
 import { daemonsOf, endWireguardGo, startWireguardGo } from './wireguard-go.ts'
 import { generateWireguardKey } from './wireguard-key.ts'
-import type { DeviceConfig, DeviceState, Wireguard, WireguardDriver } from './wireguard.ts'
+import type { DeviceConfig, DeviceState, KeyInit, PeerConfig, Wireguard, WireguardDriver } from './wireguard.ts'
 
 export interface WgCommandDeps {
   /** Of the same network namespace: makes, lifts and removes the links. */
@@ -90,6 +91,25 @@ export class WgCommand implements Wireguard {
     } catch (error) {
       throw await namingPortHolders(error, config.listenPort)
     }
+  }
+
+  async replacePeer(name: string, from: string, peer: PeerConfig, signal?: AbortSignal): Promise<void> {
+    checkDeviceConfig(name, { listenPort: 0, peers: [peer] })
+    checkDeviceConfig(name, { listenPort: 0, peers: [{ publicKey: from, allowedIps: [], keepaliveSeconds: 0 }] })
+    await this.#wg(['set', name, ...planReplacement(from, peer)], signal)
+  }
+
+  async setKey(name: string, { privateKeyFile, places }: KeyInit, signal?: AbortSignal): Promise<void> {
+    checkWireguardName(name)
+    const peers = places.map((place) => ({ ...place, allowedIps: [], keepaliveSeconds: 0 }))
+    checkDeviceConfig(name, { listenPort: 0, peers })
+    const words = places.flatMap(({ publicKey, endpoint }) => [
+      'peer',
+      publicKey,
+      'endpoint',
+      formatAddressPort(endpoint),
+    ])
+    await this.#wg(['set', name, 'private-key', privateKeyFile, ...words], signal)
   }
 
   async deleteDevice(name: string, signal?: AbortSignal): Promise<void> {

@@ -28,6 +28,11 @@ export interface DeviceConfig {
   readonly peers: readonly PeerConfig[]
 }
 
+export interface KeyInit {
+  readonly privateKeyFile: string
+  readonly places: readonly Required<Pick<PeerConfig, 'publicKey' | 'endpoint'>>[]
+}
+
 export interface PeerState {
   readonly publicKey: string
   readonly endpoint?: AddressPort
@@ -66,6 +71,13 @@ export interface Wireguard {
   read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined>
   /** Changes only what differs: sessions of unchanged peers live on. Peers not named are removed. */
   sync(name: string, config: DeviceConfig, signal?: AbortSignal): Promise<void>
+  /**
+   * In one step, and in one start of a tool: the peer `from` goes, and `peer` is made anew, also where it is `from`.
+   * Throws KernelError.
+   */
+  replacePeer(name: string, from: string, peer: PeerConfig, signal?: AbortSignal): Promise<void>
+  /** The key of the device from now on, and in the same step the endpoints of peers that it has. Throws KernelError. */
+  setKey(name: string, init: KeyInit, signal?: AbortSignal): Promise<void>
   /** Removes the device, and with it a userspace process. Absent is fine. */
   deleteDevice(name: string, signal?: AbortSignal): Promise<void>
   /** A new private key, base64, and its public key. */

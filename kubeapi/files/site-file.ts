@@ -66,6 +66,8 @@ export interface SiteConfig {
   readonly gateways: readonly SiteGateway[]
   /** How many nodes are gateways at once, of those for which nobody says a number. */
   readonly activeGateways: number
+  /** The age at which a gateway makes its key anew; 0: never because of its age. Undefined: the gateway's default. */
+  readonly keyRotationDays?: number
   /** Ports of the nodes that pods of other clusters may call. */
   readonly openHostPorts: readonly OpenPort[]
   readonly dns: {
@@ -121,6 +123,7 @@ const siteSchema = z.strictObject(
           ),
         ).default([]),
         activeGateways: integer(1, MAX_LANE + 1).optional(),
+        keyRotationDays: integer(0, 3650).optional(),
         openHostPorts: list(openHostPort).default([]),
         dns: z
           .strictObject(
@@ -227,6 +230,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
       ...(publicAddress === undefined ? {} : { publicAddress }),
     })),
     activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,
+    ...(spec.keyRotationDays === undefined ? {} : { keyRotationDays: spec.keyRotationDays }),
     openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
     dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
   }

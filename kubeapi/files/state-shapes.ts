@@ -47,6 +47,7 @@ const endpoint = map({
     node: text,
     lane: integer(0, 255),
     publicKey: text,
+    nextPublicKey: text.optional(),
     candidates: list(map({ kind: text, address: text, port })),
     capabilities: texts,
   }),

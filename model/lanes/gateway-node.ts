@@ -18,6 +18,9 @@ export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 /** Whatever its value: traffic is to leave this gateway. A cordon says so as well. */
 export const LABEL_DRAIN = 'sealane.io/drain'
 
+/** Another value than before: the gateway makes its key anew. Any text, up to 64 characters: mostly a time. */
+export const ANNOTATION_ROTATE_KEYS = 'sealane.io/rotate-keys'
+
 export interface GatewayLane {
   readonly lane: number
   readonly publicAddress?: string

@@ -16,6 +16,12 @@ export const CAPABILITY_ALL_PAIRS = 'all-pairs'
  */
 export const CAPABILITY_DRAINING = 'draining'
 
+/**
+ * Among the capabilities of an Endpoint: its gateway learns the next key of a far end by the Endpoint, and takes it when
+ * that says so through the lane. One that does not say so, of a release up to 0.1, shakes hands anew.
+ */
+export const CAPABILITY_FOLLOWS_KEYS = 'follows-keys'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

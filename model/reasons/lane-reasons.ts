@@ -62,6 +62,28 @@ export const LANE_REASONS = {
     todo: 'Wait. If it stays so, no other gateway of this cluster has a link to the clusters that are named.',
     shows: ['condition Drained of Gateway'],
   },
+  KeyAnnounced: {
+    means: 'The gateway has a next key, and waits until the gateways of the other clusters have learnt it.',
+    todo: 'Nothing. It takes some seconds, and a minute at most.',
+    shows: ['condition KeysRotated of Gateway'],
+  },
+  FarEndsWithoutKey: {
+    means:
+      'The key is not made anew now: gateways of other clusters have not learnt the next one. It is tried again every ' +
+      'five minutes, and done without them after a day.',
+    todo: 'Look whether this cluster and those that are named have a connection to the broker.',
+    shows: ['condition KeysRotated of Gateway', 'log of the gateway'],
+  },
+  OtherGatewayRotates: {
+    means: 'The key is made anew after that of another gateway of this cluster: not two at once.',
+    todo: 'Nothing.',
+    shows: ['condition KeysRotated of Gateway'],
+  },
+  KeyRotated: {
+    means: 'The gateway has made its key anew.',
+    todo: 'Nothing.',
+    shows: ['condition KeysRotated of Gateway'],
+  },
   NoLane: {
     means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',

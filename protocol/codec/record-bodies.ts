@@ -182,6 +182,7 @@ function copyEndpoint({ spec }: EndpointBody): wire.Endpoint {
     node: spec.node,
     lane: spec.lane,
     publicKey: spec.publicKey,
+    ...optional('nextPublicKey', spec.nextPublicKey),
     candidates: spec.candidates.map((candidate) => ({ ...candidate })),
     capabilities: [...spec.capabilities],
   }
@@ -195,6 +196,10 @@ function endpointFromWire(body: wire.Endpoint, field: string): EndpointBody {
       node: keyPart(body.node, `${field}.node`, 1),
       lane: integer(body.lane, `${field}.lane`, 0, 255),
       publicKey: wireguardKey(body.publicKey, `${field}.publicKey`),
+      ...optional(
+        'nextPublicKey',
+        body.nextPublicKey === undefined ? undefined : wireguardKey(body.nextPublicKey, `${field}.nextPublicKey`),
+      ),
       candidates: list(body.candidates, `${field}.candidates`, limits.MAX_CANDIDATES, (candidate, path) => ({
         kind: oneOf(candidate.kind, `${path}.kind`, ['private', 'public', 'observed', 'loadBalancer']),
         address: text(candidate.address, `${path}.address`, ADDRESS_TEXT, 1),

@@ -343,6 +343,8 @@ export interface Endpoint {
   publicKey: string;
   candidates: Endpoint_Candidate[];
   capabilities: string[];
+  /** The key that the gateway is about to take instead of public_key. */
+  nextPublicKey?: string | undefined;
 }
 
 export interface Endpoint_Candidate {
@@ -3600,7 +3602,7 @@ export const SliceEndpoint_Conditions: MessageFns<SliceEndpoint_Conditions> = {
 };
 
 function createBaseEndpoint(): Endpoint {
-  return { cluster: "", node: "", lane: 0, publicKey: "", candidates: [], capabilities: [] };
+  return { cluster: "", node: "", lane: 0, publicKey: "", candidates: [], capabilities: [], nextPublicKey: undefined };
 }
 
 export const Endpoint: MessageFns<Endpoint> = {
@@ -3622,6 +3624,9 @@ export const Endpoint: MessageFns<Endpoint> = {
     }
     for (const v of message.capabilities) {
       writer.uint32(50).string(v!);
+    }
+    if (message.nextPublicKey !== undefined) {
+      writer.uint32(58).string(message.nextPublicKey);
     }
     return writer;
   },
@@ -3685,6 +3690,14 @@ export const Endpoint: MessageFns<Endpoint> = {
             }
 
             message.capabilities.push(reader.string());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.nextPublicKey = reader.string();
             continue;
           }
         }

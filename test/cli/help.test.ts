@@ -24,6 +24,7 @@ const COMMANDS = [
   'gateway',
   'gateway drain',
   'gateway undrain',
+  'gateway rotate-keys',
   'up',
   'export',
   'unexport',

@@ -147,7 +147,7 @@ async function comesAndGoes(t: Test, story: LaneStory): Promise<void> {
   const state = await story.state()
   if (state === undefined) throw new Error('the lane has gone')
   const reported = endpointOf('milano', 'gw')
-  const own = { ...reported, spec: { ...reported.spec, ...cable.rules.endpointFields(state) } }
+  const own = { ...reported, spec: { ...reported.spec, ...cable.rules.endpointFields(state, undefined) } }
   t.equal(cable.rules.identityOf(own), state.identity, 'others know it by what it tells')
   t.equal(cable.rules.endpointProblem(own), undefined)
 

@@ -38,7 +38,34 @@ export function wireguardCompliance(t: Test, make: () => WireguardUnderTest | Pr
   story('an endpoint that is not named stays', endpoints)
   story('what is refused', refusals)
   story('two devices want one port', portTaken)
+  story('a peer takes the place of another', replaced)
   story('keys', keys)
+}
+
+async function replaced(t: Test, { wireguard, name, key }: Story): Promise<void> {
+  await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1400 })
+  const [first, other] = [peer(wireguard, 1, { endpoint: AT }), peer(wireguard, 2)]
+  await wireguard.sync(name, { listenPort: 0, peers: [first, other] })
+  const second = { ...first, publicKey: wireguard.generateKey().publicKey }
+  for (const from of [first, second]) {
+    await wireguard.replacePeer(name, from.publicKey, second)
+    const peers = new Map((await wireguard.read(name))?.peers.map((one) => [one.publicKey, one]))
+    t.strictSame([...peers.keys()].sort(), [second, other].map(({ publicKey }) => publicKey).sort())
+    t.strictSame([...(peers.get(second.publicKey)?.allowedIps ?? [])].sort(), [...first.allowedIps].sort())
+    t.match(peers.get(second.publicKey)?.endpoint, AT)
+    t.equal(peers.get(other.publicKey)?.allowedIps.length, other.allowedIps.length, 'the others are left alone')
+  }
+  await t.rejects(wireguard.replacePeer(name, second.publicKey, { ...second, publicKey: 'short' }), { code: 'EINVAL' })
+  const next = keyFile(t, wireguard)
+  const elsewhere = parseAddressPort('127.0.0.1:9')
+  const places = [{ publicKey: second.publicKey, endpoint: elsewhere }]
+  await wireguard.setKey(name, { privateKeyFile: next.file, places })
+  const state = await wireguard.read(name)
+  const moved = state?.peers.find(({ publicKey }) => publicKey === second.publicKey)
+  t.match(moved?.endpoint, elsewhere)
+  t.strictSame([...(moved?.allowedIps ?? [])].sort(), [...first.allowedIps].sort(), 'with its prefixes')
+  t.equal(state?.publicKey, next.publicKey)
+  t.equal(state?.peers.length, 2, 'peers stay')
 }
 
 const AT = parseAddressPort('192.0.2.1:4500')

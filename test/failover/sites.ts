@@ -9,7 +9,7 @@
  * by an API server that is always there; their Endpoints reach the other site the same way.
  */
 import { join } from 'node:path'
-import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
+import { ANNOTATION_ROTATE_KEYS, LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
 import type { Cluster, KubeObject, Node } from '../../model/objects.ts'
 import { NodeProcess } from '../routeagent/support/node-process.ts'
 import { cluster, dualStack, dualStackNode, membership, node } from '../routeagent/support/site.ts'
@@ -52,6 +52,8 @@ export interface SitesInit {
   readonly addresses?: SiteAddresses
   /** Each gateway node has a pod, like the worker. */
   readonly podsOnGateways?: boolean
+  /** Of both sites; absent: gw0, gw1 and the worker. */
+  readonly names?: readonly string[]
 }
 
 /** One node, and how it is cut off from everything. */
@@ -120,6 +122,8 @@ export interface TwoSites {
   readonly drain: (gateway: SiteNode, on: boolean) => void
   /** While it is away, what one site says does not reach the other; that comes when it is back. */
   readonly broker: Broker
+  /** Asks for a new key of the gateway; another request than before is another rotation. */
+  readonly rotate: (gateway: SiteNode, request: string) => void
   /** What the processes wrote on standard error. */
   readonly errors: () => string
 }
@@ -148,31 +152,41 @@ class Broker {
 export async function withTwoSites<T>(
   folder: string,
   story: (sites: TwoSites) => Promise<T>,
-  { addresses = OVERLAPPING, podsOnGateways = false }: SitesInit = {},
+  { addresses = OVERLAPPING, podsOnGateways = false, names = Object.keys(NODES) }: SitesInit = {},
 ): Promise<T> {
   return withNetns(async (internet) => {
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
-    return withNodes(SITES.flatMap(namesOf), internet, [], async (nodes) => {
-      for (const one of nodes) await one.wire()
-      const withPod = nodes.filter((one) => podsOnGateways || !isGateway(one))
-      return withPods(withPod, addresses, async () => {
-        const gateways = (site: SiteName): SiteNode[] => nodes.filter((one) => one.site === site && isGateway(one))
-        const drain = (gateway: SiteNode, on: boolean): void => {
-          for (const one of nodes.filter(({ site }) => site === gateway.site))
-            one.process?.put(nodeObject(gateway, { addresses, drains: on }))
-        }
-        const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
-        const pods = { milano: podOf(nodes, 'milano'), paris: podOf(nodes, 'paris') }
-        const broker = new Broker()
-        try {
-          start({ nodes, folder, addresses, broker })
-          await untilUp(nodes, errors)
-          return await story({ internet, nodes, pods, gateways, drain, broker, errors })
-        } finally {
-          await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
-        }
-      })
-    })
+    return withNodes(
+      SITES.flatMap((site) => names.map((name) => [site, name] as const)),
+      internet,
+      [],
+      async (nodes) => {
+        for (const one of nodes) await one.wire()
+        const withPod = nodes.filter((one) => podsOnGateways || !isGateway(one))
+        return withPods(withPod, addresses, async () => {
+          const gateways = (site: SiteName): SiteNode[] => nodes.filter((one) => one.site === site && isGateway(one))
+          const drain = (gateway: SiteNode, on: boolean): void => {
+            for (const one of nodes.filter(({ site }) => site === gateway.site))
+              one.process?.put(nodeObject(gateway, { addresses, drains: on }))
+          }
+          const rotate = (gateway: SiteNode, request: string): void => {
+            const { metadata, ...rest } = nodeObject(gateway, { addresses, drains: false })
+            const asked = { ...rest, metadata: { ...metadata, annotations: { [ANNOTATION_ROTATE_KEYS]: request } } }
+            for (const one of nodes.filter(({ site }) => site === gateway.site)) one.process?.put(asked)
+          }
+          const errors = (): string => nodes.map(({ process }) => process?.errors ?? '').join('')
+          const pods = { milano: podOf(nodes, 'milano'), paris: podOf(nodes, 'paris') }
+          const broker = new Broker()
+          try {
+            start({ nodes, folder, addresses, broker })
+            await untilUp(nodes, errors)
+            return await story({ internet, nodes, pods, gateways, drain, rotate, broker, errors })
+          } finally {
+            await Promise.all(nodes.flatMap(({ process }) => process?.stop() ?? []))
+          }
+        })
+      },
+    )
   })
 }
 
@@ -194,8 +208,6 @@ async function withPods<T>(
     return withPods(rest, addresses, story)
   })
 }
-
-const namesOf = (site: SiteName): (readonly [SiteName, string])[] => Object.keys(NODES).map((name) => [site, name])
 
 function withNodes<T>(
   [first, ...rest]: readonly (readonly [SiteName, string])[],
@@ -291,9 +303,10 @@ function isOf({ site, name }: SiteNode, object: KubeObject): boolean {
 async function untilUp(nodes: readonly SiteNode[], errors: () => string): Promise<void> {
   const links = (one: SiteNode): number =>
     JSON.stringify(one.process?.get('Gateway', one.name) ?? '').split('"state":"up"').length - 1
-  await eventually(() => nodes.filter(isGateway).every((one) => links(one) === 2), {
+  const all = nodes.filter(isGateway).length / SITES.length
+  await eventually(() => nodes.filter(isGateway).every((one) => links(one) === all), {
     deadlineMs: 60_000,
-    say: `two links at each gateway (${nodes.filter(isGateway).map(links).join(' ')}; ${errors()})`,
+    say: `${all} links at each gateway (${nodes.filter(isGateway).map(links).join(' ')}; ${errors()})`,
   })
 }
 

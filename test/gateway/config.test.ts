@@ -16,6 +16,7 @@ t.test('defaults', async (t) => {
     downAfterMs: 1500,
     answersUntilUp: 2,
     rotateMs: 5000,
+    keyMaxAgeMs: 2_592_000_000,
     statusMs: 2000,
     openPorts: [],
   })

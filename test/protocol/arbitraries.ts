@@ -73,13 +73,15 @@ const endpointSlice = fc.record({
   endpoints: fc.array(endpoint, { maxLength: 10 }),
 })
 
-const laneEndpoint = fc.record({
-  kind: fc.constant('Endpoint' as const),
-  spec: fc.record({
+const publicKey = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('base64'))
+
+const laneEndpointSpec = fc.record(
+  {
     cluster: name,
     node: name,
     lane: fc.nat(255),
-    publicKey: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('base64')),
+    publicKey,
+    nextPublicKey: publicKey,
     candidates: fc.array(
       fc.record({
         kind: fc.constantFrom('private' as const, 'public' as const, 'observed' as const, 'loadBalancer' as const),
@@ -89,8 +91,11 @@ const laneEndpoint = fc.record({
       { maxLength: 4 },
     ),
     capabilities: fc.array(name, { maxLength: 4 }),
-  }),
-})
+  },
+  { requiredKeys: ['cluster', 'node', 'lane', 'publicKey', 'candidates', 'capabilities'] },
+)
+
+const laneEndpoint = fc.record({ kind: fc.constant('Endpoint' as const), spec: laneEndpointSpec })
 
 const cluster = fc.record({
   kind: fc.constant('Cluster' as const),

@@ -1,4 +1,5 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
+import { type NoticeStep, decodeNotice, encodeNotice } from '../../kernel/probing/notice-packet.ts'
 import { decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
@@ -9,6 +10,8 @@ export class FakeProbes {
   readonly alive = new Set<string>()
   /** Lane addresses whose kernel answers a knock. */
   readonly kernels = new Set<string>()
+  /** Lane addresses that give a receipt for each notice of these steps. */
+  readonly receipts = new Map<string, readonly NoticeStep[]>()
   /** Sockets that are open now, by own address. */
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
@@ -23,6 +26,10 @@ export class FakeProbes {
     return {
       send: (bytes, to, port) => {
         this.sent.push({ from: address, to, bytes })
+        const notice = decodeNotice(bytes)
+        if (notice?.type === 'notice' && this.receipts.get(to)?.includes(notice.step) === true) {
+          queueMicrotask(() => this.receive(address, to, encodeNotice({ ...notice, type: 'receipt' }), port))
+        }
         const probe = decodeProbe(bytes)
         if (probe?.type !== 'question' || port !== ownPort || !this.alive.has(to)) return
         const answer = (): void => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' }), port)

@@ -53,7 +53,11 @@ export async function undrainGateway(
   return `${name} takes traffic again, or stands by where other nodes have all the places`
 }
 
-async function gatewayNode(admin: Admin, name: string, signal: AbortSignal): Promise<ManifestObject> {
+export async function gatewayNode(
+  admin: Pick<Admin, 'get'>,
+  name: string,
+  signal: AbortSignal,
+): Promise<ManifestObject> {
   const node = await admin.get({ apiVersion: 'v1', kind: 'Node', name }, signal)
   if (node === undefined) throw new UserError(`Node ${name}: this cluster has no such Node`)
   if (node.metadata.labels?.[LABEL_GATEWAY] === undefined) {

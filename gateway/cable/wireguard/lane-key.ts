@@ -1,6 +1,6 @@
 /** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
 import { randomUUID } from 'node:crypto'
-import { link, mkdir, open, readFile, readdir, rm, stat } from 'node:fs/promises'
+import { link, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { messageOf } from '../../../runtime/thrown.ts'
 
@@ -36,11 +36,66 @@ export async function ensureLaneKey(stateDir: string, lane: number, newKey: () =
   return path
 }
 
+/** Of the key that is to be taken next: beside the present one, under the same rules. */
+export function nextKeyPath(stateDir: string, lane: number): string {
+  return join(stateDir, `lane${lane}.next.key`)
+}
+
+/**
+ * Gives the path of the next key, which it makes where there is none. One that cannot be used is made anew: nobody needs
+ * it. Throws LaneKeyError.
+ */
+export async function ensureNextKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
+  const path = nextKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+  } catch (error) {
+    if (!isCode(error, 'ENOENT')) await rm(path, { force: true })
+    await writeKey(path, newKey())
+    await checkKey(path)
+  }
+  return path
+}
+
+/** The text of a key file that can be used; undefined where there is none, or where it cannot. */
+export async function readKey(path: string): Promise<string | undefined> {
+  try {
+    await checkKey(path)
+    return await readFile(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** The next key takes the present one's place, in one step: after a crash there is one or the other. Throws LaneKeyError. */
+export async function promoteNextKey(stateDir: string, lane: number): Promise<void> {
+  const path = nextKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+    await rename(path, laneKeyPath(stateDir, lane))
+  } catch (error) {
+    if (error instanceof LaneKeyError) throw error
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+}
+
+/** When the present key was made, in milliseconds since 1970. Throws LaneKeyError. */
+export async function laneKeyMadeMs(stateDir: string, lane: number): Promise<number> {
+  const path = laneKeyPath(stateDir, lane)
+  try {
+    return (await stat(path)).mtimeMs
+  } catch (error) {
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+}
+
 /** Takes the keys of all other lanes away: this node serves them no more. None of the files is read. */
 export async function removeOtherLaneKeys(stateDir: string, lanes: readonly number[]): Promise<void> {
-  const keep = new Set(lanes.map((lane) => basename(laneKeyPath(stateDir, lane))))
+  const keep = new Set(
+    lanes.flatMap((lane) => [laneKeyPath, nextKeyPath].map((path) => basename(path(stateDir, lane)))),
+  )
   for (const name of await namesIn(stateDir)) {
-    if (/^lane\d+\.key$/.test(name) && !keep.has(name)) await rm(join(stateDir, name), { force: true })
+    if (/^lane\d+(\.next)?\.key$/.test(name) && !keep.has(name)) await rm(join(stateDir, name), { force: true })
   }
 }
 

@@ -1,6 +1,7 @@
 /** The device towards one remote lane number, as a WireGuard device and its peers. Pure. */
 import { formatAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
+import { CAPABILITY_FOLLOWS_KEYS } from '../../../model/lanes/lane-number.ts'
 import { LANE_MARK } from '../../../model/kernel-ids.ts'
 import { problem } from '../../../model/reasons/problem.ts'
 import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/spec-constants.ts'
@@ -29,8 +30,17 @@ export const wireguardRules: CableRules = {
     isPublicKey(publicKey)
       ? undefined
       : `publicKey ${JSON.stringify(publicKey.slice(0, 60))}: expected 32 bytes in base64`,
-  identityTaken: (owner) => problem('PublicKeyTaken', `publicKey is that of ${owner}`),
-  endpointFields: ({ identity }) => ({ publicKey: identity, capabilities: ['wireguard'] }),
+  nextIdentityOf: ({ spec: { publicKey, nextPublicKey } }) =>
+    nextPublicKey !== undefined && nextPublicKey !== publicKey && isPublicKey(nextPublicKey)
+      ? nextPublicKey
+      : undefined,
+  identityTaken: (owner, which) =>
+    problem('PublicKeyTaken', `${which === 'next' ? 'nextPublicKey' : 'publicKey'} is that of ${owner}`),
+  endpointFields: ({ identity }, next) => ({
+    publicKey: identity,
+    ...(next === undefined || next === identity ? {} : { nextPublicKey: next }),
+    capabilities: ['wireguard', CAPABILITY_FOLLOWS_KEYS],
+  }),
   plan: planDevice,
 }
 

@@ -1,4 +1,5 @@
 /** Links over WireGuard: one device for each remote lane number, one peer for each link, one key for each own lane. */
+import { sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
@@ -15,6 +16,7 @@ import {
 import type { Round } from '../../../kernel/apply/round.ts'
 import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
 import { HandshakeTimes } from './handshake-times.ts'
+import { KeyRotation, NOWHERE } from './key-rotation.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import { OwnSources } from './own-sources.ts'
 import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
@@ -65,7 +67,7 @@ function linkStateOf(
   handshakeMs: number | undefined,
 ): LinkState {
   return {
-    ...(endpoint === undefined ? {} : { at: endpoint }),
+    ...(endpoint === undefined || sameAddressPort(endpoint, NOWHERE) ? {} : { at: endpoint }),
     carries: allowedIps.length > 0,
     ...(handshakeMs === undefined ? {} : { handshakeMs }),
     rxBytes,
@@ -77,6 +79,7 @@ export class WireguardCable implements Cable {
   readonly rules = wireguardRules
   readonly #deps: WireguardCableDeps
   readonly #stateDir: string
+  readonly rotation: KeyRotation
   readonly #handshakes = new HandshakeTimes()
   /** By remote lane. */
   readonly #sources = new Map<number, OwnSources>()
@@ -84,6 +87,7 @@ export class WireguardCable implements Cable {
   constructor(deps: WireguardCableDeps, { stateDir }: WireguardCableInit) {
     this.#deps = deps
     this.#stateDir = stateDir
+    this.rotation = new KeyRotation(deps, stateDir)
   }
 
   async driver(signal?: AbortSignal): Promise<CableDriver> {
@@ -113,7 +117,12 @@ export class WireguardCable implements Cable {
     return new Map([...devices].map(([lane, device]) => [lane, laneStateOf(device, endsOf(lane), handshakes)]))
   }
 
-  async apply(plan: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
+  /** Not while a key changes: what was planned before that would put the old one back. */
+  apply(device: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
+    return this.rotation.inTurn(() => this.#apply(this.rotation.asFollowed(device), init))
+  }
+
+  async #apply(plan: CableDevice, init: ApplyLaneInit): Promise<LaneState | undefined> {
     const { callAnew, pathSource, round, ...rest } = init
     const seen = init.seen instanceof SeenDevice ? init.seen.device : undefined
     const sources = this.#sources.get(plan.remoteLane) ?? new OwnSources()

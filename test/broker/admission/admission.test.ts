@@ -207,6 +207,12 @@ t.test('every refusal names the field and the reason', async (t) => {
       anEndpoint({ publicKey: OTHER_KEY }),
       `spec.publicKey: "${OTHER_KEY}" is a key of cluster "paris", which stated it first: expected a key of its own for each gateway`,
     ],
+    [anEndpoint({ nextPublicKey: 'AAAA' }), 'spec.nextPublicKey: "AAAA": expected 32 bytes in base64'],
+    [anEndpoint({ nextPublicKey: KEY }), `spec.nextPublicKey: "${KEY}" is spec.publicKey: expected another key`],
+    [
+      anEndpoint({ nextPublicKey: OTHER_KEY }),
+      `spec.nextPublicKey: "${OTHER_KEY}" is a key of cluster "paris", which stated it first: expected a key of its own for each gateway`,
+    ],
     [
       anEndpoint(candidate('127.0.0.1')),
       'spec.candidates[0].address: "127.0.0.1" is a loopback address: expected one that other clusters can reach',

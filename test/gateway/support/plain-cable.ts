@@ -33,6 +33,7 @@ const rules: CableRules = {
   endsWithProcess: (driver) => (driver === 'plain' ? 'it is in memory' : undefined),
   probeAddress: laneAddress,
   identityOf: ({ spec }) => `${spec.cluster}/${spec.node}`,
+  nextIdentityOf: () => undefined,
   endpointProblem: ({ spec }) =>
     spec.capabilities.includes('plain')
       ? undefined

@@ -3,7 +3,7 @@ import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { type FarEnd, type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { laneStateOf } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
-import { farEnd } from '../../../gateway/remotes/check-endpoints.ts'
+import { farEnd, farEnds } from '../../../gateway/remotes/check-endpoints.ts'
 import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import type { Cluster, Endpoint, EndpointCandidate, Node } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
@@ -91,7 +91,8 @@ export function keyOf(endpoint: Endpoint): string {
 
 /** A WireGuard device as lane of this node, with the links to these Endpoints. */
 export function laneState(device: DeviceState, endpoints: readonly Endpoint[]): LaneState {
-  return laneStateOf(device, endpoints.map(farEndOf), handshakesOf([device]))
+  const ends = endpoints.flatMap((one) => farEnds(one, wireguardRules))
+  return laneStateOf(device, ends, handshakesOf([device]))
 }
 
 /** `devices` is what `laneStates` is in the real world. */

@@ -89,6 +89,25 @@ t.test('gateways without a number, beside one that has it', async (t) => {
   )
 })
 
+t.test('the age of a key', async (t) => {
+  const site = (days: string): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n${days}`
+  for (const [days, expected] of [
+    ['', undefined],
+    ['  keyRotationDays: 0\n', 0],
+    ['  keyRotationDays: 90\n', 90],
+  ] as const) {
+    t.equal(parseSiteFile('/s/site.yaml', site(days)).keyRotationDays, expected)
+  }
+  for (const [days, message] of [
+    ['  keyRotationDays: -1\n', /spec\.keyRotationDays: expected 0 to 3650, got -1/],
+    ['  keyRotationDays: 0.5\n', /spec\.keyRotationDays/],
+    ['  keyRotationDays: never\n', /spec\.keyRotationDays: expected 0 to 3650, got "never"/],
+  ] as const) {
+    t.throws(() => parseSiteFile('/s/site.yaml', site(days)), { message })
+  }
+})
+
 t.test('namespaces that are imported all the same', async (t) => {
   const text = (names: string): string =>
     `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], allowedNamespaces: ${names}}\n`

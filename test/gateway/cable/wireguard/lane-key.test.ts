@@ -2,7 +2,15 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { LaneKeyError, ensureLaneKey, removeOtherLaneKeys } from '../../../../gateway/cable/wireguard/lane-key.ts'
+import {
+  LaneKeyError,
+  ensureLaneKey,
+  ensureNextKey,
+  nextKeyPath,
+  promoteNextKey,
+  readKey,
+  removeOtherLaneKeys,
+} from '../../../../gateway/cable/wireguard/lane-key.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const KEY = Buffer.alloc(32, 7).toString('base64')
@@ -31,6 +39,36 @@ t.test('keys of other lanes are taken away, and nothing else', async (t) => {
     writeFileSync(join(dir, name), '')
   await removeOtherLaneKeys(dir, [1])
   t.strictSame(readdirSync(dir).sort(), ['gateway-switched-on-forwarding', 'lane1.key', 'lane1.key.old', 'xlane1.key'])
+})
+
+t.test('the next key is beside the present one until it takes its place', async (t) => {
+  const dir = join(temporaryFolder(t), 'gw')
+  const [next, other] = [Buffer.alloc(32, 8).toString('base64'), Buffer.alloc(32, 9).toString('base64')]
+  const path = await ensureLaneKey(dir, 0, () => KEY)
+  await t.rejects(promoteNextKey(dir, 0), LaneKeyError, 'there is none')
+  t.equal(readFileSync(path, 'utf8'), `${KEY}\n`)
+  t.equal(await readKey(nextKeyPath(dir, 0)), undefined)
+  const nextPath = await ensureNextKey(dir, 0, () => next)
+  t.equal(statSync(nextPath).mode & 0o777, 0o600)
+  t.equal(await ensureNextKey(dir, 0, () => other), nextPath)
+  t.equal(await readKey(nextPath), `${next}\n`, 'it is kept: others may know it')
+  await removeOtherLaneKeys(dir, [0])
+  t.strictSame(readdirSync(dir).sort(), ['lane0.key', 'lane0.next.key'])
+  await promoteNextKey(dir, 0)
+  t.equal(readFileSync(path, 'utf8'), `${next}\n`)
+  t.equal(statSync(path).mode & 0o777, 0o600)
+  t.strictSame(readdirSync(dir), ['lane0.key'])
+  for (const [say, spoil] of [
+    ['half', (file: string) => writeFileSync(file, 'AAAA', { mode: 0o600 })],
+    ['open to others', (file: string) => chmodSync(file, 0o644)],
+  ] as const) {
+    spoil(await ensureNextKey(dir, 0, () => other))
+    t.equal(await readKey(nextPath), undefined, say)
+    await ensureNextKey(dir, 0, () => KEY)
+    t.equal(await readKey(nextPath), `${KEY}\n`, `${say}: made anew`)
+  }
+  await removeOtherLaneKeys(dir, [])
+  t.strictSame(readdirSync(dir), [])
 })
 
 t.test('two starts at once agree on one key', async (t) => {

@@ -1,0 +1,246 @@
+/**
+ * Gives this gateway a new identity when it is asked for or due (plan-rotation.ts). The next one is announced with the
+ * Endpoint; once the far ends say that they know it, they are told through the tunnel, and both ends change within some
+ * milliseconds.
+ */
+import { CONDITION_KEYS_ROTATED, type ConditionFinding } from '../../model/conditions.ts'
+import { CAPABILITY_FOLLOWS_KEYS } from '../../model/lanes/lane-number.ts'
+import { endpointName } from '../../model/objects.ts'
+import type { Notice, NoticeStep } from '../../kernel/probing/notice-packet.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { CableRotation } from '../cable/cable.ts'
+import type { PlannedLink } from '../cable/plan-lanes.ts'
+import type { GatewayConfig } from '../config.ts'
+import type { GatewayDeps } from '../deps.ts'
+import type { Probing } from '../health/probing.ts'
+import type { LaneLoop } from '../lane-loop.ts'
+import { loopDeps } from '../loop-deps.ts'
+import { readMembership } from '../read-world.ts'
+import { healthKey } from '../world.ts'
+import { askedRotation, noteServedRotation, servedRotation } from './asked-rotation.ts'
+import type { Following } from './following.ts'
+import { identityMark } from './identity-mark.ts'
+import { POSTPONED_MS, type RotationFacts, type RotationWait, isDue, planRotation } from './plan-rotation.ts'
+
+export interface RotationInit {
+  readonly config: GatewayConfig
+  readonly rotation: CableRotation
+  readonly probing: Pick<Probing, 'notify' | 'health'>
+  readonly lanes: Pick<LaneLoop, 'plan' | 'poke'>
+  readonly following: () => Pick<Following, 'isExpected'>
+  /** What report() gives has changed. */
+  readonly onChange: () => void
+}
+
+/** How often it is looked at, and far ends are asked. */
+const LOOK_MS = 1000
+/** All far ends are to say within this time that they are ready. */
+const READY_MS = 500
+const ASK_MS = 50
+/** The last word gets out before the key changes. */
+const LAST_WORD_MS = 2
+const LAST_WORDS = 3
+/** After this node has changed, it does not follow others for a moment. */
+const CALM_MS = 1000
+
+export class RotationLoop {
+  readonly #deps: GatewayDeps
+  readonly #init: RotationInit
+  readonly #loop: ReconcileLoop
+  #announced: { readonly identity: string; readonly atMs: number } | undefined
+  #dueSinceMs: number | undefined
+  #pausedUntilMs = -Infinity
+  #switchingUntilMs = -Infinity
+  /** By step: healthKey()s of the links whose far ends have given a receipt. */
+  readonly #receipts = new Map<NoticeStep, Set<string>>()
+  #report: ConditionFinding | undefined
+
+  constructor(deps: GatewayDeps, init: RotationInit) {
+    this.#deps = deps
+    this.#init = init
+    const pace = { ...DEFAULT_LOOP, resyncMs: LOOK_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'key rotation'), pace, (signal) => this.#round(signal))
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#loop.run(signal)
+  }
+
+  /** What the Endpoint is to announce; undefined: nothing. */
+  get nextIdentity(): string | undefined {
+    return this.#announced?.identity
+  }
+
+  get isSwitching(): boolean {
+    return this.#deps.clock.monotonic() < this.#switchingUntilMs
+  }
+
+  /** How it stands; undefined where nothing was due since the start. */
+  get report(): ConditionFinding | undefined {
+    return this.#report
+  }
+
+  onReceipt(key: string, { mark, step }: Notice): void {
+    if (this.#announced === undefined || identityMark(this.#announced.identity) !== mark) return
+    this.#receiptsOf(step).add(key)
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const facts = await this.#facts()
+    if (facts === undefined) return
+    this.#dueSinceMs = isDue(facts) ? facts.dueSinceMs : undefined
+    const step = planRotation(facts)
+    switch (step.is) {
+      case 'rest':
+        this.#announce(undefined)
+        break
+      case 'announce':
+        this.#announce(await this.#init.rotation.makeNext(facts.lane))
+        break
+      case 'wait':
+        if (this.#announced !== undefined) this.#notify(this.#links('up'), 'known')
+        this.#say('False', step)
+        break
+      case 'postpone':
+        this.#pausedUntilMs = facts.nowMs + POSTPONED_MS
+        this.#announce(undefined)
+        this.#deps.logger.warn('key rotation is postponed', { reason: step.reason, why: step.message })
+        this.#say('False', step)
+        break
+      case 'switch':
+        if (!this.#init.following().isExpected) await this.#switch(facts.lane, signal)
+    }
+  }
+
+  #announce(identity: string | undefined): void {
+    if (identity === this.#announced?.identity) return
+    const atMs = this.#deps.clock.monotonic()
+    this.#announced = identity === undefined ? undefined : { identity, atMs }
+    this.#receipts.clear()
+    this.#init.lanes.poke()
+  }
+
+  async #switch(lane: number, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    const { rotation, lanes, config } = this.#init
+    this.#switchingUntilMs = clock.monotonic() + READY_MS + CALM_MS
+    try {
+      const keys = this.#links('follows')
+      if (!(await this.#areReady(keys, signal))) {
+        // Perhaps one of them changes at this moment too: not in step with it again.
+        this.#switchingUntilMs = -Infinity
+        await clock.sleep(clock.random() * 2 * LOOK_MS, signal)
+        return
+      }
+      const asked = this.#asked()
+      if (asked !== undefined) await noteServedRotation(config.stateDir, asked)
+      const devices = lanes.plan?.lanes.lanes ?? []
+      const followers = devices.flatMap(({ links }) =>
+        links.filter(({ remoteLane, cluster }) => keys.has(healthKey(remoteLane, cluster))),
+      )
+      const remoteLanes = devices.map(({ remoteLane }) => remoteLane)
+      await rotation.takeNext(lane, remoteLanes, followers, async () => {
+        for (let i = 0; i < LAST_WORDS; i += 1) this.#notify(keys, 'now')
+        await clock.sleep(LAST_WORD_MS, signal)
+      })
+      logger.info('this gateway has a new key', { lane, links: keys.size })
+    } finally {
+      if (this.#switchingUntilMs > 0) this.#switchingUntilMs = clock.monotonic() + CALM_MS
+    }
+    this.#announce(undefined)
+    this.#say('True', { reason: 'KeyRotated', message: 'the key was made anew' })
+  }
+
+  async #areReady(keys: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#deps
+    const ready = this.#receiptsOf('soon')
+    ready.clear()
+    const untilMs = clock.monotonic() + READY_MS
+    for (;;) {
+      const missing = new Set([...keys].filter((key) => !ready.has(key)))
+      if (missing.size === 0) return true
+      if (clock.monotonic() >= untilMs) return false
+      this.#notify(missing, 'soon')
+      await clock.sleep(ASK_MS, signal)
+    }
+  }
+
+  /** By healthKey(): links that are up, or those of them whose far ends know the next identity. */
+  #links(which: 'up' | 'follows'): ReadonlySet<string> {
+    const rows = this.#linkRows().filter(({ up, follows, knows }) => up && (which === 'up' || (follows && knows)))
+    return new Set(rows.map(({ key }) => key))
+  }
+
+  #linkRows() {
+    const { probing, lanes } = this.#init
+    const health = probing.health()
+    const known = this.#receiptsOf('known')
+    return (lanes.plan?.lanes.lanes ?? []).flatMap(({ links }) =>
+      links.map((link) => {
+        const key = healthKey(link.remoteLane, link.cluster)
+        const up = health.get(key)?.state === 'up'
+        return { key, cluster: link.cluster, up, follows: this.#canFollow(link), knows: known.has(key) }
+      }),
+    )
+  }
+
+  #canFollow({ endpoint }: PlannedLink): boolean {
+    const { spec } = this.#deps.api.cache('Endpoint').get(endpoint) ?? {}
+    return spec?.capabilities.includes(CAPABILITY_FOLLOWS_KEYS) === true
+  }
+
+  async #facts(): Promise<RotationFacts | undefined> {
+    const { config, rotation, lanes } = this.#init
+    const { api, clock } = this.#deps
+    const [own] = config.lanes
+    const cluster = readMembership(api)?.spec.clusterId
+    if (own === undefined || cluster === undefined || lanes.plan === undefined) return undefined
+    const { lane } = own
+    const nowMs = clock.monotonic()
+    const asked = this.#asked()
+    const endpoints = api.cache('Endpoint').list()
+    const name = endpointName(cluster, config.node, lane)
+    const published = endpoints.find(({ metadata }) => metadata.name === name)
+    const others = endpoints.filter(({ spec, metadata }) => spec.cluster === cluster && metadata.name !== name)
+    const announces = others.filter((one) => this.#deps.cable.rules.nextIdentityOf(one) !== undefined)
+    return {
+      nowMs,
+      ageMs: await rotation.ageMs(lane),
+      maxAgeMs: config.keyMaxAgeMs,
+      asked: asked !== undefined && asked !== (await servedRotation(config.stateDir)),
+      begun: (await rotation.next(lane)) !== undefined,
+      dueSinceMs: this.#dueSinceMs ?? nowMs,
+      ...(this.#announced === undefined ? {} : { announcedMs: this.#announced.atMs }),
+      published:
+        published !== undefined && this.#deps.cable.rules.nextIdentityOf(published) === this.#announced?.identity,
+      pausedUntilMs: this.#pausedUntilMs,
+      others: announces.map(({ spec }) => spec.lane).sort((a, b) => a - b),
+      lane,
+      links: this.#linkRows(),
+    }
+  }
+
+  #asked(): string | undefined {
+    return askedRotation(this.#deps.api.cache('Node').get(this.#init.config.node))
+  }
+
+  #receiptsOf(step: NoticeStep): Set<string> {
+    const known = this.#receipts.get(step)
+    if (known !== undefined) return known
+    const fresh = new Set<string>()
+    this.#receipts.set(step, fresh)
+    return fresh
+  }
+
+  #notify(keys: ReadonlySet<string>, step: NoticeStep): void {
+    if (this.#announced !== undefined)
+      this.#init.probing.notify(keys, { mark: identityMark(this.#announced.identity), step })
+  }
+
+  #say(status: 'True' | 'False', { reason, message }: Pick<RotationWait, 'reason' | 'message'>) {
+    const next = { type: CONDITION_KEYS_ROTATED, status, reason, message }
+    if (JSON.stringify(next) === JSON.stringify(this.#report)) return
+    this.#report = next
+    this.#init.onChange()
+  }
+}
