@@ -66,11 +66,9 @@ t.test(
       [0, null],
       [0, null],
     ])
-    t.notMatch(
-      milano.objects().join(' '),
-      /Membership|Cluster|Lease|ServiceImport/,
-      'nothing of the clusterset is left',
-    )
+    // What a killed process was just writing is no object.
+    const left = milano.objects().filter((file) => !/\/\.[^/]+\.tmp$/.test(file))
+    t.notMatch(left.join(' '), /Membership|Cluster|Lease|ServiceImport/, 'nothing of the clusterset is left')
   },
 )
 
