@@ -1,12 +1,15 @@
 /** Of the agents of a site without Kubernetes one acts: the one that holds the Lease in the state folder. */
 import { randomBytes } from 'node:crypto'
 import { AGENT_LEASE } from '../install/names.ts'
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { type ClusterApi, ClusterApiError } from '../kubeapi/cluster-api.ts'
 import { Election, type ElectionDeps, type ElectionInit } from '../kubeapi/election.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import { untilLeft } from './until-left.ts'
 
 export interface SiteAgentsInit extends Pick<ElectionInit, 'durationMs' | 'renewWithinMs' | 'retryMs'> {
   readonly node: string
+  /** No other node of the site has an agent: it also acts where there can be no Leases. */
+  readonly alone: boolean
 }
 
 /**
@@ -15,7 +18,7 @@ export interface SiteAgentsInit extends Pick<ElectionInit, 'durationMs' | 'renew
  */
 export async function actInTurn(
   deps: Omit<ElectionDeps, 'leader'> & { readonly api: Pick<ClusterApi, 'cache'> },
-  { node, ...timing }: SiteAgentsInit,
+  { node, alone, ...timing }: SiteAgentsInit,
   act: (signal: AbortSignal) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -23,8 +26,24 @@ export async function actInTurn(
   const ofNode = `${node}_`
   const identity = `${ofNode}${randomBytes(4).toString('hex')}`
   const replaces = (holder: string): boolean => holder.startsWith(ofNode)
-  const election = new Election({ ...deps, leader: UNCOUNTED }, { name: AGENT_LEASE, identity, replaces, ...timing })
   const over = new AbortController()
+  let isWithout = false
+  const leases: LeaseStore = {
+    read: (name, until) => deps.leases.read(name, until),
+    write: async (lease, until) => {
+      try {
+        return await deps.leases.write(lease, until)
+      } catch (error) {
+        isWithout = alone && error instanceof ClusterApiError && error.code === 'Forbidden'
+        if (isWithout) over.abort(error)
+        throw error
+      }
+    },
+  }
+  const election = new Election(
+    { ...deps, leases, leader: UNCOUNTED },
+    { name: AGENT_LEASE, identity, replaces, ...timing },
+  )
   const left = untilLeft(deps.api, signal)
   let acts = false
   // Who acts takes out what it wrote, and ends by itself.
@@ -43,6 +62,7 @@ export async function actInTurn(
     }
   }
   await election.run(inOffice, AbortSignal.any([signal, over.signal]))
+  if (isWithout) await act(signal)
 }
 
 /** A site's state shows who leads: file leases/sealane-agent. */

@@ -19,7 +19,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
       // Standing by is ready.
       deps.status.readiness('agent', () => undefined)
     }
-    return actInTurn({ ...deps, api, leases }, { node }, act, signal)
+    return actInTurn({ ...deps, api, leases }, { node, alone: config.gateways.length <= 1 }, act, signal)
   }
   const init = {
     cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),

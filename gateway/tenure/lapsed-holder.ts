@@ -3,6 +3,7 @@
  * alone, while its kernel carries the lane: if another node took the lane then, nobody would take it out of that node.
  */
 import type { Knock } from '../../kubeapi/known-machines.ts'
+import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
 import type { CableRules } from '../cable/cable.ts'
 import type { GatewayDeps } from '../deps.ts'
 import { whyLost } from './plan-lost-holder.ts'
@@ -65,8 +66,8 @@ export class LapsedHolder {
     this.#reported = true
     const note =
       `the gateway of this node does not renew its hold on lane ${this.#own.lane}, but its machine answers and its ` +
-      `last word was that connections are up, so no other node takes the lane. See its pod; ` +
-      `kubectl cordon ${holder} gives the lane to another node`
+      `last word was that connections are up, so no other node takes the lane. See its process ` +
+      `there; a cordon of ${holder}, or the label ${LABEL_DRAIN} on its Node, gives the lane to another node`
     const regarding = { kind: 'Node', name: holder } as const
     this.#deps.api.report({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
   }

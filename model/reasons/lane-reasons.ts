@@ -135,7 +135,7 @@ export const LANE_REASONS = {
   LaneHolderSilent: {
     means:
       'A gateway does not renew its hold on a lane, but its machine answers, so that no other node takes the lane.',
-    todo: 'Look at the gateway pod of that node. `kubectl cordon` of the node gives the lane to another one.',
+    todo: 'Look at the gateway of that node. A cordon, or the label `sealane.io/drain`, gives the lane to another node.',
     shows: ['event on Node', 'log of the gateway'],
   },
   Heard: {

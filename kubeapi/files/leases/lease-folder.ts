@@ -59,7 +59,7 @@ export class LeaseFolder {
 
   /**
    * Makes version 1 where `metadata.resourceVersion` is absent, else the one after it. Throws ClusterApiError: Conflict
-   * when somebody was faster, Unavailable.
+   * when somebody was faster, Forbidden where the file system cannot do it, Unavailable.
    */
   async write(lease: StoredLease): Promise<StoredLease> {
     const { resourceVersion, ...metadata } = lease.metadata
@@ -213,7 +213,9 @@ function conflict(name: string): ClusterApiError {
 const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 
 function unavailable(verb: string, path: string, error: unknown): ClusterApiError {
-  const isAboutLinks = (error as NodeJS.ErrnoException).syscall === 'link' && NO_LINKS.has(errorCode(error))
-  const why = isAboutLinks ? 'its file system has no hard links, which Leases need' : messageOf(error)
-  return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${why}`, { cause: error })
+  if ((error as NodeJS.ErrnoException).syscall === 'link' && NO_LINKS.has(errorCode(error))) {
+    const why = 'its file system has no hard links, which Leases need'
+    return new ClusterApiError('Forbidden', `cannot ${verb} ${path}: ${why}`, { cause: error })
+  }
+  return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${messageOf(error)}`, { cause: error })
 }
