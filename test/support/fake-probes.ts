@@ -1,5 +1,5 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
-import { decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
+import { type Probe, type SizedProbe, decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -9,6 +9,10 @@ export class FakeProbes {
   readonly alive = new Set<string>()
   /** Lane addresses whose kernel answers a knock. */
   readonly kernels = new Set<string>()
+  /** Octets of the largest packet that gets to a lane address; absent: any does. */
+  readonly widths = new Map<string, number>()
+  /** What a far end says gets from it to here. */
+  carries = 0
   /** Sockets that are open now, by own address. */
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
@@ -23,9 +27,9 @@ export class FakeProbes {
     return {
       send: (bytes, to, port) => {
         this.sent.push({ from: address, to, bytes })
-        const probe = decodeProbe(bytes)
-        if (probe?.type !== 'question' || port !== ownPort || !this.alive.has(to)) return
-        const answer = (): void => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' }), port)
+        const reply = this.#answerOf(bytes, to)
+        if (reply === undefined || port !== ownPort || !this.alive.has(to)) return
+        const answer = (): void => this.receive(address, to, encodeProbe(reply), port)
         if (this.delay === undefined) queueMicrotask(answer)
         else this.delay.clock.setTimer(this.delay.ms, answer)
       },
@@ -37,6 +41,13 @@ export class FakeProbes {
         if (this.open.get(address) === events) this.open.delete(address)
       },
     }
+  }
+
+  #answerOf(bytes: Buffer, to: string): Probe | SizedProbe | undefined {
+    const probe = decodeProbe(bytes)
+    if (probe?.type === 'question') return { ...probe, type: 'answer' }
+    if (probe?.type !== 'sizedQuestion' || probe.size > (this.widths.get(to) ?? Infinity)) return undefined
+    return { ...probe, type: 'sizedAnswer', carries: this.carries }
   }
 
   /** Something arrives at a socket. */
