@@ -229,8 +229,9 @@ export class LaneLoop {
   }
 
   /**
-   * Before anything else is looked at: a link that has become silent leaves the ways of its cluster. All of a round takes
-   * some hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
+   * Before anything else is looked at: a link that has become silent leaves the ways of its cluster, and what does not
+   * get through a link any more is too large for its routes. All of a round takes some hundred milliseconds, in which
+   * packets would be lost. What fails here is done again by the round.
    */
   async #reroute({ health, handedOver, leaving, withdrawn }: Known, signal: AbortSignal): Promise<void> {
     if (this.#routedFrom === undefined) return
@@ -244,8 +245,7 @@ export class LaneLoop {
       leaving: leaving === true,
       withdrawn: withdrawn === true,
     }
-    const [before, after] = [carryingLinks(world), carryingLinks(now)]
-    if (before.size === after.size && [...before].every((key) => after.has(key))) return
+    if (waysOf(world) === waysOf(now)) return
     const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
     await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
     if (round.failures === 0) this.#routedFrom = { world: now, lanes }
@@ -317,6 +317,14 @@ export class LaneLoop {
       this.#deps.logger.warn('refused', { subject, reason, why: message })
     }
   }
+}
+
+/** Which links carry, and which packets: the same text, the same routes. */
+function waysOf(world: GatewayWorld): string {
+  return [...carryingLinks(world)]
+    .map((key) => `${key} ${world.health.get(key)?.sendSize ?? ''}`)
+    .sort()
+    .join()
 }
 
 function upKeys(world: GatewayWorld): Set<string> {

@@ -67,7 +67,7 @@ async function serve(
     lanes.poke()
     reports.poke()
   }
-  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
+  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition, onSize: onTransition }, config)
   const lanes = new LaneLoop(deps, { config, metrics, probing, onRound: () => reports.poke() })
   const reports = new StatusLoop(deps, { config, metrics, probing, lanes })
   status.readiness('gateway', () => lanes.notReady)

@@ -15,6 +15,8 @@ export interface PeerHealthView {
   readonly sinceMs: number
   /** It is up, and has been silent for some probes: where there is another way, that is taken. Absent: it is not. */
   readonly doubted?: boolean
+  /** Octets of the largest packet that gets there, as far as padded probes found. Absent: not known. */
+  readonly sendSize?: number
 }
 
 /** Where a far end called from, which is not where it was called. */

@@ -8,7 +8,7 @@ import {
   parseAddress,
 } from '../../model/addresses/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/objects.ts'
-import { CAPABILITY_ALL_PAIRS, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
+import { CAPABILITY_ALL_PAIRS, CAPABILITY_SIZED_PROBES, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
 import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
 import { type CableRules, type FarEnd, type LinkState, linkKey } from '../cable/cable.ts'
@@ -39,6 +39,8 @@ export interface RemoteLink extends FarEnd {
   readonly hidden: boolean
   /** It announces addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
+  /** It answers padded probes. */
+  readonly answersSizes: boolean
 }
 
 const MAX_CANDIDATES = 8
@@ -239,6 +241,7 @@ function toLink(
     candidates,
     hidden: isHidden(counting),
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
+    answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
   }
 }
 

@@ -8,7 +8,9 @@ import { problemText } from '../../model/reasons/problem.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
+import { linkMtu } from '../cable/link-sizes.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
+import { narrowProblem } from './size-events.ts'
 import { named, readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
 import { healthKey } from '../world.ts'
@@ -80,6 +82,13 @@ function failureText(message: string): string {
   return fitText(problemText({ reason: 'RoundFailed', message }), MAX_FAILURE_LENGTH)
 }
 
+/** Why an up link is not all that it should be. */
+function upMessage({ mtu: deviceMtu }: LanePlan, health: MeasuredPeer | undefined): string {
+  if (health?.kernelOnly === true) return PROCESS_SILENT
+  const mtu = linkMtu(deviceMtu, health)
+  return mtu < deviceMtu ? problemText(narrowProblem(mtu, deviceMtu)) : ''
+}
+
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
 
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
@@ -95,12 +104,12 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
-    message:
-      state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, { lane, planned, link, state }),
+    message: state === 'up' ? upMessage(lane, health) : message(init, { lane, planned, link, state }),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
+    ...sizes(lane, health),
     ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
     rxBytes: link?.rxBytes ?? 0,
     txBytes: link?.txBytes ?? 0,
@@ -121,11 +130,16 @@ interface ReportedLink {
   readonly lane: LanePlan
   readonly planned: PlannedLink
   readonly link: LinkState | undefined
-  readonly state: ConnectionStatus['state']
+  readonly state: Exclude<ConnectionStatus['state'], 'up'>
+}
+
+function sizes(lane: LanePlan, health: MeasuredPeer | undefined): Pick<ConnectionStatus, 'mtu' | 'receiveMtu'> {
+  if (health?.sendSize === undefined) return {}
+  const { receiveSize } = health
+  return { mtu: linkMtu(lane.mtu, health), ...(receiveSize === undefined ? {} : { receiveMtu: receiveSize }) }
 }
 
 function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {
-  if (state === 'up') return ''
   const { cluster, choice, doubt } = planned
   const sinceMs = init.health.get(healthKey(lane.remoteLane, cluster))?.sinceMs
   const heardMs = init.heardMs(linkKey(planned))

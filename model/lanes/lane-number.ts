@@ -16,6 +16,9 @@ export const CAPABILITY_ALL_PAIRS = 'all-pairs'
  */
 export const CAPABILITY_DRAINING = 'draining'
 
+/** Among the capabilities of an Endpoint: its gateway answers probes that are padded (kernel/probing/probe-packet.ts). */
+export const CAPABILITY_SIZED_PROBES = 'sized-probes'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

@@ -14,7 +14,7 @@ export interface GatewayNode {
   readonly lanes: number
   /** It is about to go: others are taken where there are others. */
   readonly leaves: boolean
-  /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
+  /** Of packets that get through all of those lanes; undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
 
@@ -32,7 +32,9 @@ export function gatewaysTowards(
   const up = lanesUp(cluster, gateways, ownEndpoints)
   const leaving = new Set(ownEndpoints.filter(isDraining).map(({ spec }) => spec.node))
   if (up.size > 0) {
-    return reporting.flatMap((gateway) => gatewayNode(gateway, up, leaving.has(gateway.metadata.name))).sort(byNode)
+    return reporting
+      .flatMap((gateway) => gatewayNode(cluster, gateway, up, leaving.has(gateway.metadata.name)))
+      .sort(byNode)
   }
   const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
   const unknown = ownEndpoints.map(({ spec }) => spec).filter(({ node }) => !reported.has(node))
@@ -87,10 +89,18 @@ function isDraining({ spec }: Endpoint): boolean {
   return spec.capabilities.includes(CAPABILITY_DRAINING)
 }
 
-function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>, leaves: boolean): GatewayNode[] {
+function gatewayNode(
+  cluster: string,
+  { metadata, status }: Gateway,
+  up: ReturnType<typeof lanesUp>,
+  leaves: boolean,
+): GatewayNode[] {
   const lanes = up.get(metadata.name)
   if (lanes === undefined) return []
-  const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  const devices = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  const links = (status?.connections ?? []).filter((one) => one.cluster === cluster && one.state === 'up')
+  // The device is wide enough for all clusters; the way to this one may be narrower.
+  const mtus = [...devices, ...links.flatMap(({ lane, mtu }) => (lanes.has(lane) && mtu !== undefined ? [mtu] : []))]
   return [
     {
       node: metadata.name,
