@@ -247,16 +247,16 @@ export class LaneLoop {
   }
 
   /**
-   * A link that has become silent leaves the ways of its cluster, whatever a round is busy with. All of a round takes some
-   * hundred milliseconds, in which packets would be lost. What fails here is done again by the round.
+   * A link that has become silent leaves the ways of its cluster, whatever a round is busy with, and what does not get
+   * through a link any more is too large for its routes. All of a round takes some hundred milliseconds, in which packets
+   * would be lost. What fails here is done again by the round.
    */
   async #reroute(signal: AbortSignal): Promise<void> {
     await this.#turns.take(async () => {
       if (this.#plan === undefined || this.#routedFrom === undefined) return
       const { world, lanes } = this.#routedFrom
       const now = this.#asOfNow(world)
-      const [before, after] = [carryingLinks(world), carryingLinks(now)]
-      if (before.size === after.size && [...before].every((key) => after.has(key))) return
+      if (waysOf(world) === waysOf(now)) return
       const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
       await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
       if (round.failures === 0) this.#routedFrom = { world: now, lanes }
@@ -336,6 +336,14 @@ export class LaneLoop {
 
 function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {
   return nextIdentity === undefined ? {} : { nextIdentity }
+}
+
+/** Which links carry, and which packets: the same text, the same routes. */
+function waysOf(world: GatewayWorld): string {
+  return [...carryingLinks(world)]
+    .map((key) => `${key} ${world.health.get(key)?.sendSize ?? ''}`)
+    .sort()
+    .join()
 }
 
 function upKeys(world: GatewayWorld): Set<string> {

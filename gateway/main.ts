@@ -73,7 +73,10 @@ async function serve(
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
   }
-  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition, ...notices }, config)
+  const probing = new Probing(
+    { clock, logger, metrics, openSocket, onTransition, onSize: onTransition, ...notices },
+    config,
+  )
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
   const lanes = new LaneLoop(deps, { config, metrics, probing, nextIdentity, onRound: () => reports.poke() })
   const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation: () => renewal?.loop.report })

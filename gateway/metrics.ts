@@ -6,6 +6,7 @@ export interface GatewayMetrics {
   readonly connectionRtt: Gauge
   readonly connectionJitter: Gauge
   readonly connectionLoss: Gauge
+  readonly connectionMtu: Gauge
   readonly handshakeAge: Gauge
   readonly receivedBytes: Gauge
   readonly sentBytes: Gauge
@@ -40,6 +41,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
     connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
     connectionLoss: gauge('connection_loss_ratio', 'Share of the last 50 probes without an answer, 0 to 1.'),
+    connectionMtu: gauge('connection_mtu_bytes', 'Largest packet that gets to the peer, as padded probes find it.'),
     handshakeAge: gauge('handshake_age_seconds', 'Time since the last WireGuard handshake with the peer.'),
     receivedBytes: gauge('received_bytes', 'Bytes received from the peer since it was last made on the lane device.'),
     sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last made on the lane device.'),

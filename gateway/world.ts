@@ -17,6 +17,8 @@ export interface PeerHealthView {
   readonly doubted?: boolean
   /** It went down again and again: where there is another way, that is taken for some time. Absent: it did not. */
   readonly held?: boolean
+  /** Octets of the largest packet that gets there, as far as padded probes found. Absent: not known. */
+  readonly sendSize?: number
 }
 
 /** Where a far end called from, which is not where it was called. */

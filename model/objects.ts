@@ -223,6 +223,10 @@ export interface ConnectionStatus {
   readonly rttMs?: number
   /** Share of the last probes without an answer, 0 to 1. */
   readonly loss?: number
+  /** Octets of the largest packet that gets to the far end. Absent from releases up to 0.1, and where not known. */
+  readonly mtu?: number
+  /** The same for what comes from there, as the far end says. */
+  readonly receiveMtu?: number
   readonly handshakeAgeSeconds?: number
   readonly rxBytes: number
   readonly txBytes: number

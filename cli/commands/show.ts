@@ -95,6 +95,12 @@ const gateways: View<GatewayRow> = {
   },
 }
 
+/** What gets there, and what comes from there where that is not the same. */
+function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
+  const there = mtu === undefined ? '-' : String(mtu)
+  return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
+}
+
 const connections: View<ConnectionRow> = {
   description: 'Tunnels of this site, as their probes find them.',
   columns: [
@@ -111,6 +117,7 @@ const connections: View<ConnectionRow> = {
       cell: (row) => (row.loss === undefined ? '-' : `${Math.round(row.loss * 100)} %`),
       align: 'right',
     },
+    { title: 'MTU', cell: (row) => sizesText(row), align: 'right' },
     {
       title: 'HANDSHAKE',
       cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`),

@@ -4,6 +4,7 @@ import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
 import { laneDevice } from '../../model/kernel-ids.ts'
 import { remoteLanes } from '../../model/lanes/lane-number.ts'
 import type { GatewayLaneConfig } from '../config.ts'
+import type { SizeBounds } from '../../kernel/probing/size-search.ts'
 import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
 import { laneDoubt } from '../reach/lane-doubt.ts'
 import { linkPort } from '../reach/link-port.ts'
@@ -14,11 +15,16 @@ import { nextLookMs } from '../remotes/choose-server.ts'
 import { isBehindNat, ownAddresses } from '../remotes/observed-address.ts'
 import { type GatewayWorld, type PeerHealthView, healthKey } from '../world.ts'
 import { type CableDevice, type CableRules, linkKey } from './cable.ts'
+import { SMALLEST_MTU, sizeBounds } from './link-sizes.ts'
 
 export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
   /** Why it may be that it never comes up, in words. */
   readonly doubt?: string
+  /** It is probed for the size of packets, within these. Absent: it is not. */
+  readonly sizes?: SizeBounds
+  /** Octets of what got there when this was planned. Absent: not known. */
+  readonly sizeBefore?: number
 }
 
 /** A device of the lane with its links. */
@@ -39,8 +45,6 @@ export interface LanesPlan {
 
 /** Underlay MTU where no peer's path is known yet. */
 const DEFAULT_PATH_MTU = 1500
-/** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
-const SMALLEST_MTU = 576
 
 /**
  * From the world to one plan per device: one for each lane number that gateways of other clusters have, if this node
@@ -113,15 +117,21 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
   const successors = newcomers.map((remote) =>
     planned(remote, { state: 'connecting', sinceMs: calledSinceMs(world, remote) }),
   )
+  const mtu = planMtu([...links, ...successors], world.pathMtu, rules.overhead)
+  const sizes = sizeBounds(mtu, rules.overhead)
   return {
     remoteLane,
     device: laneDevice(remoteLane),
     port,
     ownLane: own.lane,
-    mtu: planMtu([...links, ...successors], world.pathMtu, rules.overhead),
+    mtu,
     address: `${formatAddress(rules.probeAddress(world.own.spec.index, own.lane))}/32`,
     behindNat,
-    links,
+    links: links.map((link) => {
+      if (!link.answersSizes || sizes === undefined) return link
+      const sizeBefore = world.health.get(healthKey(remoteLane, link.cluster))?.sendSize
+      return { ...link, sizes, ...(sizeBefore === undefined ? {} : { sizeBefore }) }
+    }),
     successors,
   }
 }

@@ -4,13 +4,21 @@
  */
 import type { Clock } from '../../reconcile/clock.ts'
 
+/** Probes received and sent since the prober knows the far end. */
+export interface ProbeCount {
+  readonly probes: number
+  /** Octets of those that were padded, as IP packets. */
+  readonly paddedOctets: number
+}
+
 export interface LinkCount {
   /** healthKey(). */
   readonly key: string
   /** Received and sent, as the device counts them. */
   readonly bytes: number
-  /** Probes received and sent since the prober knows the far end. */
-  readonly probes: number
+  /** Before the device was asked, and after. */
+  readonly least: ProbeCount
+  readonly most: ProbeCount
 }
 
 /** A link counts as busy for so long after traffic was last seen. */
@@ -19,6 +27,8 @@ export const BUSY_MS = 10_000
 const PROBE_BYTES_COUNTED = 96
 /** A handshake and a keepalive (148, 92 and 32 octets), and a probe that is on its way between two readings. */
 const SPARE_BYTES = 400
+/** Padded probes that the device has counted, and this process has not read yet. */
+const SPARE_PADDED_BYTES = 3000
 
 interface Seen extends LinkCount {
   readonly busyAtMs: number
@@ -55,7 +65,12 @@ export class BusyLinks {
 }
 
 /** A link that is made anew counts from 0 again: then nothing is known. */
-function hasTraffic(before: LinkCount | undefined, { bytes, probes }: LinkCount): boolean {
-  if (before === undefined || bytes < before.bytes || probes < before.probes) return false
-  return bytes - before.bytes > (probes - before.probes) * PROBE_BYTES_COUNTED + SPARE_BYTES
+function hasTraffic(before: LinkCount | undefined, { bytes, most }: LinkCount): boolean {
+  if (before === undefined || bytes < before.bytes) return false
+  const probes = most.probes - before.least.probes
+  // Of a padded probe its octets are more than what every probe is counted with.
+  const padded = most.paddedOctets - before.least.paddedOctets
+  if (probes < 0 || padded < 0) return false
+  const spare = SPARE_BYTES + Math.min(SPARE_PADDED_BYTES, padded)
+  return bytes - before.bytes > probes * PROBE_BYTES_COUNTED + padded + spare
 }

@@ -34,7 +34,8 @@ export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthVi
     const link = linkAsAny(init.laneStates.get(remoteLane), ends.get(endpoint) ?? [])
     const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
     if (state !== 'up' || ageMs > init.rules.sessionMs) continue
-    handedOver.set(healthKey(remoteLane, cluster), { state: 'up', sinceMs: init.monotonicMs })
+    const sendSize = connection.mtu === undefined ? {} : { sendSize: connection.mtu }
+    handedOver.set(healthKey(remoteLane, cluster), { state: 'up', sinceMs: init.monotonicMs, ...sendSize })
   }
   return handedOver
 }

@@ -21,6 +21,8 @@ export interface ProbingDeps {
   readonly openSocket: OpenProbeSocket
   /** Called at once on each change of state. */
   readonly onTransition: () => void
+  /** Packets of other sizes get through a link than before. */
+  readonly onSize: () => void
   /** What the far end of the link with this healthKey() says of its identity. Prober.onNotice, onReceipt. */
   readonly onNotice?: (key: string, notice: Notice) => boolean
   readonly onReceipt?: (key: string, notice: Notice) => void
@@ -96,8 +98,15 @@ export class Probing {
     this.#running?.prober.notify(keys, words)
   }
 
-  /** Takes what the devices count now: a link with traffic is asked more often. */
-  measure(devices: readonly LanePlan[], states: ReadonlyMap<number, LaneState>): void {
+  /**
+   * Takes what the devices count now: a link with traffic is asked more often. `before`: health() of before they were
+   * asked what they count.
+   */
+  measure(
+    devices: readonly LanePlan[],
+    states: ReadonlyMap<number, LaneState>,
+    before: ReadonlyMap<string, MeasuredPeer>,
+  ): void {
     const health = this.health()
     this.#busy.look(
       devices.flatMap(({ remoteLane, links }) =>
@@ -105,7 +114,7 @@ export class Probing {
           const key = healthKey(remoteLane, link.cluster)
           const [state, peer] = [states.get(remoteLane)?.links.get(linkKey(link)), health.get(key)]
           if (state === undefined || peer === undefined) return []
-          return [{ key, bytes: state.rxBytes + state.txBytes, probes: peer.probes }]
+          return [{ key, bytes: state.rxBytes + state.txBytes, most: peer, least: before.get(key) ?? peer }]
         }),
       ),
     )
@@ -151,6 +160,11 @@ export class Probing {
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
         onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),
+        onSize: ({ cluster, number: remoteLane }) => {
+          const sendSize = this.health().get(healthKey(remoteLane, cluster))?.sendSize
+          logger.info('size of packets that get through', { cluster, lane, remoteLane, octets: sendSize })
+          this.#deps.onSize()
+        },
         isBusy: ({ key }) => this.#busy.isBusy(key),
       },
       this.#proberInit(device),
@@ -178,9 +192,16 @@ export class Probing {
   }
 }
 
-function probedLink({ cluster, remoteLane, laneAddress, identity }: PlannedLink): ProbedLink {
-  const key = healthKey(remoteLane, cluster)
-  return { key, cluster, number: remoteLane, address: laneAddress, identity }
+function probedLink({ cluster, remoteLane, laneAddress, identity, sizes, sizeBefore }: PlannedLink): ProbedLink {
+  return {
+    key: healthKey(remoteLane, cluster),
+    cluster,
+    number: remoteLane,
+    address: laneAddress,
+    identity,
+    ...(sizes === undefined ? {} : { sizes }),
+    ...(sizeBefore === undefined ? {} : { sizeBefore }),
+  }
 }
 
 function laneAddressOf({ address }: LanePlan): string {

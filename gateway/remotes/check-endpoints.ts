@@ -8,7 +8,7 @@ import {
   parseAddress,
 } from '../../model/addresses/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/objects.ts'
-import { CAPABILITY_ALL_PAIRS, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
+import { CAPABILITY_ALL_PAIRS, CAPABILITY_SIZED_PROBES, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
 import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
 import type { CableRules, FarEnd, LinkState } from '../cable/cable.ts'
@@ -42,6 +42,8 @@ export interface RemoteLink extends FarEnd {
   readonly noneCallable: boolean
   /** The identity that it has announced, also once it has taken it. Absent: none, or one that is somebody else's. */
   readonly announced?: string
+  /** It answers padded probes. */
+  readonly answersSizes: boolean
 }
 
 const MAX_CANDIDATES = 8
@@ -257,6 +259,7 @@ function toLink(
     candidates,
     hidden: isHidden(counting),
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
+    answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
   }
 }
 

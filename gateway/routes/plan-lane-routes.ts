@@ -24,6 +24,7 @@ import {
   type NextHopTable,
 } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
+import { linkMtu } from '../cable/link-sizes.ts'
 import type { LanePlan } from '../cable/plan-lanes.ts'
 import { podClaims } from '../remotes/pod-claims.ts'
 import { carryingLinks } from '../health/carrying-links.ts'
@@ -57,12 +58,17 @@ const ANY_NEIGHBOUR = 'fe80::1'
  * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
  * since the probes that find out whether a connection is up need them. A link that has been handed over is not
  * used either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
- * not exist for the kernel's IPv6, and gets no such routes.
+ * not exist for the kernel's IPv6, and gets no such routes; a link that carries less gets none either.
+ *
+ * The way of a link may be narrower than its device, which serves links to other clusters too. So the routes to a
+ * cluster have the MTU of its narrowest link that carries. The far end's lane address has none: it is where the probes
+ * go that find it out.
  */
 export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
   const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
   const routes: Route[] = []
   const devices = new Map<string, string[]>()
+  const mtus = new Map<string, number>()
   const indexes = new Map<string, number>()
   const carrying = carryingLinks(world)
   for (const lane of lanes) {
@@ -70,8 +76,10 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
     for (const link of lane.links) {
       routes.push(laneRoute(`${link.laneAddress}/32`, [{ device: lane.device }], laneAddress))
       if (!carrying.has(healthKey(lane.remoteLane, link.cluster))) continue
+      const mtu = linkMtu(lane.mtu, world.health.get(healthKey(lane.remoteLane, link.cluster)))
       for (const prefix of link.prefixes) {
-        if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
+        if (familyOf(prefix) === 6 && mtu < IPV6_MIN_MTU) continue
+        if (mtu < lane.mtu) mtus.set(prefix, Math.min(mtu, mtus.get(prefix) ?? mtu))
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
         indexes.set(prefix, link.index)
       }
@@ -80,7 +88,9 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   for (const [prefix, over] of devices) {
     const family = familyOf(prefix)
     const table = isPublicSpace(parsePrefix(prefix), world.globalRange) ? ROUTE_TABLE_LANES_PUBLIC : ROUTE_TABLE_LANES
-    routes.push({ ...laneRoute(prefix, nextHops(over, family), sources[family]), table })
+    const mtu = mtus.get(prefix)
+    const route = laneRoute(prefix, nextHops(over, family), sources[family])
+    routes.push({ ...route, table, ...(mtu === undefined ? {} : { mtu }) })
   }
   routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
   const rules = planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0)

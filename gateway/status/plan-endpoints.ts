@@ -1,6 +1,6 @@
 /** What this node publishes to the other clusters about its lanes. Pure. */
 import { ownedByNode } from '../../model/node-owner.ts'
-import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
+import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING, CAPABILITY_SIZED_PROBES } from '../../model/lanes/lane-number.ts'
 import { type Endpoint, endpointName } from '../../model/objects.ts'
 import { planCandidates } from '../reach/plan-candidates.ts'
 import type { CableRules } from '../cable/cable.ts'
@@ -26,6 +26,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
         capabilities: [
           ...fields.capabilities,
           CAPABILITY_ALL_PAIRS,
+          CAPABILITY_SIZED_PROBES,
           ...(world.leaving === true ? [CAPABILITY_DRAINING] : []),
         ],
         candidates: planCandidates(world, lane),

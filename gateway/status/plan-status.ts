@@ -13,7 +13,9 @@ import { problemText } from '../../model/reasons/problem.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
+import { linkMtu } from '../cable/link-sizes.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
+import { narrowProblem } from './size-events.ts'
 import { named, readyFinding, upText } from './plan-ready.ts'
 import type { LinkHealth } from '../health/probing.ts'
 import { healthKey } from '../world.ts'
@@ -93,6 +95,7 @@ function failureText(message: string): string {
   return fitText(problemText({ reason: 'RoundFailed', message }), MAX_FAILURE_LENGTH)
 }
 
+/** Why an up link is not all that it should be. */
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
 
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
@@ -108,25 +111,28 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' ? upMessage(health) : message(init, { lane, planned, link, state }),
+    message: state === 'up' ? upMessage(lane, health) : message(init, { lane, planned, link, state }),
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
+    ...sizes(lane, health),
     ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
     rxBytes: link?.rxBytes ?? 0,
     txBytes: link?.txBytes ?? 0,
   }
 }
 
-function upMessage(health: LinkHealth | undefined): string {
+function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined): string {
   if (health?.heldUntil !== undefined) {
     const until = new Date(health.heldUntil).toISOString()
     const text = `it went down again and again; until ${until} it carries only where there is no other way`
     return problemText({ reason: 'LinkFlaps', message: text })
   }
-  return health?.kernelOnly === true ? PROCESS_SILENT : ''
+  if (health?.kernelOnly === true) return PROCESS_SILENT
+  const mtu = linkMtu(deviceMtu, health)
+  return mtu < deviceMtu ? problemText(narrowProblem(mtu, deviceMtu)) : ''
 }
 
 function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined): number | undefined {
@@ -144,6 +150,12 @@ interface ReportedLink {
   readonly planned: PlannedLink
   readonly link: LinkState | undefined
   readonly state: Exclude<ConnectionStatus['state'], 'up'>
+}
+
+function sizes(lane: LanePlan, health: LinkHealth | undefined): Pick<ConnectionStatus, 'mtu' | 'receiveMtu'> {
+  if (health?.sendSize === undefined) return {}
+  const { receiveSize } = health
+  return { mtu: linkMtu(lane.mtu, health), ...(receiveSize === undefined ? {} : { receiveMtu: receiveSize }) }
 }
 
 function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {

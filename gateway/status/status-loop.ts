@@ -18,8 +18,9 @@ import type { LaneLoop } from '../lane-loop.ts'
 import { loopDeps } from '../loop-deps.ts'
 import { HeardLinks } from './heard-links.ts'
 import { type GatewayMetrics, laneLabels } from '../metrics.ts'
+import { type ReportedSizes, sizeEvents } from './size-events.ts'
 import { StaleOwnerGuard } from './stale-owner-guard.ts'
-import { plannedLinks } from '../cable/plan-lanes.ts'
+import { type LanePlan, plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { LinkHealth, Probing } from '../health/probing.ts'
@@ -43,6 +44,7 @@ export class StatusLoop {
   readonly #init: StatusInit
   #written: { readonly text: string; readonly atMs: number } | undefined
   #driver: string | undefined
+  #reportedSizes: ReportedSizes = new Map()
   readonly #drops: DropCounts
   readonly #owners: StaleOwnerGuard
   readonly #heard: HeardLinks
@@ -77,9 +79,10 @@ export class StatusLoop {
     const { lanes } = plan.lanes
     this.#driver ??= (await cable.driver(signal)).name
     const remoteLanes = lanes.map(({ remoteLane }) => remoteLane)
+    const before = probing.health()
     const laneStates = await cable.observe(remoteLanes, lanes.flatMap(plannedLinks), signal)
     this.#heard.look(laneStates.values())
-    probing.measure(lanes, laneStates)
+    probing.measure(lanes, laneStates, before)
     const health = probing.health()
     const gateway = planStatus({
       node: config.node,
@@ -101,6 +104,7 @@ export class StatusLoop {
     this.#measure(gateway, health)
     await this.#countDrops(signal)
     await this.#write(gateway, signal)
+    this.#reportSizes(lanes, health)
   }
 
   async #countDrops(signal: AbortSignal): Promise<void> {
@@ -140,19 +144,28 @@ export class StatusLoop {
     for (const event of laneEvents(present, gateway)) api.report(event)
   }
 
+  #reportSizes(lanes: readonly LanePlan[], health: ReadonlyMap<string, LinkHealth>): void {
+    const present = this.#present()
+    if (present === undefined) return
+    const { events, reported } = sizeEvents(this.#reportedSizes, present, lanes, health)
+    this.#reportedSizes = reported
+    for (const event of events) this.#deps.api.report(event)
+  }
+
   #present(): Gateway | undefined {
     return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
 
   #measure(gateway: Gateway, health: ReadonlyMap<string, LinkHealth>): void {
     const { metrics } = this.#init
-    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } =
-      metrics
+    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, connectionMtu } = metrics
+    const { handshakeAge, receivedBytes, sentBytes } = metrics
     const gauges = [
       connectionUp,
       connectionRtt,
       connectionJitter,
       connectionLoss,
+      connectionMtu,
       handshakeAge,
       receivedBytes,
       sentBytes,
@@ -167,6 +180,7 @@ export class StatusLoop {
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
       if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)
       if (connection.loss !== undefined) connectionLoss.set(connection.loss, labels)
+      if (connection.mtu !== undefined) connectionMtu.set(connection.mtu, labels)
       if (connection.handshakeAgeSeconds !== undefined) handshakeAge.set(connection.handshakeAgeSeconds, labels)
       receivedBytes.set(connection.rxBytes, labels)
       sentBytes.set(connection.txBytes, labels)

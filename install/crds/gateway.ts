@@ -33,11 +33,13 @@ const connection = map(
     usingNat: flag('The far end calls from an address that is none of its candidates.'),
     rttMs: number('Round trip of the last probes, milliseconds.', { minimum: 0 }),
     loss: number('Share of the last probes without an answer.', { minimum: 0, maximum: 1 }),
+    mtu: integer('Octets of the largest packet that gets to the far end; absent: not known.', 0, 65_535),
+    receiveMtu: integer('The same for what comes from there, as the far end says.', 0, 65_535),
     handshakeAgeSeconds: number('Time since the last WireGuard handshake, seconds.', { minimum: 0 }),
     rxBytes: integer('Bytes received.', 0, MAX_BYTES),
     txBytes: integer('Bytes sent.', 0, MAX_BYTES),
   },
-  ['remoteLane', 'held', 'usingAddress', 'rttMs', 'loss', 'handshakeAgeSeconds'],
+  ['remoteLane', 'held', 'usingAddress', 'rttMs', 'loss', 'mtu', 'receiveMtu', 'handshakeAgeSeconds'],
 )
 
 const status = map(

@@ -4,13 +4,14 @@
  *
  *  0 magic "SLP1" │ 4 type │ 5 lane │ 6 zero, 2 │ 8 mark, 4 │ 12 step, 4 │ 16 zero, 16
  *
- * Numbers are in network order. A receipt repeats the notice with type 4.
+ * Numbers are in network order. A notice has type 5; a receipt repeats it with type 6.
  */
 
 const NOTICE_BYTES = 32
 const MAGIC = 0x534c5031
-const NOTICE = 3
-const RECEIPT = 4
+/** 1 to 4 are probes. */
+const NOTICE = 5
+const RECEIPT = 6
 
 /** known: do you know the identity? soon: are you ready to follow? now: this is the last that comes from the old one. */
 export type NoticeStep = 'known' | 'soon' | 'now'

@@ -1,12 +1,21 @@
 /**
- * The health probe, 32 bytes, sent inside the tunnel, which authenticates and encrypts it.
+ * The health probe, 32 octets, sent inside the tunnel, which authenticates and encrypts it.
  *
  *  0 magic "SLP1" │ 4 type │ 5 lane │ 6 zero, 2 │ 8 session, 4 │ 12 sequence, 4 │ 16 sender's clock, µs, 8 │ 24 zero, 8
  *
  * Numbers are in network order. An answer repeats the question with type 2.
+ *
+ * A padded question has type 3, and zeros up to the size that it asks about; its answer, of 32 octets, has type 4:
+ *
+ *  24 octets of the question's IP packet, 2 │ 26 of the largest packet that gets from who sends this to the other, 2;
+ *  zero: not known │ 28 zero, 4
+ *
+ * A release up to 0.1 takes no packet of another length or type. Who understands them says so: CAPABILITY_SIZED_PROBES.
  */
 
 export const PROBE_BYTES = 32
+/** IPv4 and UDP: RFC 791, RFC 768. */
+export const PROBE_HEADERS = 28
 
 export interface Probe {
   readonly type: 'question' | 'answer'
@@ -18,32 +27,57 @@ export interface Probe {
   readonly sentMicros: bigint
 }
 
-const MAGIC = 0x534c5031
-const QUESTION = 1
-const ANSWER = 2
+/** About the size of packets. */
+export interface SizedProbe extends Omit<Probe, 'type'> {
+  readonly type: 'sizedQuestion' | 'sizedAnswer'
+  /** Octets of the question as an IP packet. */
+  readonly size: number
+  /** Of the largest packet that gets from the sender of this to the other, as it knows; 0: not known. */
+  readonly carries: number
+}
 
-export function encodeProbe(probe: Probe): Buffer {
-  const bytes = Buffer.alloc(PROBE_BYTES)
+const MAGIC = 0x534c5031
+const TYPES = { question: 1, answer: 2, sizedQuestion: 3, sizedAnswer: 4 } as const
+
+/** A padded question has the length of its size. */
+export function encodeProbe(probe: Probe | SizedProbe): Buffer {
+  const bytes = Buffer.alloc(probe.type === 'sizedQuestion' ? probe.size - PROBE_HEADERS : PROBE_BYTES)
   bytes.writeUInt32BE(MAGIC, 0)
-  bytes.writeUInt8(probe.type === 'question' ? QUESTION : ANSWER, 4)
+  bytes.writeUInt8(TYPES[probe.type], 4)
   bytes.writeUInt8(probe.lane, 5)
   bytes.writeUInt32BE(probe.session, 8)
   bytes.writeUInt32BE(probe.sequence, 12)
   bytes.writeBigUInt64BE(probe.sentMicros, 16)
+  if ('size' in probe) {
+    bytes.writeUInt16BE(probe.size, 24)
+    bytes.writeUInt16BE(probe.carries, 26)
+  }
   return bytes
 }
 
 /** Undefined for anything but a whole, well-formed probe. Never throws. */
-export function decodeProbe(bytes: Buffer): Probe | undefined {
-  if (bytes.length !== PROBE_BYTES || bytes.readUInt32BE(0) !== MAGIC) return undefined
-  const type = bytes.readUInt8(4)
-  if (type !== QUESTION && type !== ANSWER) return undefined
-  if (bytes.readUInt16BE(6) !== 0 || bytes.readBigUInt64BE(24) !== 0n) return undefined
-  return {
-    type: type === QUESTION ? 'question' : 'answer',
+export function decodeProbe(bytes: Buffer): Probe | SizedProbe | undefined {
+  if (bytes.length < PROBE_BYTES || bytes.readUInt32BE(0) !== MAGIC || bytes.readUInt16BE(6) !== 0) return undefined
+  const fields = {
     lane: bytes.readUInt8(5),
     session: bytes.readUInt32BE(8),
     sequence: bytes.readUInt32BE(12),
     sentMicros: bytes.readBigUInt64BE(16),
+  }
+  const sized = { size: bytes.readUInt16BE(24), carries: bytes.readUInt16BE(26) }
+  const isShort = bytes.length === PROBE_BYTES
+  switch (bytes.readUInt8(4)) {
+    case TYPES.question:
+      return isShort && bytes.readBigUInt64BE(24) === 0n ? { type: 'question', ...fields } : undefined
+    case TYPES.answer:
+      return isShort && bytes.readBigUInt64BE(24) === 0n ? { type: 'answer', ...fields } : undefined
+    case TYPES.sizedQuestion:
+      return bytes.length === sized.size - PROBE_HEADERS && bytes.readUInt32BE(28) === 0
+        ? { type: 'sizedQuestion', ...fields, ...sized }
+        : undefined
+    case TYPES.sizedAnswer:
+      return isShort && bytes.readUInt32BE(28) === 0 ? { type: 'sizedAnswer', ...fields, ...sized } : undefined
+    default:
+      return undefined
   }
 }

@@ -2,8 +2,10 @@
 import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { Knocks } from './knocks.ts'
+import type { PathSize } from './path-size.ts'
 import { PeerHealth, type PeerHealthInit } from './peer-health.ts'
 import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
+import type { SizeBounds } from './size-search.ts'
 
 /** Far end and number on the wire of one who probes. */
 export interface ProbedPeer {
@@ -14,6 +16,10 @@ export interface ProbedPeer {
   readonly number: number
   /** Another one at the same address: another gateway has taken the lane over. */
   readonly identity?: string | undefined
+  /** It is asked which packets get there, within these. Absent: it is not, for it does not understand that. */
+  readonly sizes?: SizeBounds
+  /** What got there when somebody looked last. Absent: not known. */
+  readonly sizeBefore?: number
 }
 
 /** `sinceMs`: of the monotonic clock. */
@@ -26,6 +32,13 @@ export interface MeasuredPeer {
   readonly kernelOnly: boolean
   /** Received from it and sent to it until now. */
   readonly probes: number
+  /** Of those, what padded ones had in octets, as IP packets. */
+  readonly paddedOctets: number
+  /** Octets of the largest packet that gets there, and from there to here. Absent: not known. */
+  readonly sendSize?: number
+  readonly receiveSize?: number
+  /** Larger ones than sendSize may get there: that is being tried. */
+  readonly isTryingSizes: boolean
 }
 
 export interface PeerEntry<P> {
@@ -35,6 +48,9 @@ export interface PeerEntry<P> {
   sequence: number
   /** Received and sent. */
   probes: number
+  paddedOctets: number
+  /** Where it is asked about sizes. */
+  size: PathSize | undefined
   /** The last question: by a probe, or by the kernel alone. */
   answered: 'no' | 'probe' | 'kernel'
   /** The last question that was answered was answered by the kernel alone. */
@@ -60,6 +76,8 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
         clock: deps.clock,
         onTransition: (from, to) => {
           if (to === 'up') entry.stats.restart()
+          if (to === 'up') entry.size?.start()
+          else entry.size?.stop()
           deps.onTransition(entry.peer, from, to)
         },
         onDoubt: (doubted) => deps.onDoubt(entry.peer, doubted),
@@ -69,6 +87,8 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     stats: new ProbeStats(),
     sequence: 0,
     probes: 0,
+    paddedOctets: 0,
+    size: undefined,
     answered: 'no',
     kernelOnly: false,
     askedAtOnceMs: -Infinity,
@@ -78,12 +98,25 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
   return entry
 }
 
-export function measured({ health, stats, kernelOnly, probes }: PeerEntry<unknown>): MeasuredPeer {
+export function measured({ health, stats, size, kernelOnly, probes, paddedOctets }: PeerEntry<unknown>): MeasuredPeer {
   const { is: state, sinceMs } = health.state
-  return { state, sinceMs, doubted: health.doubted, figures: stats.figures(), kernelOnly, probes }
+  const [sendSize, receiveSize] = [size?.sent, size?.received]
+  return {
+    state,
+    sinceMs,
+    doubted: health.doubted,
+    figures: stats.figures(),
+    kernelOnly,
+    probes,
+    paddedOctets,
+    isTryingSizes: size?.isTrying === true,
+    ...(sendSize === undefined ? {} : { sendSize }),
+    ...(receiveSize === undefined ? {} : { receiveSize }),
+  }
 }
 
-export function stopEntry({ cancel, knocks }: Pick<PeerEntry<unknown>, 'cancel' | 'knocks'>): void {
+export function stopEntry({ cancel, knocks, size }: Pick<PeerEntry<unknown>, 'cancel' | 'knocks' | 'size'>): void {
   cancel()
   knocks.stop()
+  size?.stop()
 }

@@ -14,10 +14,12 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
+import { PathSize } from './path-size.ts'
 import type { PeerHealthInit } from './peer-health.ts'
 import { type Notice, decodeNotice, encodeNotice } from './notice-packet.ts'
-import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
+import { PROBE_BYTES, PROBE_HEADERS, type Probe, type SizedProbe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
+import type { SizeBounds } from './size-search.ts'
 import { type MeasuredPeer, type PeerEntry, type ProbedPeer, measured, newEntry, stopEntry } from './probed-peer.ts'
 
 export type { MeasuredPeer, ProbedPeer } from './probed-peer.ts'
@@ -36,6 +38,8 @@ export interface ProberDeps<P extends ProbedPeer> {
   readonly onNotice?: (peer: P, notice: Notice) => boolean
   /** The receipt for a notice of this process. */
   readonly onReceipt?: (peer: P, notice: Notice) => void
+  /** The same when packets of other sizes get there than before. Absent: nobody wants to know. */
+  readonly onSize?: (peer: P) => void
   /** Whether traffic flowed there in the last seconds. */
   readonly isBusy: (peer: P) => boolean
 }
@@ -52,6 +56,8 @@ export interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
 }
 
 const REOPEN_MS = 1000
+/** Far ends that are tried with many sizes at once: each is sent some 150 kB/s for half a second. */
+const MOST_TRIED = 16
 
 export class Prober<P extends ProbedPeer = ProbedPeer> {
   readonly #deps: ProberDeps<P>
@@ -98,6 +104,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       }
       const isAnother = known.peer.identity !== peer.identity
       known.peer = peer
+      this.#setSizes(known)
       // It waits for a word from here: until now nothing of it was taken.
       if (isAnother) this.#askAtOnce(known)
     }
@@ -135,7 +142,42 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 
   #newPeer(peer: P, startsUp: boolean): PeerEntry<P> {
-    return newEntry(peer, this.#deps, { ...this.#init, startsUp })
+    const entry = newEntry(peer, this.#deps, { ...this.#init, startsUp })
+    this.#setSizes(entry)
+    return entry
+  }
+
+  #setSizes(entry: PeerEntry<P>): void {
+    const { sizes } = entry.peer
+    if (sizes === undefined) {
+      entry.size?.stop()
+      entry.size = undefined
+    } else if (entry.size === undefined) {
+      entry.size = this.#newSize(entry, sizes)
+      if (entry.health.state.is === 'up') entry.size.start()
+    } else entry.size.setBounds(sizes)
+  }
+
+  #newSize(entry: PeerEntry<P>, sizes: SizeBounds): PathSize {
+    const { clock, isBusy, onSize } = this.#deps
+    return new PathSize(
+      {
+        clock,
+        ask: (size) => this.#sendSized(entry, { type: 'sizedQuestion', size }),
+        moment: () =>
+          entry.health.state.is === 'up' && this.#running
+            ? { busy: isBusy(entry.peer), patienceMs: patienceMs(this.#moment(entry), entry.stats.figures()) }
+            : undefined,
+        isCrowded: () => [...this.#peers.values()].filter(({ size }) => size?.isTrying).length >= MOST_TRIED,
+        onChange: (what) => {
+          const others = [...this.#peers.values()].filter((one) => one !== entry)
+          if (what !== 'same') for (const { size } of others) size?.suspect(what)
+          onSize?.(entry.peer)
+        },
+      },
+      sizes,
+      entry.peer.sizeBefore,
+    )
   }
 
   /** One bad turn must not be the last: without probes, a dead way would stay up for ever. */
@@ -162,6 +204,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#openSocket()
     entry.answered = 'no'
     this.#send(entry)
+    entry.size?.onBeat()
     if (entry.kernelOnly) this.#knock(entry)
     const patience = patienceMs(this.#moment(entry), entry.stats.figures())
     this.#turn(entry, patience, () => this.#look(entry, patience))
@@ -217,9 +260,25 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const { sequence } = entry
     const probe: Probe = { type: 'question', lane: this.#init.number, session: this.#session, sequence, sentMicros }
     entry.stats.onSent(sequence, nowMs)
-    entry.probes += 1
-    this.#socket?.send(encodeProbe(probe), entry.peer.address, this.#init.port)
+    this.#sendCounted(entry, encodeProbe(probe))
     this.#deps.count('sent')
+  }
+
+  /** Beside the questions that health goes by. Gives the sequence. */
+  #sendSized(entry: PeerEntry<P>, probe: Pick<SizedProbe, 'type' | 'size'>): number {
+    entry.sequence = (entry.sequence + 1) >>> 0
+    const { sequence } = entry
+    const sentMicros = BigInt(Math.floor(this.#deps.clock.monotonic() * 1000))
+    const session = this.#session
+    const carries = entry.size?.sent ?? 0
+    const lane = this.#init.number
+    this.#sendCounted(entry, encodeProbe({ ...probe, lane, session, sequence, sentMicros, carries }))
+    return sequence
+  }
+
+  #sendCounted(entry: PeerEntry<P>, bytes: Buffer): void {
+    count(entry, bytes)
+    this.#socket?.send(bytes, entry.peer.address, this.#init.port)
   }
 
   #knock(entry: PeerEntry<P>): void {
@@ -257,25 +316,45 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 
   #onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
-    const { count, clock } = this.#deps
     const entry = this.#peers.get(from.address)
     const notice = decodeNotice(bytes)
     if (notice !== undefined && this.#onNotice(entry, notice, from.port)) return
     const probe = decodeProbe(bytes)
-    const asks = probe?.type === 'question' ? entry?.peer.number : this.#init.number
+    const isQuestion = probe?.type === 'question' || probe?.type === 'sizedQuestion'
+    const asks = isQuestion ? entry?.peer.number : this.#init.number
     if (entry === undefined || from.port !== this.#init.port || probe === undefined || probe.lane !== asks) {
-      count('ignored')
+      this.#deps.count('ignored')
       return
     }
-    entry.probes += 1
-    if (probe.type === 'question') {
-      entry.probes += 1
-      this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
-      // What came in says that the way is open, sooner than the next beat would.
-      if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+    count(entry, bytes)
+    switch (probe.type) {
+      case 'question':
+        this.#sendCounted(entry, encodeProbe({ ...probe, type: 'answer' }))
+        // What came in says that the way is open, sooner than the next beat would.
+        if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+        return
+      case 'sizedQuestion':
+        entry.size?.onReport(probe.carries)
+        this.#sendCounted(entry, encodeProbe({ ...probe, type: 'sizedAnswer', carries: entry.size?.sent ?? 0 }))
+        return
+      case 'answer':
+      case 'sizedAnswer': {
+        this.#onAnswer(entry, probe)
+        return
+      }
+    }
+  }
+
+  #onAnswer(entry: PeerEntry<P>, probe: Probe | SizedProbe): void {
+    const { count, clock } = this.#deps
+    const isOurs = probe.session === this.#session
+    if (isOurs && probe.type === 'sizedAnswer' && entry.size?.onAnswer(probe.sequence, probe.size) === true) {
+      entry.size.onReport(probe.carries)
       return
     }
-    if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {
+    // Of several answers one was enough.
+    if (isOurs && probe.type === 'sizedAnswer') return
+    if (!isOurs || probe.type !== 'answer' || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {
       count('ignored')
       return
     }
@@ -302,3 +381,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 }
 
 const TIMER_STEP_MS = 10
+
+function count(entry: Pick<PeerEntry<unknown>, 'probes' | 'paddedOctets'>, bytes: Buffer): void {
+  entry.probes += 1
+  if (bytes.length > PROBE_BYTES) entry.paddedOctets += bytes.length + PROBE_HEADERS
+}

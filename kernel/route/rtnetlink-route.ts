@@ -83,7 +83,9 @@ export function encodeRoute(route: Route, index: (device: string) => number): Ui
   const only = route.nextHops.length === 1 ? route.nextHops[0] : undefined
   const list = routeKey(route)
   if (route.source !== undefined) list.push([RTA.PREFSRC, addressBytes(route.source)])
-  if (route.mtu !== undefined) list.push([RTA.METRICS, [[RTAX_MTU, u32(route.mtu)]]])
+  // Without any metric the kernel takes what it has of a route over the same group, and its MTU with it.
+  const mtu = route.mtu ?? (route.nextHopId === undefined ? undefined : 0)
+  if (mtu !== undefined) list.push([RTA.METRICS, [[RTAX_MTU, u32(mtu)]]])
   if (only !== undefined) {
     list.push([RTA.OIF, u32(index(only.device))])
     if (only.via !== undefined) list.push([RTA.GATEWAY, addressBytes(only.via)])

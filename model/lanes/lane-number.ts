@@ -22,6 +22,9 @@ export const CAPABILITY_DRAINING = 'draining'
  */
 export const CAPABILITY_FOLLOWS_KEYS = 'follows-keys'
 
+/** Among the capabilities of an Endpoint: its gateway answers probes that are padded (kernel/probing/probe-packet.ts). */
+export const CAPABILITY_SIZED_PROBES = 'sized-probes'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

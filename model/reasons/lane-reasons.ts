@@ -42,6 +42,18 @@ export const LANE_REASONS = {
     todo: 'Nothing.',
     shows: ['event on Gateway'],
   },
+  PathMtuReduced: {
+    means: 'Large packets do not get through a link, and no router on the way says so.',
+    todo:
+      'Nothing is needed: TCP and the routes follow. A program that sends larger UDP packets is told by ICMP. To have ' +
+      'the old size back, let ICMP type 3 code 4 through, and look for a tunnel or a narrow network on the way.',
+    shows: ['event on Gateway', 'status of Gateway'],
+  },
+  PathMtuRestored: {
+    means: 'Packets of the full size get through a link again.',
+    todo: 'Nothing.',
+    shows: ['event on Gateway'],
+  },
   LaneProbeTimeout: {
     means: 'A lane that was up answers no probes.',
     todo: 'Check that UDP passes between the two gateways, and that the gateway at the other end runs.',

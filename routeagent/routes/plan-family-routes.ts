@@ -24,6 +24,7 @@ import {
 import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import type { OwnRanges } from './own-ranges.ts'
@@ -96,12 +97,13 @@ export function planFamilyRoutes(
     const hops = nextHops(context, gateways, family)
     if (hops.length === 0) return []
     return destinations.map((destination) => {
-      return { ...viaOverlay(destination, hops, { mtu, ...source }), table: tableOf(world, destination) }
+      const rest = { mtu: familyMtu(mtu, family), ...source }
+      return { ...viaOverlay(destination, hops, rest), table: tableOf(world, destination) }
     })
   })
   const range = formatPrefix(clustersetRange(world, family))
   const mtus = context.clusters.map((path) => path.mtu)
-  const narrowest = mtus.length === 0 ? {} : { mtu: Math.min(...mtus) }
+  const narrowest = mtus.length === 0 ? {} : { mtu: familyMtu(Math.min(...mtus), family) }
   return {
     neighbours: context.others.map((node) => ({
       device: VXLAN_DEVICE,
@@ -130,6 +132,11 @@ export function planFamilyRoutes(
     sysctls: settings(family),
     problems: pods.problems,
   }
+}
+
+/** A link that carries less has no IPv6 (the gateway's own routes); what is left carries that. */
+function familyMtu(mtu: number, family: Family): number {
+  return family === 6 ? Math.max(mtu, IPV6_MIN_MTU) : mtu
 }
 
 /** For a node that cannot carry the family: what is ours ends here, and does not take the node's own way out. */

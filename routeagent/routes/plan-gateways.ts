@@ -16,7 +16,7 @@ export interface GatewayNode {
   readonly leaves: boolean
   /** All its links to the cluster went down again and again: others are taken where there are others. */
   readonly flaps: boolean
-  /** Smallest MTU of those lanes; undefined while the gateway has not reported it. */
+  /** Of packets that get through all of those lanes; undefined while the gateway has not reported it. */
   readonly mtu: number | undefined
 }
 
@@ -34,7 +34,7 @@ export function gatewaysTowards(
   const up = lanesUp(cluster, gateways, ownEndpoints)
   const leaving = new Set(ownEndpoints.filter(isDraining).map(({ spec }) => spec.node))
   if (up.size > 0) {
-    const found = reporting.flatMap((gateway) => gatewayNode(gateway, up, leaving.has(gateway.metadata.name)))
+    const found = reporting.flatMap((gateway) => gatewayNode(cluster, gateway, up, leaving.has(gateway.metadata.name)))
     const flapping = new Set(reporting.filter((one) => flaps(cluster, one)).map(({ metadata }) => metadata.name))
     return found.map((one) => ({ ...one, flaps: flapping.has(one.node) })).sort(byNode)
   }
@@ -98,13 +98,17 @@ function flaps(cluster: string, { status }: Gateway): boolean {
 }
 
 function gatewayNode(
+  cluster: string,
   { metadata, status }: Gateway,
   up: ReturnType<typeof lanesUp>,
   leaves: boolean,
 ): Omit<GatewayNode, 'flaps'>[] {
   const lanes = up.get(metadata.name)
   if (lanes === undefined) return []
-  const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  const devices = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  const links = (status?.connections ?? []).filter((one) => one.cluster === cluster && one.state === 'up')
+  // The device is wide enough for all clusters; the way to this one may be narrower.
+  const mtus = [...devices, ...links.flatMap(({ lane, mtu }) => (lanes.has(lane) && mtu !== undefined ? [mtu] : []))]
   return [
     {
       node: metadata.name,

@@ -10,6 +10,7 @@ export const nextHopRoutes = {
   'routes change between ids and hops of their own': mixed,
   'routes that are refused': refused,
   'look-up over a group': lookup,
+  'routes over a group get, change and lose an MTU': mtus,
   'addresses go, routes that name an id stay': sources,
   'a device too small for IPv6 keeps its hops': small,
 }
@@ -115,6 +116,25 @@ async function lookup(t: Test, node: NextHopNode): Promise<void> {
   t.match(await routes.lookup('fd01::7'), { device: 'sl-b', source: 'fd00:7::1', mtu: 1370 })
   await hops.replaceGroup(group(12, [{ id: id(1) }]))
   t.match(await routes.lookup('244.1.0.7'), { device: 'sl-a' }, 'the group alone has changed')
+}
+
+async function mtus(t: Test, node: NextHopNode): Promise<void> {
+  await stage(node)
+  const { routes } = node
+  for (const [destination, nextHop] of [
+    ['244.1.0.0/16', 10],
+    ['fd01::/48', 11],
+  ] as const) {
+    const made = (more: Partial<Route>): Route => route(destination, nextHop, more)
+    for (const one of [made({ mtu: 1370 }), made({}), made({ mtu: 1400 }), made({ mtu: 1300 }), made({})]) {
+      await routes.replaceRoute(one)
+      t.strictSame(await routes.routes(), [one])
+    }
+    await routes.deleteRoute(made({}))
+  }
+  const [narrow, wide] = [route('244.1.0.0/16', 10, { mtu: 1370 }), route('244.2.0.0/16', 10)]
+  for (const one of [narrow, wide]) await routes.replaceRoute(one)
+  t.strictSame(await routes.routes(), [narrow, wide], 'each has its own')
 }
 
 async function sources(t: Test, node: NextHopNode): Promise<void> {

@@ -104,7 +104,7 @@ t.test('one key and one address on all devices, and one prober for all links', a
   t.strictSame([...stage.probes.open.keys()], ['246.0.1.0'])
   const links = stage.gateway()?.connections.map(({ lane, remoteLane, state }) => `${lane}-${remoteLane} ${state}`)
   t.strictSame(links, ['0-0 up', '0-5 up'])
-  t.strictSame(stage.ownEndpoint()?.spec.capabilities, ['wireguard', 'follows-keys', 'all-pairs'])
+  t.strictSame(stage.ownEndpoint()?.spec.capabilities, ['wireguard', 'follows-keys', 'all-pairs', 'sized-probes'])
   stage.probes.alive.delete('246.0.2.5')
   await stage.until(
     () => wayToParis(stage) === 'ip route replace 244.1.0.0/16 dev sealane0 table 7311 proto 173 src 10.42.0.1',

@@ -4,9 +4,21 @@
  * calls from.
  */
 import t, { type Test } from 'tap'
+import type { ConnectionStatus } from '../../model/objects.ts'
+import { translate } from '../failover/path-faults.ts'
+import { Stream } from '../failover/receiver.ts'
 import { GatewayProcess, type SiteInit, introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
-import { MILANO, type Running, TOKYO, idOf, msUntilUp, vanish, withTwo } from '../gateway/support/two-gateways.ts'
+import {
+  BEHIND_NAT,
+  MILANO,
+  type Running,
+  TOKYO,
+  idOf,
+  msUntilUp,
+  vanish,
+  withTwo,
+} from '../gateway/support/two-gateways.ts'
 import { cluster } from '../gateway/support/worlds.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -54,8 +66,46 @@ for (const [say, init] of [
   })
 }
 
+t.test('the translation takes another port and another address', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
+  await withTwo(t, [MILANO, BEHIND_NAT], async (milano, hidden, internet) => {
+    const other = '192.0.2.77'
+    await internet.exec('ip', ['address', 'add', `${other}/24`, 'dev', 'to-milano'])
+    const map = (address: string, port: number): Promise<void> =>
+      translate(internet, { inside: hidden.site.init.address, device: 'to-milano', mapping: { address, port } })
+    await map(MILANO.router, 40_000)
+    introduce(milano, hidden)
+    await msUntilUp(milano, hidden)
+    // Only one side sends, or the other.
+    for (const [say, from, to, address] of [
+      ['to the hidden site', milano, hidden, '244.2.0.5'],
+      ['from the hidden site', hidden, milano, '244.0.0.5'],
+    ] as const) {
+      const stream = await Stream.start('udp', from.site.pod, to.site.pod, address)
+      for (const [at, port] of [
+        [MILANO.router, 40_001],
+        [other, 40_001],
+        [MILANO.router, 40_000],
+      ] as const) {
+        await map(at, port)
+        await eventually(() => connectionTo(milano, hidden)?.usingAddress === `${at}:${port}`, {
+          deadlineMs: 20_000,
+          say: `${say}: milano follows to ${at}:${port}`,
+        })
+        await stream.received()
+        await eventually(async () => (await stream.received()).bytes > 0, { say: `${say}: by ${at}:${port}` })
+        t.strictSame([milano.process.stateOf(idOf(hidden)), hidden.process.stateOf(idOf(milano))], ['up', 'up'], say)
+      }
+      await stream.stop()
+    }
+  })
+})
+
+function connectionTo(from: Running, to: Running): ConnectionStatus | undefined {
+  return from.process.status?.connections.find(({ cluster: id }) => id === idOf(to))
+}
+
 async function stays(t: Test, milano: Running, hidden: Running): Promise<void> {
-  const connection = () => milano.process.status?.connections.find(({ cluster: id }) => id === idOf(hidden))
+  const connection = () => connectionTo(milano, hidden)
   await eventually(() => /^192\.0\.2\.1:\d+$/.test(connection()?.usingAddress ?? ''), {
     say: 'used where it called from',
   })

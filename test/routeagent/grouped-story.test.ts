@@ -41,3 +41,23 @@ t.test('a hash policy that somebody chose stays', async (t) => {
   await running.ended
   t.equal(await machine.sysctl.read('net/ipv4/fib_multipath_hash_policy'), '3')
 })
+
+t.test('what gets through a link decides the MTU of the way there', async (t) => {
+  const machine = new Machine(t)
+  machine.grouped = true
+  machine.join()
+  const { api, routes, probes } = machine
+  const up = gateway('gw', { paris: 'up' })
+  api.put(up)
+  probes.alive.add('192.168.7.1')
+  machine.start(t)
+  await machine.ready()
+  const mtu = (): string | undefined => /244\.1\.0\.0\/16 .* mtu (\d+)/.exec(routes.toString())?.[1]
+  await eventually(() => mtu() === '1440', { say: 'as the device' })
+  const status = up.status!
+  const connections = status.connections.map((one) => ({ ...one, mtu: 1232 }))
+  api.put({ ...up, status: { ...status, connections } })
+  await eventually(() => mtu() === '1232', { say: 'as the link' })
+  api.put(up)
+  await eventually(() => mtu() === '1440', { say: 'as the device again' })
+})

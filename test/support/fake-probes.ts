@@ -1,6 +1,6 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
 import { type NoticeStep, decodeNotice, encodeNotice } from '../../kernel/probing/notice-packet.ts'
-import { decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
+import { type Probe, type SizedProbe, decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -12,6 +12,10 @@ export class FakeProbes {
   readonly kernels = new Set<string>()
   /** Lane addresses that give a receipt for each notice of these steps. */
   readonly receipts = new Map<string, readonly NoticeStep[]>()
+  /** Octets of the largest packet that gets to a lane address; absent: any does. */
+  readonly widths = new Map<string, number>()
+  /** What a far end says gets from it to here. */
+  carries = 0
   /** Sockets that are open now, by own address. */
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
@@ -30,9 +34,9 @@ export class FakeProbes {
         if (notice?.type === 'notice' && this.receipts.get(to)?.includes(notice.step) === true) {
           queueMicrotask(() => this.receive(address, to, encodeNotice({ ...notice, type: 'receipt' }), port))
         }
-        const probe = decodeProbe(bytes)
-        if (probe?.type !== 'question' || port !== ownPort || !this.alive.has(to)) return
-        const answer = (): void => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' }), port)
+        const reply = this.#answerOf(bytes, to)
+        if (reply === undefined || port !== ownPort || !this.alive.has(to)) return
+        const answer = (): void => this.receive(address, to, encodeProbe(reply), port)
         if (this.delay === undefined) queueMicrotask(answer)
         else this.delay.clock.setTimer(this.delay.ms, answer)
       },
@@ -44,6 +48,13 @@ export class FakeProbes {
         if (this.open.get(address) === events) this.open.delete(address)
       },
     }
+  }
+
+  #answerOf(bytes: Buffer, to: string): Probe | SizedProbe | undefined {
+    const probe = decodeProbe(bytes)
+    if (probe?.type === 'question') return { ...probe, type: 'answer' }
+    if (probe?.type !== 'sizedQuestion' || probe.size > (this.widths.get(to) ?? Infinity)) return undefined
+    return { ...probe, type: 'sizedAnswer', carries: this.carries }
   }
 
   /** Something arrives at a socket. */

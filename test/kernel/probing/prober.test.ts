@@ -2,64 +2,14 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { PROBE_BYTES, type Probe, decodeProbe, encodeProbe } from '../../../kernel/probing/probe-packet.ts'
-import { type ProbedPeer, Prober } from '../../../kernel/probing/prober.ts'
-import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
-import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import { FakeProbes } from '../../support/fake-probes.ts'
-
-const OWN = '246.0.1.0'
-const PARIS: ProbedPeer = { key: 'paris', number: 0, address: '246.0.2.0' }
-const TOKYO: ProbedPeer = { key: 'tokyo', number: 0, address: '246.0.3.0' }
-
-function setUp(t: { teardown: (end: () => void) => unknown }) {
-  const clock = new FakeClock()
-  const probes = new FakeProbes()
-  const logger = new CapturingLogger()
-  const seen: string[] = []
-  const counts = { sent: 0, answered: 0, ignored: 0 }
-  const busy = new Set<string>()
-  const prober = new Prober(
-    {
-      clock,
-      logger,
-      openSocket: probes.openSocket,
-      count: (what) => (counts[what] += 1),
-      onTransition: ({ key }, from, to) => seen.push(`${clock.monotonic()} ${key} ${from}>${to}`),
-      onDoubt: ({ key }, doubted) => seen.push(`${clock.monotonic()} ${key} ${doubted ? 'doubted' : 'trusted'}`),
-      isBusy: ({ key }) => busy.has(key),
-    },
-    {
-      name: 'lane 0',
-      number: 0,
-      address: OWN,
-      port: LANE_PROBE_PORT,
-      missesUntilDoubt: 4,
-      downAfterMs: 1500,
-      answersUntilUp: 2,
-    },
-  )
-  prober.setPeers([PARIS])
-  const stopping = new AbortController()
-  const running = prober.run(stopping.signal)
-  t.teardown(() => stopping.abort())
-  const questions = (): number => probes.sent.filter(({ bytes }) => decodeProbe(bytes)?.type === 'question').length
-  return {
-    clock,
-    probes,
-    logger,
-    seen,
-    prober,
-    counts,
-    busy,
-    questions,
-    stop: () => {
-      stopping.abort()
-      return running
-    },
-  }
-}
+import {
+  PROBE_BYTES,
+  PROBE_HEADERS,
+  type Probe,
+  decodeProbe,
+  encodeProbe,
+} from '../../../kernel/probing/probe-packet.ts'
+import { OWN, PARIS, TOKYO, setUp } from './prober-stage.ts'
 
 t.test('up at the first answer; doubted after four without, down after some time; up again after two', async (t) => {
   const { clock, probes, seen, prober } = setUp(t)
@@ -200,6 +150,7 @@ t.test('answers are checked', async (t) => {
     ['of a probe that was not sent', PARIS.address, encodeProbe({ ...answer, sequence: 99 })],
     ['too short', PARIS.address, encodeProbe(answer).subarray(0, PROBE_BYTES - 1)],
     ['too long', PARIS.address, Buffer.concat([encodeProbe(answer), Buffer.alloc(1)])],
+    ['about a size', PARIS.address, encodeProbe({ ...asked, type: 'sizedAnswer', size: 1440, carries: 0 })],
     ['empty', PARIS.address, Buffer.alloc(0)],
   ]
   for (const [say, from, bytes, port] of bad) {
@@ -284,9 +235,29 @@ t.test('packets: what is written is read; nothing makes the reader throw', async
     }),
     { numRuns: 200 },
   )
+  const sized = fc.record({
+    type: fc.constantFrom('sizedQuestion' as const, 'sizedAnswer' as const),
+    lane: fc.nat(255),
+    session: fc.nat(0xffffffff),
+    sequence: fc.nat(0xffffffff),
+    sentMicros: fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),
+    size: fc.integer({ min: PROBE_BYTES + PROBE_HEADERS, max: 9000 }),
+    carries: fc.nat(0xffff),
+  })
   fc.assert(
-    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
-      decodeProbe(Buffer.from(bytes))
+    fc.property(sized, fc.nat(9000), (p, length) => {
+      const bytes = encodeProbe(p)
+      assert.equal(bytes.length, p.type === 'sizedQuestion' ? p.size - PROBE_HEADERS : PROBE_BYTES)
+      assert.deepEqual(decodeProbe(bytes), { ...p })
+      if (length < bytes.length) assert.equal(decodeProbe(bytes.subarray(0, length)), undefined, 'cut')
+    }),
+    { numRuns: 200 },
+  )
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), fc.boolean(), (bytes, isProbe) => {
+      const packet = Buffer.from(bytes)
+      if (isProbe && packet.length >= 4) packet.write('SLP1')
+      decodeProbe(packet)
     }),
   )
   t.pass()

@@ -77,6 +77,35 @@ t.test('a flat clusterset on a bridge that hides answers', async (t) => {
   )
 })
 
+t.test('the MTU towards a cluster: of the narrowest device and link that lead there', async (t) => {
+  const sized = (name: string, sizes: Readonly<Record<string, number | undefined>>): Gateway => {
+    const made = gateway(name, { paris: 'up', tokyo: 'up' })
+    const connections = made.status!.connections.map((one) => {
+      const mtu = sizes[one.cluster]
+      return { ...one, ...(mtu === undefined ? {} : { mtu }) }
+    })
+    return { ...made, status: { ...made.status!, connections } }
+  }
+  const mtus = (...gateways: Gateway[]): Record<string, number | undefined> => {
+    const endpoints = [endpoint('milano', 'gw-a'), endpoint('milano', 'gw-b', 1)]
+    const lanes = gateways.map((one, lane) => withLane(one, lane))
+    const plan = planNodeRoutes(routeWorld({ endpoints, gateways: lanes }))
+    if (!plan.ok) throw new Error(plan.message)
+    return Object.fromEntries(plan.paths.map(({ cluster: id, mtu }) => [id, mtu]))
+  }
+  t.strictSame(mtus(sized('gw-a', {})), { paris: 1440, tokyo: 1440 }, 'an earlier release says nothing of links')
+  t.strictSame(mtus(sized('gw-a', { paris: 1232, tokyo: 1440 })), { paris: 1232, tokyo: 1440 }, 'each by itself')
+  t.strictSame(mtus(sized('gw-a', { paris: 9000 })), { paris: 1440, tokyo: 1440 }, 'never more than the device')
+  const both = [sized('gw-a', { paris: 1400 }), sized('gw-b', { paris: 1232 })]
+  t.strictSame(mtus(...both), { paris: 1232, tokyo: 1440 }, 'flows may take either')
+})
+
+function withLane({ status, ...rest }: Gateway, lane: number): Gateway {
+  if (status === undefined) return { ...rest }
+  const lanes = status.lanes.map((one) => ({ ...one, lane }))
+  return { ...rest, status: { ...status, lanes, connections: status.connections.map((one) => ({ ...one, lane })) } }
+}
+
 const via = (w: NodeRouteWorld): Record<string, string> => {
   const plan = planNodeRoutes(w)
   if (!plan.ok) return { plan: plan.message }
