@@ -27,15 +27,14 @@ export async function actInTurn(
   const identity = `${ofNode}${randomBytes(4).toString('hex')}`
   const replaces = (holder: string): boolean => holder.startsWith(ofNode)
   const over = new AbortController()
-  let isWithout = false
+  const without = new AbortController()
   const leases: LeaseStore = {
     read: (name, until) => deps.leases.read(name, until),
     write: async (lease, until) => {
       try {
         return await deps.leases.write(lease, until)
       } catch (error) {
-        isWithout = alone && error instanceof ClusterApiError && error.code === 'Forbidden'
-        if (isWithout) over.abort(error)
+        if (alone && error instanceof ClusterApiError && error.code === 'Forbidden') without.abort(error)
         throw error
       }
     },
@@ -61,8 +60,8 @@ export async function actInTurn(
       look()
     }
   }
-  await election.run(inOffice, AbortSignal.any([signal, over.signal]))
-  if (isWithout) await act(signal)
+  await election.run(inOffice, AbortSignal.any([signal, over.signal, without.signal]))
+  if (without.signal.aborted) await act(signal)
 }
 
 /** A site's state shows who leads: file leases/sealane-agent. */
