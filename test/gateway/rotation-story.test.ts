@@ -133,7 +133,7 @@ t.test('a far end that takes the key it has announced is followed at once, and i
   const stage = await connected(t)
   stage.wireguard.handshake('sealane0', FOLLOWS.spec.publicKey, stage.clock.now(), HOME)
   stage.put(with_(FOLLOWS, { nextPublicKey: NEXT }))
-  await stage.pass(500)
+  await stage.passSlowly(500)
   const receipts = (): number => stage.probes.sent.filter(({ bytes }) => bytes[4] === 4).length
   says(stage, 'known', key('something else'))
   says(stage, 'known', NEXT, '246.0.9.9')
