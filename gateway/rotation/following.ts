@@ -24,7 +24,7 @@ const FOLLOW_AFTER_MS = 10
 /** When it is looked whether the far end has shaken hands, and it is called anew. */
 const LOOKS_MS = [50, 100, 200, 400]
 /** So long after one has said that it is about to. */
-const SOON_MS = 1500
+const SOON_MS = 2500
 
 export class Following {
   readonly #deps: FollowingDeps

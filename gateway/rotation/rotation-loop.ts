@@ -35,7 +35,7 @@ export interface RotationInit {
 /** How often it is looked at, and far ends are asked. */
 const LOOK_MS = 1000
 /** All far ends are to say within this time that they are ready. */
-const READY_MS = 500
+const READY_MS = 2000
 const ASK_MS = 50
 /** The last word gets out before the key changes. */
 const LAST_WORD_MS = 2

@@ -133,7 +133,7 @@ t.test('a far end that takes the key it has announced is followed at once, and i
   const stage = await connected(t)
   stage.wireguard.handshake('sealane0', FOLLOWS.spec.publicKey, stage.clock.now(), HOME)
   stage.put(with_(FOLLOWS, { nextPublicKey: NEXT }))
-  await stage.pass(500)
+  await stage.passSlowly(500)
   const receipts = (): number => stage.probes.sent.filter(({ bytes }) => bytes[4] === 4).length
   says(stage, 'known', key('something else'))
   says(stage, 'known', NEXT, '246.0.9.9')
@@ -184,4 +184,22 @@ t.test('a far end that was not heard is called under both keys', async (t) => {
   stage.wireguard.handshake('sealane0', NEXT, stage.clock.now())
   await stage.passSlowly(1000)
   t.strictSame(await peersOf(stage), [NEXT], 'the one that has shaken hands takes over')
+})
+
+t.test('two far gateways: both are told', async (t) => {
+  const stage = await connected(t)
+  const second = endpoint('paris', 'gw1', 1, ['public 198.51.100.21:4501'], key('paris second'))
+  stage.put(with_(second, { capabilities: FOLLOWS.spec.capabilities }))
+  stage.probes.alive.add('246.0.2.1')
+  const up = (): number => stage.gateway()?.connections.filter(({ state }) => state === 'up').length ?? 0
+  await stage.until(() => up() === 2, 'both links are up')
+  const before = keyOf(stage)
+  stage.probes.receipts.set(PARIS_LANE, ALL)
+  ask(stage, 'now')
+  await stage.passSlowly(10_000)
+  t.equal(keyOf(stage), before, 'one of them does not know it')
+  stage.probes.receipts.set('246.0.2.1', ALL)
+  await stage.until(() => keyOf(stage) !== before, 'the key is a new one')
+  for (const name of ['sealane0', 'sealane1'])
+    t.equal((await stage.wireguard.read(name))?.publicKey, keyOf(stage), name)
 })
