@@ -1,5 +1,5 @@
 /**
- * The process that bench/gateway-memory.ts measures: a gateway as `sealane up --component gateway` starts it, on its
+ * The process that main.ts measures: a gateway as `sealane up --component gateway` starts it, on its
  * site's files, with a kernel in memory. The far ends are simulated: each answers its probes, shakes hands every two
  * minutes, and a tenth of them has traffic. Arguments: site file, node, its lane, how many gateways each other cluster
  * has. A line on standard input asks for a line of figures.

@@ -1,9 +1,9 @@
 /**
- * `npm run bench:gateway-memory -- [--json] [--clusters N] [--far N] [--seconds S]`: resident memory and processor share
- * of a gateway that has links with N clusters (default 100) of --far gateways each (default 2), where its own cluster
- * has two: 400 links of the cluster, 200 of each gateway. Both gateways run, each as a process of the compiled product
- * on the files of one site, with a kernel in memory and simulated far ends (gateway-memory/one-gateway.ts). The figures
- * are those of the larger one. Beside it, in the same run: a bare Node process, and the same gateways with one cluster.
+ * `npm run bench:gateway-memory -- [--json] [--clusters N] [--far N] [--seconds S]`: resident memory and processor
+ * share of a gateway that has links with N clusters (default 100) of --far gateways each (default 2), where its own
+ * cluster has two: 400 links of the cluster, 200 of each gateway. Both gateways run, each as a process of the compiled
+ * product on the files of one site, with a kernel in memory and simulated far ends (one-gateway.ts). The figures are
+ * those of the larger one. Beside it, in the same run: a bare Node process, and the same gateways with one cluster.
  * What real sockets and a real kernel cost is not in the processor share (bench/probes.ts).
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
@@ -18,17 +18,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { stringify } from 'yaml'
-import { FileApi } from '../kubeapi/files/file-api.ts'
-import type { Cluster, Endpoint, KubeObject } from '../model/objects.ts'
-import { SystemClock } from '../reconcile/clock.ts'
-import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
-import { clusterObject, endpointObject, membershipObject } from '../test/support/objects/cluster-objects.ts'
-import { internalIps, nodeObject } from '../test/support/objects/node-objects.ts'
-import type { Figures } from './gateway-memory/one-gateway.ts'
-import { compileProduct } from '../scripts/compile-product.ts'
-import { progress, round } from './figures.ts'
+import { FileApi } from '../../kubeapi/files/file-api.ts'
+import type { Cluster, Endpoint, KubeObject } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { clusterObject, endpointObject, membershipObject } from '../../test/support/objects/cluster-objects.ts'
+import { internalIps, nodeObject } from '../../test/support/objects/node-objects.ts'
+import type { Figures } from './one-gateway.ts'
+import { compileProduct } from '../../scripts/compile-product.ts'
+import { progress, round } from '../figures.ts'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = join(import.meta.dirname, '..', '..')
 /** Where the packages that it needs are found from. */
 const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-product')
 /** As bin/sealane starts Node. */
@@ -67,8 +67,8 @@ async function main(): Promise<void> {
   }
   progress(
     figures,
-    `${links} links of two gateways with ${clusters} clusters: ${most.rssMb} MiB resident, ${most.peakRssMb} at most, ` +
-      `${most.cpuPercent} % of a core, the larger of the two\n` +
+    `${links} links of two gateways with ${clusters} clusters: ${most.rssMb} MiB resident, ` +
+      `${most.peakRssMb} at most, ${most.cpuPercent} % of a core, the larger of the two\n` +
       `with one cluster: ${one.rssMb} MiB, ${one.cpuPercent} %; Node alone: ${floor} MiB`,
   )
 }
@@ -160,7 +160,7 @@ function endpointOf({ spec }: Cluster, i: number, lane: number): Endpoint {
 
 /** one-gateway.ts as the compiled product would have it: reading types costs a process some 30 MiB. */
 function writeProgram(folder: string): string {
-  const text = readFileSync(join(import.meta.dirname, 'gateway-memory', 'one-gateway.ts'), 'utf8')
+  const text = readFileSync(join(import.meta.dirname, 'one-gateway.ts'), 'utf8')
   const product = pathToFileURL(PRODUCT).href
   const program = join(folder, 'one-gateway.mjs')
   writeFileSync(program, stripTypeScriptTypes(text).replaceAll(/'\.\.\/\.\.\/([\w/-]+)\.ts'/g, `'${product}/$1.js'`))
