@@ -1,7 +1,8 @@
 /**
- * `npm run bench:lane -- [--json] [--rounds N] [--seconds N]`: TCP from a pod on milano's worker to a pod on paris'
- * worker, both 10.42.0.0/16, against plain WireGuard (the same implementation, no Sealane) between the two gateway
- * nodes. The two are measured in turn, so that a change of the machine's speed meets both.
+ * `npm run bench:lane -- [--json] [--rounds N] [--seconds N] [--mbit N]`: TCP from a pod on milano's worker to a pod
+ * on paris' worker, both 10.42.0.0/16, against plain WireGuard (the same implementation, no Sealane) between the two gateway
+ * nodes. The two are measured in turn, so that a change of the machine's speed meets both. Then the same between sites
+ * of two gateways each (lane/two-gateways.ts).
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,21 +12,33 @@ import type { Lab } from '../demo/lab.ts'
 import { until } from '../demo/until.ts'
 import { median, round, progress } from './figures.ts'
 import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
+import { measureGateways } from './lane/two-gateways.ts'
 
 const BARE = { device: 'bare0', port: 51820, milano: '10.99.0.1', paris: '10.99.0.2' }
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { json: { type: 'boolean' }, rounds: { type: 'string' }, seconds: { type: 'string' } },
+    options: {
+      json: { type: 'boolean' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      mbit: { type: 'string' },
+    },
   })
   const rounds = Number(values.rounds ?? 5)
   const seconds = Number(values.seconds ?? 5)
-  const result = await withJoinedSites({ names: ['milano', 'paris'] }, (joined) => measure(joined, rounds, seconds))
+  const mbit = Number(values.mbit ?? 50)
+  const single = await withJoinedSites({ names: ['milano', 'paris'] }, (joined) => measure(joined, rounds, seconds))
+  const result = { ...single, ...(await measureGateways({ rounds, seconds, mbit })) }
   progress(
     result,
     `pod to pod across two overlapping sites: ${result.gbps} Gbit/s, round trip ${result.rttMs} ms\n` +
       `plain WireGuard between the gateways:   ${result.bareGbps} Gbit/s, round trip ${result.bareRttMs} ms\n` +
-      `ratio ${result.ratio}, added round trip ${result.addedRttMs} ms (${rounds} rounds of ${seconds} s)`,
+      `ratio ${result.ratio}, added round trip ${result.addedRttMs} ms (${rounds} rounds of ${seconds} s)\n` +
+      `two gateways in each site, ${result.flows} connections: ${result.bothGbps} Gbit/s, ` +
+      `plain WireGuard with one device ${result.bothBareGbps}; ratio ${result.bothRatio}\n` +
+      `uplinks of ${result.gatewayMbit} Mbit/s: one gateway ${result.oneGbps} Gbit/s, two ${result.twoGbps}; ` +
+      `${result.scaling} times as much`,
   )
 }
 

@@ -2,7 +2,8 @@
  * The processes of one node for tests in network namespaces: routeagent and, where lanes are given, gateway. Real
  * kernel drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all
  * waits of loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments:
- * node, state directory, lanes as JSON.
+ * node, state directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors
+ * as the product does: for what is measured.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -11,7 +12,10 @@ import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { Conntrack } from '../../../kernel/conntrack/conntrack.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
+import { SysfsPacketSteering } from '../../../kernel/tuning/packet-steering.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
+import { SysfsReceiveCoalescing } from '../../../kernel/tuning/receive-coalescing.ts'
+import { VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import { RtnetlinkNextHops } from '../../../kernel/route/nexthop/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
@@ -52,6 +56,13 @@ const common = {
   nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
   connections: new Conntrack({ clock }),
+  ...(process.env['SEALANE_TEST_TUNED'] === '1'
+    ? {
+        steering: new SysfsPacketSteering(),
+        coalescing: new SysfsReceiveCoalescing(),
+        joining: new VethSegmentJoining({ clock }),
+      }
+    : {}),
 }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(

@@ -1,0 +1,180 @@
+/**
+ * The second half of `npm run bench:lane`: two overlapping sites with two gateways each. First with nothing between
+ * them but the machine's cores, against plain WireGuard with one device between two of the gateway nodes; then with the
+ * uplink of each gateway at so many Mbit/s, over both gateways and over one of each site, the other being drained.
+ * Several connections at once, since the ports of each decide which way it takes.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { POD_ADDRESSES, type SiteName, type SiteNode, type TwoSites, withTwoSites } from '../../test/failover/sites.ts'
+import { eventually } from '../../test/support/eventually.ts'
+import type { Netns } from '../../test/support/netns.ts'
+import { withSockets } from '../../test/support/wireguard-sockets.ts'
+import { median, round } from '../figures.ts'
+
+const BARE = { device: 'bare0', port: 51_820, addresses: ['10.99.0.1', '10.99.0.2'] } as const
+/** As many as share two links evenly enough. */
+const FLOWS = 32
+/** What a drained gateway sends in all while the other one carries, at the most: probes and handshakes. */
+const DRAINED_SHARE = 0.02
+/** Idle buckets of a group go to a member that is back after one second. */
+const BALANCE_MS = 3000
+
+export interface LaneGatewaysInit {
+  readonly rounds: number
+  readonly seconds: number
+  /** Of each gateway's uplink, in the second part. */
+  readonly mbit: number
+}
+
+export async function measureGateways({ rounds, seconds, mbit }: LaneGatewaysInit) {
+  // For the processes of the nodes (test/routeagent/support/run-node.ts).
+  process.env['SEALANE_TEST_TUNED'] = '1'
+  const folder = mkdtempSync(join(tmpdir(), 'sealane-lane-'))
+  try {
+    return await withTwoSites(folder, async (sites) => {
+      const ends = [gatewayOf(sites, 'milano'), gatewayOf(sites, 'paris')] as const
+      const [near, far] = ends
+      await makeBare(ends, join(folder, 'bare'))
+      const overLanes = () => iperf(sites.pods.milano, POD_ADDRESSES.paris, seconds)
+      const overBare = () => iperf(near.netns, BARE.addresses[1], seconds)
+      await serve(sites.pods.paris, sites.pods.milano, POD_ADDRESSES.paris)
+      await serve(far.netns, near.netns, BARE.addresses[1])
+      const [both, bare, one, two] = [[], [], [], []] as [number[], number[], number[], number[]]
+      for (let i = 0; i < rounds; i += 1) {
+        both.push(await overLanes())
+        bare.push(await overBare())
+      }
+      const gateways = sites.nodes.filter(({ name }) => name !== 'worker')
+      for (const { netns } of gateways) await shape(netns, mbit)
+      for (let i = 0; i < rounds; i += 1) {
+        two.push(await overLanes())
+        one.push(await withOneEach(sites, overLanes))
+      }
+      return {
+        flows: FLOWS,
+        bothGbps: round(median(both), 3),
+        bothBareGbps: round(median(bare), 3),
+        bothRatio: round(median(both.map((value, i) => value / (bare[i] ?? NaN))), 3),
+        gatewayMbit: mbit,
+        oneGbps: round(median(one), 4),
+        twoGbps: round(median(two), 4),
+        scaling: round(median(two.map((value, i) => value / (one[i] ?? NaN))), 3),
+      }
+    })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function gatewayOf(sites: TwoSites, site: SiteName): SiteNode {
+  const [first] = sites.gateways(site)
+  if (first === undefined) throw new Error(`${site} has no gateway`)
+  return first
+}
+
+/** Drains the second gateway of both sites while `work` runs. Throws where it carries all the same. */
+async function withOneEach(sites: TwoSites, work: () => Promise<number>): Promise<number> {
+  const spare = sites.nodes.filter(({ name }) => name === 'gw1')
+  for (const gateway of spare) sites.drain(gateway, true)
+  await untilWays(sites, 1)
+  const before = await sentOctets(sites)
+  const gbps = await work()
+  const after = await sentOctets(sites)
+  const [kept = NaN, drained = NaN] = after.map((octets, i) => octets - (before[i] ?? NaN))
+  if (!(drained < DRAINED_SHARE * kept)) {
+    throw new Error(`the drained gateways sent ${drained} octets while the others sent ${kept}`)
+  }
+  for (const gateway of spare) sites.drain(gateway, false)
+  await untilWays(sites, 2)
+  return gbps
+}
+
+/** Waits until workers, and the gateways that are never drained, have so many ways to the other site. */
+async function untilWays({ nodes }: TwoSites, count: number): Promise<void> {
+  const rest = nodes.filter(({ name }) => name !== 'gw1')
+  let ways: readonly number[] = []
+  await eventually(
+    async () => {
+      ways = await Promise.all(rest.map(waysOf))
+      return ways.every((one) => one === count)
+    },
+    { deadlineMs: 30_000, intervalMs: 200, say: `${count} ways of each node (${ways.join(' ')})` },
+  )
+  await sleep(BALANCE_MS)
+}
+
+/** Members of the largest group. */
+async function waysOf({ netns }: SiteNode): Promise<number> {
+  const listed = JSON.parse(await netns.exec('ip', ['-j', 'nexthop', 'show'])) as { group?: readonly unknown[] }[]
+  return Math.max(0, ...listed.map(({ group = [] }) => group.length))
+}
+
+/** By the uplinks of both sites' first gateways, and of their second ones. */
+async function sentOctets({ nodes }: TwoSites): Promise<readonly [number, number]> {
+  const sum = async (name: string): Promise<number> => {
+    const uplinks = nodes.filter((one) => one.name === name)
+    const texts = await Promise.all(
+      uplinks.map(({ netns }) => netns.exec('cat', ['/sys/class/net/uplink/statistics/tx_bytes'])),
+    )
+    return texts.reduce((octets, text) => octets + Number(text), 0)
+  }
+  return [await sum('gw0'), await sum('gw1')]
+}
+
+/** What leaves a gateway: into the tunnel, and over the overlay to its worker. */
+async function shape(gateway: Netns, mbit: number): Promise<void> {
+  const limit = `qdisc replace dev uplink root tbf rate ${mbit}mbit burst 64kb latency 50ms`
+  await gateway.exec('tc', limit.split(' '))
+}
+
+/** One WireGuard device on each of two nodes, beside Sealane's, made with `wg` alone. */
+async function makeBare(ends: readonly SiteNode[], folder: string): Promise<void> {
+  const secrets = await Promise.all(ends.map(({ netns }) => netns.exec('wg', ['genkey'])))
+  const keys = await Promise.all(ends.map(({ netns }, i) => netns.exec('wg', ['pubkey'], { input: secrets[i] ?? '' })))
+  for (const [i, { netns }] of ends.entries()) {
+    const [far, sockets] = [1 - i, join(folder, String(i))]
+    mkdirSync(sockets, { recursive: true })
+    const run = ([command = '', ...args]: readonly string[]): Promise<string> => netns.exec(command, args)
+    const made = await netns.tryExec('ip', ['link', 'add', BARE.device, 'type', 'wireguard'])
+    if (made.code !== 0) await run(withSockets(sockets, ['wireguard-go', BARE.device]))
+    const config = [
+      '[Interface]',
+      `PrivateKey = ${secrets[i]?.trim() ?? ''}`,
+      `ListenPort = ${BARE.port}`,
+      '[Peer]',
+      `PublicKey = ${keys[far]?.trim() ?? ''}`,
+      `Endpoint = ${ends[far]?.address ?? ''}:${BARE.port}`,
+      `AllowedIPs = ${BARE.addresses[far] ?? ''}/32`,
+    ]
+    const file = join(sockets, 'bare.conf')
+    writeFileSync(file, `${config.join('\n')}\n`, { mode: 0o600 })
+    await run(withSockets(sockets, ['wg', 'setconf', BARE.device, file]))
+    await run(['ip', 'address', 'add', `${BARE.addresses[i] ?? ''}/24`, 'dev', BARE.device])
+    await run(['ip', 'link', 'set', BARE.device, 'mtu', '1420', 'up'])
+  }
+}
+
+/** Starts what takes the traffic, and waits until it does. */
+async function serve(server: Netns, client: Netns, address: string): Promise<void> {
+  server.spawn('iperf3', ['-s', '-B', address === POD_ADDRESSES.paris ? '0.0.0.0' : address])
+  await eventually(async () => (await iperf(client, address, 1)) > 0, {
+    deadlineMs: 20_000,
+    intervalMs: 500,
+    say: `iperf3 at ${address} answers`,
+  })
+}
+
+interface IperfReport {
+  readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
+}
+
+/** Received Gbit/s of all connections together; 0 when the server does not answer yet. */
+async function iperf(client: Netns, address: string, seconds: number): Promise<number> {
+  const args = ['-c', address, '-P', String(FLOWS), '-t', String(seconds), '-O', '1', '-J']
+  const { stdout } = await client.tryExec('iperf3', args, { timeoutMs: (seconds + 20) * 1000 })
+  const report = JSON.parse(stdout === '' ? '{}' : stdout) as IperfReport
+  return (report.end?.sum_received?.bits_per_second ?? 0) / 1e9
+}
