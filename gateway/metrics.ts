@@ -1,5 +1,5 @@
 /** Every metric of the gateway. */
-import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metrics.ts'
+import type { Counter, Gauge, Histogram, LabelledCounter, Metrics } from '../runtime/metrics/metrics.ts'
 
 export interface GatewayMetrics {
   readonly connectionUp: Gauge
@@ -10,7 +10,8 @@ export interface GatewayMetrics {
   readonly handshakeAge: Gauge
   readonly receivedBytes: Gauge
   readonly sentBytes: Gauge
-  readonly transitions: Counter
+  /** Of links that there are: TransitionCounts. */
+  readonly transitions: LabelledCounter
   readonly laneMtu: Gauge
   readonly refusals: Gauge
   readonly probesSent: Counter
@@ -34,7 +35,7 @@ export function laneLabels({ ownLane, remoteLane }: { readonly ownLane: number; 
 export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
   const gauge = (name: string, help: string, labels: readonly string[] = PEER): Gauge =>
     metrics.gauge({ name: `sealane_gateway_${name}`, help, labels })
-  const counter = (name: string, help: string, labels: readonly string[]): Counter =>
+  const counter = (name: string, help: string, labels: readonly string[]): LabelledCounter =>
     metrics.counter({ name: `sealane_gateway_${name}_total`, help, labels })
   return {
     connectionUp: gauge('connection_up', '1 when the peer answers probes over this link, else 0.'),

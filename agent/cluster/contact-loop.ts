@@ -10,7 +10,7 @@ import { loopDeps } from '../loop-deps.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import type { MirrorWriter } from '../import/mirror-writer.ts'
 import { objectKeyText } from '../object-key-text.ts'
-import { planClusterStatus } from './plan-cluster-status.ts'
+import { clusterEvents, planClusterStatus } from './plan-cluster-status.ts'
 import { isOurs, planContact } from './plan-contact.ts'
 import type { SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
@@ -142,6 +142,7 @@ export class ContactLoop {
       ...(await writer.remove(plan.remove, signal)),
       ...(await writer.applyStatuses(statuses, signal)).filter(({ code }) => code !== 'NotFound'),
     ]
+    for (const event of clusterEvents(clusters, statuses)) api.report(event)
     if (failures[0] !== undefined) throw failures[0]
   }
 

@@ -8,6 +8,7 @@ import {
   findCondition,
   setCondition,
 } from '../../model/conditions.ts'
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import type { Cluster, Gateway } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
@@ -45,6 +46,23 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
       return known?.status === finding.status && isSaid ? list : setCondition(list, finding, nowMs)
     }, before)
     return conditions === before ? [] : [{ ...cluster, status: { ...cluster.status, conditions } }]
+  })
+}
+
+/** Clusters that are reached again or not any more, by what planClusterStatus() gave. */
+export function clusterEvents(before: readonly Cluster[], after: readonly Cluster[]): readonly ObjectEvent[] {
+  const known = new Map(before.map((cluster) => [cluster.metadata.name, cluster]))
+  return after.flatMap(({ metadata: { name, uid }, status }): ObjectEvent[] => {
+    const was = findCondition(known.get(name)?.status?.conditions, CONDITION_CONNECTED)?.status
+    const is = findCondition(status?.conditions, CONDITION_CONNECTED)
+    const regarding = { kind: 'Cluster' as const, name, uid }
+    if (is?.status === 'True' && (was === 'False' || was === undefined)) {
+      return [{ regarding, type: 'Normal', reason: 'ClusterReached', note: is.message }]
+    }
+    if (is?.status === 'False' && was !== 'False' && was !== undefined) {
+      return [{ regarding, type: 'Warning', reason: 'ClusterCutOff', note: `${is.reason}: ${is.message}` }]
+    }
+    return []
   })
 }
 
@@ -100,5 +118,6 @@ function connected({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
     return finding('False', 'LaneProbeTimeout', 'no lane to it answers probes')
   }
   if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
+  if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
   return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
 }

@@ -7,7 +7,7 @@ import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type ConnectionRow, agoText, connectionRows } from '../site/connection-rows.ts'
-import { type GatewayRow, gatewayRows } from '../site/gateway-rows.ts'
+import { type GatewayRow, gatewayRows, noGatewayNote } from '../site/gateway-rows.ts'
 import { type CommandContext, outputOption, parsed, subcommand } from '../context.ts'
 import { exportMessage } from '../site/export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
@@ -24,6 +24,8 @@ interface View<T> {
   /** Of items that are in namespaces. */
   readonly namespaceOf?: (row: T) => string | undefined
   items(api: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
+  /** What people are told beside the rows. */
+  readonly note?: (rows: readonly T[]) => string | undefined
 }
 
 async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
@@ -93,6 +95,7 @@ const gateways: View<GatewayRow> = {
     const nodes = await sorted(api.cache('Node'), signal)
     return gatewayRows(await sorted(api.cache('Gateway'), signal), nodes, new SystemClock().now())
   },
+  note: noGatewayNote,
 }
 
 /** What gets there, and what comes from there where that is not the same. */
@@ -200,14 +203,12 @@ function addView<T>(show: Command, context: CommandContext, name: string, view: 
       const { site, namespace, timeout, output: format } = options
       const target = { kube: targetToSee(command, context, site), site }
       await withinTime(context.signal, timeout, (signal) =>
-        withView(target, { ...context, signal }, view, (rows) =>
-          printItems(
-            context.output,
-            format,
-            rows.filter((row) => isWanted(view, row, namespace)),
-            view.columns,
-          ),
-        ),
+        withView(target, { ...context, signal }, view, async (rows) => {
+          const wanted = rows.filter((row) => isWanted(view, row, namespace))
+          await printItems(context.output, format, wanted, view.columns)
+          const note = view.note?.(rows)
+          if (note !== undefined) context.output.remark(`${note}\n`)
+        }),
       )
     })
 }

@@ -186,7 +186,7 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
   }
   const { candidates, unfit } = found.gateways
   // A labelled node stays a gateway while it is cordoned or away: there is nothing to choose.
-  const nobody = candidates.length === 0 && unfit.every(({ lane }) => lane === undefined)
+  const nobody = candidates.length === 0 && unfit.every(({ lane, isAway }) => lane === undefined || !isAway)
   return [
     ...network('podCIDRs', 'pod CIDRs'),
     ...network('serviceCIDRs', 'service CIDRs'),

@@ -24,6 +24,8 @@ export interface UnfitNode {
   /** The lane that its label says: the node stays a gateway while it is cordoned or away. */
   readonly lane: number | 'any' | undefined
   readonly why: string
+  /** It is cordoned or away, and may be one later; else it is none, whatever its label says. */
+  readonly isAway: boolean
 }
 
 export interface GatewayNodes {
@@ -31,31 +33,41 @@ export interface GatewayNodes {
   readonly unfit: readonly UnfitNode[]
 }
 
+/** Nodes reach their gateways over the overlay, which is IPv4. */
+export const NO_IPV4 = 'no IPv4 InternalIP'
+
 export function gatewayNodes(world: World): GatewayNodes {
   const nodes = world.list('Node', '')
-  const validated = nodes.map((node) => ({ node, why: whyUnfit(node) }))
+  const validated = nodes.map((node) => {
+    const never = whyNever(node)
+    return { node, why: never ?? whyAway(node), isAway: never === undefined }
+  })
   const fit = validated
     .filter((one) => one.why === undefined)
     .map(({ node }) => ({ candidate: candidate(node), score: score(node) }))
   return {
     candidates: acrossZones(fit.sort((a, b) => b.score - a.score || (a.candidate.node < b.candidate.node ? -1 : 1))),
-    unfit: validated.flatMap(({ node, why }) =>
-      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why }],
+    unfit: validated.flatMap(({ node, why, isAway }) =>
+      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why, isAway }],
     ),
   }
 }
 
 const CONTROL_PLANE = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master']
 
-function whyUnfit(node: unknown): string | undefined {
+function whyNever(node: unknown): string | undefined {
   if (!isLinux(node)) return 'not Linux'
   if (labelOf(node, 'type') === 'virtual-kubelet' || labelOf(node, 'eks.amazonaws.com/compute-type') === 'fargate') {
     return 'no machine of its own'
   }
+  return statesNoIpv4(node) ? NO_IPV4 : undefined
+}
+
+function whyAway(node: unknown): string | undefined {
   if (at(node, 'spec', 'unschedulable') === true) return 'cordoned'
   const ready = listAt(node, 'status', 'conditions').find((one) => textAt(one, 'type') === 'Ready')
   if (textAt(ready, 'status') !== 'True') return 'not Ready'
-  return internalIpv4(node) === undefined ? 'no IPv4 InternalIP' : undefined
+  return internalIpv4(node) === undefined ? NO_IPV4 : undefined
 }
 
 function candidate(node: unknown): GatewayCandidate {
@@ -103,6 +115,12 @@ function laneOf(node: unknown): number | 'any' | undefined {
 function isControlPlane(node: unknown): boolean {
   const labels = keysAt(node, 'metadata', 'labels')
   return CONTROL_PLANE.some((label) => labels.includes(label))
+}
+
+/** A node that is being registered states no address yet. */
+function statesNoIpv4(node: unknown): boolean {
+  const internal = listAt(node, 'status', 'addresses').filter((entry) => textAt(entry, 'type') === 'InternalIP')
+  return internal.length > 0 && internalIpv4(node) === undefined
 }
 
 function internalIpv4(node: unknown): string | undefined {

@@ -1,8 +1,9 @@
 /** The gateways of a cluster as `sealane show gateways` shows them: lane, links, and how much each carries. Pure. */
-import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
-import { LABEL_GATEWAY, laneOfLabel, leavingReason } from '../../model/lanes/gateway-node.ts'
+import { CONDITION_DRAINED, CONDITION_READY, findCondition } from '../../model/conditions.ts'
+import { LABEL_GATEWAY, gatewayProblem, laneOfLabel, leavingReason } from '../../model/lanes/gateway-node.ts'
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
+import { problemText } from '../../model/reasons/problem.ts'
 import { agoText } from './connection-rows.ts'
 
 export interface GatewayRow {
@@ -10,17 +11,18 @@ export interface GatewayRow {
   /** Absent: it serves none. */
   readonly lane?: number
   /**
-   * serving: it reports a lane. standing by: its Node has the label, and another node serves. leaving: its Node is about
-   * to go. unknown: it has stopped to report.
+   * serving: it reports a lane. standing by: its Node has the label, and another node serves. draining: it is about to
+   * go. drained: the same, and nothing flows over it. silent: it has stopped to report. refused: its Node has the label,
+   * and cannot be a gateway as it is.
    */
-  readonly state: 'serving' | 'standing by' | 'leaving' | 'unknown'
+  readonly state: 'serving' | 'standing by' | 'draining' | 'drained' | 'silent' | 'refused'
   /** Links that are up, and all. */
   readonly linksUp: number
   readonly links: number
   /** Clusters with a link that is up, and all. */
   readonly clustersUp: number
   readonly clusters: number
-  /** Since when the gateway is ready, or is not: RFC 3339; absent where it does not say. */
+  /** Since when it is ready or not, draining, drained or silent: RFC 3339; absent where nobody says. */
   readonly since?: string
   /** Of all octets over the links of this cluster's gateways since these were made, 0 to 1; absent: nothing flowed. */
   readonly share?: number
@@ -40,7 +42,8 @@ export function gatewayRows(gateways: readonly Gateway[], nodes: readonly Node[]
   const waiting = nodes.filter(
     ({ metadata }) => metadata.labels?.[LABEL_GATEWAY] !== undefined && !octets.has(metadata.name),
   )
-  return [...serving, ...waiting.map(waitingRow)].sort(byLane)
+  const servers = new Map(serving.map(({ lane, node }) => [lane, node]))
+  return [...serving, ...waiting.map((node) => waitingRow(node, servers))].sort(byLane)
 }
 
 function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): GatewayRow {
@@ -52,36 +55,55 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
   const ready = findCondition(status?.conditions, CONDITION_READY)
   const lane = status?.lanes[0]?.lane
   const leaving = node === undefined ? undefined : leavingReason(node)
+  const drained = findCondition(status?.conditions, CONDITION_DRAINED)
+  const problem = node === undefined ? undefined : gatewayProblem(node)
   const heardSecondsAgo = ageMs === undefined ? undefined : Math.floor(ageMs / 1000)
   const count = (list: typeof connections): number => new Set(list.map(({ cluster }) => cluster)).size
+  const goes = leaving !== undefined || drained !== undefined
+  const since = isOld ? status?.heartbeatTime : (drained ?? ready)?.lastTransitionTime
   return {
     node: gateway.metadata.name,
     ...(lane === undefined ? {} : { lane }),
-    state: isOld ? 'unknown' : leaving === undefined ? 'serving' : 'leaving',
+    state: isOld ? 'silent' : drained?.status === 'True' ? 'drained' : goes ? 'draining' : 'serving',
     linksUp: up.length,
     links: connections.length,
     clustersUp: count(up),
     clusters: count(connections),
-    ...(ready === undefined ? {} : { since: ready.lastTransitionTime }),
+    ...(since === undefined ? {} : { since }),
     ...(heardSecondsAgo === undefined ? {} : { heardSecondsAgo }),
-    message: isOld ? `last heard ${agoText(heardSecondsAgo ?? 0)}` : (leaving ?? ready?.message ?? ''),
+    message: isOld
+      ? `last heard ${agoText(heardSecondsAgo ?? 0)}`
+      : joined(leaving, drained?.message ?? ready?.message, problem === undefined ? undefined : problemText(problem)),
   }
 }
 
-function waitingRow(node: Node): GatewayRow {
+function waitingRow(node: Node, servers: ReadonlyMap<number | undefined, string>): GatewayRow {
+  const problem = gatewayProblem(node)
   const leaving = leavingReason(node)
-  const lane = laneOfLabel(node.metadata.labels?.[LABEL_GATEWAY] ?? '')
   return {
     node: node.metadata.name,
-    state: leaving === undefined ? 'standing by' : 'leaving',
+    state: problem !== undefined ? 'refused' : leaving === undefined ? 'standing by' : 'draining',
     ...{ linksUp: 0, links: 0, clustersUp: 0, clusters: 0 },
-    message: leaving ?? mayText(lane),
+    message: problem === undefined ? (leaving ?? mayText(node, servers)) : problemText(problem),
   }
 }
 
-function mayText(lane: ReturnType<typeof laneOfLabel>): string {
-  if (lane === undefined) return `its label ${LABEL_GATEWAY} says no lane`
-  return lane === 'any' ? 'may serve any lane' : `may serve lane ${lane}`
+function mayText({ metadata }: Node, servers: ReadonlyMap<number | undefined, string>): string {
+  const lane = laneOfLabel(metadata.labels?.[LABEL_GATEWAY] ?? '')
+  if (typeof lane !== 'number') return 'may serve any lane'
+  const server = servers.get(lane)
+  return `may serve lane ${lane}${server === undefined ? '' : `, which ${server} serves`}`
+}
+
+/** Where there is none at all, for people; undefined: there are some. */
+export function noGatewayNote(rows: readonly GatewayRow[]): string | undefined {
+  if (rows.length > 0) return undefined
+  const message = `no node of this cluster is a gateway, so it reaches no other one; label a node ${LABEL_GATEWAY}=true`
+  return problemText({ reason: 'NoGateway', message: `${message}, or name one in site.yaml` })
+}
+
+function joined(...parts: readonly (string | undefined)[]): string {
+  return parts.filter((part) => part !== undefined && part !== '').join('; ')
 }
 
 function octetsOf({ status }: Gateway): number {

@@ -9,7 +9,14 @@ import {
 } from '../../gateway/main.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { runLabelledGateway } from '../../gateway/tenure/labelled-gateway.ts'
-import { type GatewayLabel, type GatewayLane, LABEL_GATEWAY, gatewayLabel } from '../../model/lanes/gateway-node.ts'
+import {
+  type GatewayLabel,
+  type GatewayLane,
+  LABEL_GATEWAY,
+  gatewayLabel,
+  gatewayProblem,
+} from '../../model/lanes/gateway-node.ts'
+import type { Node } from '../../model/objects.ts'
 import { laneOfHolder } from '../../model/lanes/lane-lease.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
@@ -17,7 +24,6 @@ import { readMachineNetwork } from '../../runtime/machine-network.ts'
 import { withGatewayLabels } from '../../kubeapi/files/gateway-labels.ts'
 import { readSiteFile } from '../../kubeapi/files/site-file.ts'
 import type { LeaseStore } from '../../kubeapi/lease-store.ts'
-import type { Node } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { withKernel } from '../kernel.ts'
 import type { SiteRun } from '../run.ts'
@@ -34,7 +40,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
     const { activeGateways } = config
     const leases = kube?.leases ?? leasesOf(site)
     const init = { node, configOf, askNode, leases, activeGateways }
-    return runLabelledGateway(parts, init, await labelOf(site, signal), signal)
+    return runLabelledGateway(parts, init, await labelAtStart(site, signal), signal)
   })
 }
 
@@ -79,17 +85,28 @@ function stateDirOf({ config, node }: SiteRun): string {
   return join(config.state, 'nodes', node)
 }
 
-/**
- * What the Node says about itself, or the site file of a site; undefined when it is no gateway. Throws UserError,
- * GatewayNodeError.
- */
-async function labelOf({ api, config, kube, node }: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
-  if (kube === undefined) return siteLabel(config, node)
+/** Throws UserError. */
+async function ownNode({ api, node }: SiteRun, signal: AbortSignal): Promise<Node> {
   const nodes = api.cache('Node')
   await nodes.whenSynced(signal)
   const object = nodes.get(node)
   if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
-  return gatewayLabel(object)
+  return object
+}
+
+/**
+ * What the Node says about itself, or the site file of a site; undefined when it is no gateway. Throws UserError,
+ * GatewayNodeError.
+ */
+async function labelOf(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
+  if (site.kube === undefined) return siteLabel(site.config, site.node)
+  return gatewayLabel(await ownNode(site, signal))
+}
+
+/** The same for a process that starts: a Node that cannot be a gateway does not end it. */
+async function labelAtStart(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | 'unusable' | undefined> {
+  if (site.kube === undefined) return siteLabel(site.config, site.node)
+  return gatewayProblem(await ownNode(site, signal)) === undefined ? labelOf(site, signal) : 'unusable'
 }
 
 function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel | undefined {

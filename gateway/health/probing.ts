@@ -9,9 +9,10 @@ import { messageOf } from '../../runtime/thrown.ts'
 import { type LaneState, linkKey } from '../cable/cable.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import type { GatewayConfig } from '../config.ts'
-import { type GatewayMetrics, laneLabels } from '../metrics.ts'
+import type { GatewayMetrics } from '../metrics.ts'
 import { BusyLinks } from './busy-links.ts'
 import { FlapDamping } from './flap-damping.ts'
+import { TransitionCounts } from './transition-counts.ts'
 import { clusterOfKey, healthKey } from '../world.ts'
 
 export interface ProbingDeps {
@@ -50,6 +51,7 @@ export class Probing {
   readonly #config: GatewayConfig
   readonly #busy: BusyLinks
   readonly #damping: FlapDamping
+  readonly #transitions: TransitionCounts
   #running: RunningProber | undefined
 
   constructor(deps: ProbingDeps, config: GatewayConfig) {
@@ -63,6 +65,7 @@ export class Probing {
         deps.onTransition()
       },
     })
+    this.#transitions = new TransitionCounts(deps.metrics)
   }
 
   /**
@@ -74,9 +77,11 @@ export class Probing {
     const address = device === undefined ? undefined : laneAddressOf(device)
     const isSame = this.#running?.lane === device?.ownLane && this.#running?.prober.address === address
     if (!isSame) this.close()
+    const links = devices.flatMap((one) => one.links)
+    const { ownLane } = device ?? {}
+    this.#transitions.keep(links.flatMap((link) => (ownLane === undefined ? [] : [{ ...link, ownLane }])))
     if (device === undefined) return
     this.#running ??= this.#start(device)
-    const links = devices.flatMap((one) => one.links)
     const peers = links.map(probedLink)
     this.#running.prober.setPeers(peers, up)
     this.#damping.keep(new Set(peers.map(({ key }) => key)))
@@ -151,7 +156,7 @@ export class Probing {
           if (from === 'up' && to === 'down' && this.#damping.onDown(key)) {
             logger.warn('link is held out of use', { reason: 'LinkFlaps', cluster, lane, remoteLane })
           }
-          metrics.transitions.inc({ cluster, ...laneLabels({ ownLane: lane, remoteLane }), state: to })
+          this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
           this.#deps.onTransition()
         },
         onDoubt: ({ cluster, number: remoteLane }, doubted) => {

@@ -1,6 +1,6 @@
 /** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_READY, type ConditionFinding } from '../../model/conditions.ts'
+import { CONDITION_DRAINED, CONDITION_READY, type ConditionFinding, findCondition } from '../../model/conditions.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'
@@ -52,6 +52,24 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
 /** `2/3`: connections that are up, of all. */
 export function upText(connections: readonly ConnectionStatus[]): string {
   return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
+}
+
+/** What people are to learn of what changed. A restart of this process changes nothing, so it reports nothing again. */
+export function gatewayEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  return [...laneEvents(before, after), ...drainEvents(before, after)]
+}
+
+function drainEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  const [was, is] = [before, after].map((one) => findCondition(one?.status?.conditions, CONDITION_DRAINED)?.status)
+  const event = (reason: ReasonCode, note: string): ObjectEvent => {
+    const { name } = after.metadata
+    return { regarding: { kind: 'Gateway', name, uid: before?.metadata.uid }, type: 'Normal', reason, note }
+  }
+  const events: ObjectEvent[] = []
+  if (was === undefined && is !== undefined) events.push(event('GatewayDraining', 'traffic leaves this gateway'))
+  if (was !== 'True' && is === 'True') events.push(event('NothingFlows', 'no traffic flows over this gateway any more'))
+  if (was !== undefined && is === undefined) events.push(event('GatewayUndrained', 'this gateway takes traffic again'))
+  return events
 }
 
 /**

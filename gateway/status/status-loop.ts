@@ -21,7 +21,7 @@ import { type GatewayMetrics, laneLabels } from '../metrics.ts'
 import { type ReportedSizes, sizeEvents } from './size-events.ts'
 import { StaleOwnerGuard } from './stale-owner-guard.ts'
 import { type LanePlan, plannedLinks } from '../cable/plan-lanes.ts'
-import { laneEvents } from './plan-ready.ts'
+import { gatewayEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { LinkHealth, Probing } from '../health/probing.ts'
 import { healthKey } from '../world.ts'
@@ -141,7 +141,7 @@ export class StatusLoop {
       await api.applyStatus(beating, signal)
     }
     this.#written = { text, atMs }
-    for (const event of laneEvents(present, gateway)) api.report(event)
+    for (const event of gatewayEvents(present, gateway)) api.report(event)
   }
 
   #reportSizes(lanes: readonly LanePlan[], health: ReadonlyMap<string, LinkHealth>): void {

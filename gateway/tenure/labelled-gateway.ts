@@ -20,7 +20,7 @@ import { runGateway } from '../main.ts'
 import { gatewayMetrics } from '../metrics.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/until-aborted.ts'
-import { type OtherLane, watchLane } from './watch-lane.ts'
+import { type NodeSays, type OtherLane, watchLane } from './watch-lane.ts'
 
 export interface LabelledGatewayInit {
   readonly node: string
@@ -39,14 +39,11 @@ export interface LabelledGatewayInit {
 export const ASK_MS = 3000
 export const CLEAN_MS = 5000
 
-/**
- * Runs until the signal, or until the cluster has left. `first` is the label of this node now; undefined: none. Throws
- * what runGateway() does.
- */
+/** Runs until the signal, or until the cluster has left. `first`: what the Node says. Throws what runGateway() does. */
 export async function runLabelledGateway(
   deps: GatewayDeps,
   init: LabelledGatewayInit,
-  first: GatewayLabel | undefined,
+  first: NodeSays,
   signal: AbortSignal,
 ): Promise<void> {
   let label = first
@@ -56,6 +53,7 @@ export async function runLabelledGateway(
     const until = AbortSignal.any([signal, other.signal])
     try {
       if (label === undefined) await standAside(deps, init, until)
+      else if (label === 'unusable') await waitForLabel(deps, other, until)
       else {
         const end = await serveLabel(deps, init, { label, other, signal })
         // The cluster has left, and nothing of ours is on the node.
@@ -67,7 +65,7 @@ export async function runLabelledGateway(
     }
     if (!until.aborted) return
     label = other.lane()
-    if (other.signal.aborted) deps.logger.info('the label of this node has changed', { lane: label?.lane ?? 'none' })
+    if (other.signal.aborted) deps.logger.info('the label of this node has changed', { lane: laneText(label) })
   }
   await lastLook(deps, init, isGateway)
 }
@@ -172,8 +170,13 @@ async function serveInTurn(
   }
 }
 
+function laneText(label: NodeSays): number | string {
+  return label === undefined || label === 'unusable' ? 'none' : label.lane
+}
+
 /** A label that leaves a node the lane that it serves. */
-function leaves(label: GatewayLabel | undefined, lane: number): boolean {
+function leaves(label: NodeSays, lane: number): boolean {
+  if (label === 'unusable') return true
   return label?.lane === 'any' || label?.lane === lane
 }
 
@@ -243,6 +246,12 @@ async function waitForWord(
     const why = unknown()
     return why === undefined ? undefined : `who holds ${lane} is not known: ${why}`
   })
+  await untilAborted(until)
+}
+
+/** What an earlier run left carries on as it is: whoever wrote the label meant this node to be a gateway. */
+async function waitForLabel({ status }: GatewayDeps, { problem }: OtherLane, until: AbortSignal): Promise<void> {
+  status.readiness('gateway', problem)
   await untilAborted(until)
 }
 

@@ -20,6 +20,7 @@ import { laneClaims } from '../../model/lanes/lane-servers.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { linksUp } from './handover/handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
+import { reportHandedOver, reportTaken } from './tenure-events.ts'
 import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
 import { LEASE_MS, RELOOK_MS, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
@@ -161,6 +162,7 @@ export class LaneTenure {
     this.#trouble = ''
     this.#forgetWriting()
     const step = this.#plan()
+    const before = this.#watch.view
     if (step.write !== undefined && this.#isMember()) {
       const away = this.#toOffer()
       const { stored } = this.#watch
@@ -169,6 +171,7 @@ export class LaneTenure {
       )
       this.#writtenMs = clock.monotonic()
       this.#forgetWriting()
+      if (step.write === 'take') reportTaken(this.#deps.api, this, before)
     }
     this.#become(step)
     this.#reportUntaken()
@@ -229,6 +232,7 @@ export class LaneTenure {
           : { is: 'handing over', holder }
     const changed = JSON.stringify(next) !== JSON.stringify(this.#tenure)
     if (changed) this.#deps.logger.info(`lane ${this.lane}: ${tenureText(next)}`)
+    if (changed && next.is === 'handing over') reportHandedOver(this.#deps.api, this, holder)
     this.#tenure = next
     if (changed || next.is === 'handing over') this.#turns.changed()
   }

@@ -4,6 +4,7 @@
  */
 import { classifyAddress, parseAddress } from '../addresses/ip.ts'
 import type { Node } from '../objects.ts'
+import type { ReasonCode } from '../reasons/reasons.ts'
 import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 
 /** Its value is `true`, or the number of the only lane that the node may serve: `sealane.io/gateway=0`. */
@@ -32,10 +33,14 @@ export interface GatewayLabel {
   readonly publicAddress?: string
 }
 
+/** A Node that has the label and cannot be a gateway as it is. */
 export class GatewayNodeError extends Error {
-  constructor(node: string, problem: string) {
+  readonly reason: ReasonCode
+
+  constructor(node: string, problem: string, reason: ReasonCode = 'InvalidValue') {
     super(`Node ${node}: ${problem}`)
     this.name = 'GatewayNodeError'
+    this.reason = reason
   }
 }
 
@@ -45,8 +50,12 @@ export function laneOfLabel(value: string): number | 'any' | undefined {
   return /^\d{1,3}$/.test(value) && isLaneNumber(Number(value)) ? Number(value) : undefined
 }
 
-/** Undefined when the Node is no gateway. Throws GatewayNodeError naming the label or annotation and its value. */
-export function gatewayLabel({ metadata }: Node): GatewayLabel | undefined {
+/**
+ * Undefined when the Node is no gateway. Throws GatewayNodeError naming the label or annotation and its value, or the
+ * addresses of a node that other nodes cannot reach over the overlay, which is IPv4.
+ */
+export function gatewayLabel(node: Node): GatewayLabel | undefined {
+  const { metadata } = node
   const label = metadata.labels?.[LABEL_GATEWAY]
   if (label === undefined) return undefined
   const lane = laneOfLabel(label)
@@ -55,9 +64,31 @@ export function gatewayLabel({ metadata }: Node): GatewayLabel | undefined {
     const expected = `${ANY_LANE_VALUE}, or the number of a lane, 0 to ${MAX_LANE}`
     throw new GatewayNodeError(metadata.name, `${said}: expected ${expected}`)
   }
+  const internal = addressesWithoutIpv4(node)
+  if (internal.length > 0) {
+    const problem = `InternalIP ${internal.join(', ')}: a gateway needs an IPv4 address among its nodes`
+    throw new GatewayNodeError(metadata.name, problem, 'GatewayWithoutIPv4')
+  }
   const publicAddress = metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS]
   if (publicAddress === undefined) return { lane }
   return { lane, publicAddress: checkedAddress(metadata.name, publicAddress) }
+}
+
+/** Why a Node with the label cannot be a gateway as it is; undefined where it can, or has no label. */
+export function gatewayProblem(node: Node): GatewayNodeError | undefined {
+  try {
+    gatewayLabel(node)
+    return undefined
+  } catch (error) {
+    if (error instanceof GatewayNodeError) return error
+    throw error
+  }
+}
+
+/** Its InternalIPs where it states some and none is IPv4. A Node that states none is being registered. */
+function addressesWithoutIpv4({ status }: Node): readonly string[] {
+  const internal = (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address)
+  return internal.some((address) => !address.includes(':')) ? [] : internal
 }
 
 /** Its label leaves it this lane, or all. */
@@ -89,7 +120,7 @@ export function isNotReady({ spec }: Node): boolean {
 
 /**
  * Nodes whose label says this lane, the best one to take it first: with a public address of their own, then those that
- * are no control plane, then by name. Those that are about to go are left out.
+ * are no control plane, then by name. Those that are about to go, or cannot be gateways as they are, are left out.
  */
 export function laneCandidates(nodes: readonly Node[], lane: number): readonly string[] {
   return bestFirst(nodes.filter((node) => statedLane(node) === lane))
@@ -105,7 +136,7 @@ function bestFirst(nodes: readonly Node[]): readonly string[] {
     (metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS] === undefined ? 2 : 0) +
     (metadata.labels?.[LABEL_CONTROL_PLANE] === undefined ? 0 : 1)
   return nodes
-    .filter((node) => leavingReason(node) === undefined)
+    .filter((node) => leavingReason(node) === undefined && gatewayProblem(node) === undefined)
     .sort((a, b) => rank(a) - rank(b) || (a.metadata.name < b.metadata.name ? -1 : 1))
     .map(({ metadata }) => metadata.name)
 }

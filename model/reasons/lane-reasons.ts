@@ -15,7 +15,7 @@ export const LANE_REASONS = {
   OneGatewayOnly: {
     means: 'One gateway of this cluster has a link to the other cluster that is up, or none has.',
     todo: 'Label another node with a lane number of its own, or look why links of the other gateways are not up.',
-    shows: ['condition GatewaysRedundant of Cluster'],
+    shows: ['condition GatewaysRedundant of Cluster', 'output of the command'],
   },
   LanesUp: {
     means: 'All links of the gateway answer probes.',
@@ -67,7 +67,7 @@ export const LANE_REASONS = {
   NothingFlows: {
     means: 'The gateway is about to go, and carried nothing in the last 10 s: its node may be switched off.',
     todo: 'Nothing.',
-    shows: ['condition Drained of Gateway'],
+    shows: ['condition Drained of Gateway', 'event on Gateway'],
   },
   StillCarries: {
     means: 'The gateway is about to go, and carried traffic in the last 10 s.',
@@ -96,10 +96,50 @@ export const LANE_REASONS = {
     todo: 'Nothing.',
     shows: ['condition KeysRotated of Gateway'],
   },
+  GatewayDraining: {
+    means: 'The gateway is about to go, and traffic leaves it.',
+    todo: 'Nothing. The condition `Drained` says when nothing flows any more.',
+    shows: ['event on Gateway'],
+  },
+  GatewayUndrained: {
+    means: 'The gateway was about to go, and takes traffic again.',
+    todo: 'Nothing.',
+    shows: ['event on Gateway'],
+  },
+  LaneTaken: {
+    means: 'The node has become the gateway of a lane; the note says why.',
+    todo: 'Nothing, or look at the node that had the lane before.',
+    shows: ['event on Node'],
+  },
+  LaneHandedOver: {
+    means: 'Another node has the lane of this one, which goes on until that carries.',
+    todo: 'Nothing.',
+    shows: ['event on Node'],
+  },
+  ClusterReached: {
+    means: 'A link to the cluster is up, after none was.',
+    todo: 'Nothing.',
+    shows: ['event on Cluster'],
+  },
+  ClusterCutOff: {
+    means: 'No link to the cluster is up any more, by none of the gateways.',
+    todo: 'Look at the condition `Connected` of the Cluster, and at `sealane show connections`.',
+    shows: ['event on Cluster'],
+  },
   NoLane: {
     means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+  },
+  NoGateway: {
+    means: 'No node of this cluster is a gateway, so that it reaches no other cluster.',
+    todo: 'Label a node: `kubectl label node NODE sealane.io/gateway=true`. On a plain site name it in `site.yaml`.',
+    shows: ['condition Connected of Cluster', 'output of the command'],
+  },
+  GatewayWithoutIPv4: {
+    means: 'A node has the gateway label, but no InternalIP that is IPv4, so that it takes no lane.',
+    todo: 'Give the node an IPv4 InternalIP, or label another one and take the label off this one.',
+    shows: ['event on Node', 'log of the gateway', 'output of the command'],
   },
   NoOtherCluster: {
     means: 'The gateway runs, and there is no gateway of another cluster that it can have a link with.',
@@ -193,7 +233,7 @@ export const LANE_REASONS = {
   LaneHolderLost: {
     means: 'The gateway that holds a lane is gone, or its machine is, so that another node may take the lane.',
     todo: 'Look at the node that the line names.',
-    shows: ['log of the gateway'],
+    shows: ['event on Node', 'log of the gateway'],
   },
   LeaseNotRenewed: {
     means: 'A gateway could not renew its hold on a lane, or an agent its leadership; the message says why.',

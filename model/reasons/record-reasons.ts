@@ -13,7 +13,7 @@ export const RECORD_REASONS = {
     means:
       'A field has a value that its form does not allow; the message has the field, the value and what was expected.',
     todo: 'Correct the object that the value comes from. If Sealane made the value, compare the releases and report it.',
-    shows: [...BROKER, ...NODES],
+    shows: [...BROKER, ...NODES, 'event on Node', 'output of the command'],
   },
   ForeignClaim: {
     status: 'InvalidArgument',

@@ -6,6 +6,10 @@
 export interface Counter {
   inc(labels?: Readonly<Record<string, string>>, by?: number): void
 }
+export interface LabelledCounter extends Counter {
+  /** Forgets what was counted with these labels: of something that is gone. */
+  remove(labels: Readonly<Record<string, string>>): void
+}
 export interface Gauge {
   set(value: number, labels?: Readonly<Record<string, string>>): void
   /** Forgets every labelled value, so that what is gone does not linger. */
@@ -22,7 +26,7 @@ export interface MetricInit {
 }
 
 export interface Metrics {
-  counter(init: MetricInit): Counter
+  counter(init: MetricInit): LabelledCounter
   gauge(init: MetricInit): Gauge
   histogram(init: MetricInit & { readonly buckets: readonly number[] }): Histogram
   /** Prometheus text exposition format 0.0.4. */

@@ -1,7 +1,7 @@
 /** Metrics on prom-client, with a registry of its own per process (or per test). */
 import { createRequire } from 'node:module'
 import type * as prom from 'prom-client'
-import type { Counter, Gauge, Histogram, MetricInit, Metrics } from './metrics.ts'
+import type { Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from './metrics.ts'
 
 export interface MetricDescription {
   readonly name: string
@@ -93,10 +93,13 @@ class PrometheusMetrics implements DescribedMetrics {
     })
   }
 
-  counter(init: MetricInit): Counter {
+  counter(init: MetricInit): LabelledCounter {
     return this.#declare('counter', init, () => {
       const counter = new PromCounter(this.#config(init))
-      return { inc: (labels, by = 1) => counter.inc({ ...labels }, by) }
+      return {
+        inc: (labels, by = 1) => counter.inc({ ...labels }, by),
+        remove: (labels) => counter.remove({ ...labels }),
+      }
     })
   }
 

@@ -7,7 +7,7 @@ import { gatewayMetrics } from '../../gateway/metrics.ts'
 import { publishMetrics, watchMetrics } from '../../protocol/sessions/session-metrics.ts'
 import { serverMetrics } from '../../protocol/transport/server-metrics.ts'
 import { routeAgentMetrics } from '../../routeagent/metrics.ts'
-import type { Counter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
+import type { LabelledCounter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
 import { listItem } from './wrap-text.ts'
 
 export interface MetricRow extends MetricInit {
@@ -28,7 +28,7 @@ export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => u
 export function declaredMetrics(declare: readonly ((metrics: Metrics) => unknown)[]): MetricRow[] {
   const rows: MetricRow[] = []
   const note = (type: MetricRow['type'], init: MetricInit): void => void rows.push({ ...init, type })
-  const counter: Counter = { inc: () => undefined }
+  const counter: LabelledCounter = { inc: () => undefined, remove: () => undefined }
   const gauge: Gauge = { set: () => undefined, reset: () => undefined }
   const histogram: Histogram = { observe: () => undefined }
   const recorder: Metrics = {

@@ -249,7 +249,11 @@ t.test('a gateway that stops to tell is said to be unknown, once, and takes that
   t.strictSame(said(), unknown)
   await pass(60, false)
   t.strictSame(said(), unknown)
-  t.same(tokyo.reported(), ['Gateway gw Warning GatewaySilent'], 'told once')
+  t.same(
+    tokyo.reported(),
+    ['Cluster paris Normal ClusterReached', 'Gateway gw Warning GatewaySilent'],
+    'each told once',
+  )
   t.match(await tokyo.metrics(), /sealane_agent_stale_gateways\S* 1/)
   await pass(6, true)
   t.strictSame(said(), ['Ready True LanesUp', 'Connected True LaneUp'])

@@ -25,13 +25,15 @@ export interface DrainInit {
  */
 export async function drainGateway(admin: Admin, name: string, init: DrainInit): Promise<string> {
   const { signal } = init
-  await gatewayNode(admin, name, signal)
-  if (!init.force && (await otherGateways(admin, name, signal)).length === 0) {
+  const node = await gatewayNode(admin, name, signal)
+  const isMarked = node.metadata.labels?.[LABEL_DRAIN] !== undefined
+  if (!isMarked && !init.force && (await otherGateways(admin, name, signal)).length === 0) {
     throw new UserError(`Node ${name} is the only gateway that is active: without it the cluster is cut off`, {
+      reason: 'OneGatewayOnly',
       hint: `kubectl label node OTHER ${LABEL_GATEWAY}=true first; or --force, which marks it, and it goes on to carry`,
     })
   }
-  await mark(admin, name, 'true', init)
+  if (!isMarked) await mark(admin, name, 'true', init)
   await waitUntil(() => stillCarries(admin, name, signal), {
     ...init,
     what: 'nothing to flow',

@@ -6,8 +6,9 @@ import {
   LABEL_GATEWAY,
 } from '../../../model/lanes/gateway-node.ts'
 import { MAX_LANE } from '../../../model/lanes/lane-number.ts'
+import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
-import type { GatewayCandidate } from '../../discovery/gateway-candidates.ts'
+import { type GatewayCandidate, NO_IPV4, type UnfitNode } from '../../discovery/gateway-candidates.ts'
 import { printable } from '../../discovery/snapshot/raw.ts'
 
 export interface GatewayOption {
@@ -38,9 +39,13 @@ export interface GatewaysPlan {
   readonly notes: readonly string[]
 }
 
-/** `installed`: how many are active now; undefined where nothing says so. */
+/**
+ * `installed`: how many are active now; undefined where nothing says so. Throws UserError for a node that is asked for
+ * and cannot be a gateway.
+ */
 export function planGateways(discovery: Discovery, given: GatewayOptions, installed: number | undefined): GatewaysPlan {
   const activeGateways = activeCount(given, installed)
+  refuseImpossible(discovery, given)
   const gateways = chooseGateways(discovery, given, activeGateways)
   const present = labelledLanes(discovery)
   const numbers = given.activeGateways === undefined ? present : onlyUnshared(present)
@@ -50,6 +55,14 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
     nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, numbers)),
     notes: gatewayNotes(discovery, { gateways, present, numbers, activeGateways }),
   }
+}
+
+function refuseImpossible({ gateways: { unfit } }: Discovery, { gateways }: GatewayOptions): void {
+  const found = unfit.find(({ node, isAway }) => !isAway && gateways.some((one) => one.node === node))
+  if (found === undefined) return
+  throw new UserError(`--gateway ${printable(found.node)}: this node cannot be a gateway: ${found.why}`, {
+    ...(found.why === NO_IPV4 ? { reason: 'GatewayWithoutIPv4' as const } : {}),
+  })
 }
 
 /** Three gateways that were asked for by name are three at once. */
@@ -72,7 +85,7 @@ function chooseGateways(
   const labelled = candidates.filter(isLabelled)
   const fill = candidates.filter((one) => !isLabelled(one)).slice(0, Math.max(0, active - labelled.length))
   if (labelled.length > 0) return [...labelled, ...(asked === undefined ? [] : fill)].map(asFound)
-  const away = unfit.filter(isLabelled)
+  const away = unfit.filter((one) => one.isAway && isLabelled(one))
   if (away.length > 0) return [...away.map(({ node }) => ({ node })), ...(asked === undefined ? [] : fill.map(asFound))]
   return fill.map(asFound)
 }
@@ -88,9 +101,9 @@ function asFound({ node, publicAddress }: GatewayCandidate): GatewayOption {
 /** The lanes that labels say, by the names of their Nodes. */
 type Labels = ReadonlyMap<string, number | 'any'>
 
-/** Of all Nodes that are labelled, fit or not, by name. */
+/** Of all Nodes that are labelled, also those that are cordoned or away, by name. */
 function labelledLanes({ gateways }: Discovery): Labels {
-  const nodes = [...gateways.candidates, ...gateways.unfit]
+  const nodes = [...gateways.candidates, ...gateways.unfit.filter(({ isAway }) => isAway)]
   return new Map(
     nodes.flatMap(({ node, lane }): [string, number | 'any'][] => (lane === undefined ? [] : [[node, lane]])),
   )
@@ -110,8 +123,15 @@ interface ChosenGateways {
   readonly activeGateways: number
 }
 
+function gatewayNotes(discovery: Discovery, chosen: ChosenGateways): string[] {
+  const impossible = discovery.gateways.unfit.filter((one) => !one.isAway && isLabelled(one))
+  const takesNone = ({ node, why }: UnfitNode): string =>
+    `node ${printable(node)} has the label ${LABEL_GATEWAY} and takes no lane: ${why}`
+  return [...impossible.map(takesNone), ...countNotes(discovery, chosen)]
+}
+
 /** Where more gateways are wanted than there will be, and what would change that. */
-function gatewayNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGateways): string[] {
+function countNotes({ gateways: { candidates } }: Discovery, chosen: ChosenGateways): string[] {
   const { gateways, present, numbers, activeGateways } = chosen
   const nodes = new Set([...present.keys(), ...gateways.map(({ node }) => node)])
   const [node, ...more] = nodes

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { planClusterStatus } from '../../../agent/cluster/plan-cluster-status.ts'
+import { clusterEvents, planClusterStatus } from '../../../agent/cluster/plan-cluster-status.ts'
 import type { Cluster } from '../../../model/objects.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { gatewaySaying } from '../../support/objects/node-objects.ts'
@@ -46,7 +46,7 @@ t.test('who is in contact, as the broker says it', (t) => {
 
 t.test('which clusters lanes lead to', (t) => {
   const rows: readonly (readonly [gateways: string[], stale: string, want: string])[] = [
-    [[], '', 'False NoLane'],
+    [[], '', 'False NoGateway'],
     [['g1'], '', 'False NoLane'],
     [['g1 c1 up'], '', 'True LaneUp'],
     [['g1 c1 down', 'g2 c1 up'], '', 'True LaneUp'],
@@ -72,6 +72,31 @@ t.test('which clusters lanes lead to', (t) => {
   }
   const unread = { nowMs: NOW, silent: undefined, gateways: undefined, stale: [], clusters: [cluster('c1')] }
   t.strictSame(planClusterStatus(unread), [], 'not read yet')
+  t.end()
+})
+
+t.test('what people are told when a cluster is cut off, and reached again', (t) => {
+  const world = { nowMs: NOW, silent: undefined, stale: [] as string[] }
+  let clusters = [cluster('c1')]
+  const after = (stale: string, ...gateways: string[]): string[] => {
+    const given = { ...world, stale: stale === '' ? [] : [stale], gateways: gateways.map(gatewaySaying) }
+    const written = planClusterStatus({ ...given, clusters })
+    const events = clusterEvents(clusters, written)
+    if (written[0] !== undefined) clusters = [written[0]]
+    for (const { regarding } of events) t.match(regarding, { kind: 'Cluster', name: 'c1' })
+    return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
+  }
+  const reached = 'Normal ClusterReached: a lane to it is up'
+  t.strictSame(after('', 'g1 c1 connecting'), [], 'nothing was there before')
+  t.strictSame(after('', 'g1 c1 up'), [reached])
+  t.strictSame(after('', 'g1 c1 up', 'g2 c1 down'), [], 'one link less')
+  t.strictSame(after('', 'g1 c1 down', 'g2 c1 down'), [
+    'Warning ClusterCutOff: LaneProbeTimeout: no lane to it answers probes',
+  ])
+  t.strictSame(after('', 'g1 c1 down', 'g2 c1 up'), [reached])
+  t.strictSame(after('g2', 'g1 c1 down', 'g2 c1 up'), [], 'its gateway is silent: nobody knows')
+  t.strictSame(after('', 'g1 c1 down', 'g2 c1 up'), [], 'and was never down')
+  t.strictSame(after(''), ['Warning ClusterCutOff: NoGateway: no node of this cluster is a gateway that runs'])
   t.end()
 })
 

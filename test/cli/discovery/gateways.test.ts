@@ -95,10 +95,10 @@ t.test('nodes that cannot be gateways', async (t) => {
   )
   t.same(candidates, [])
   t.same(
-    unfit.map(({ node, why }) => `${node}: ${why}`),
+    unfit.map(({ node, why, isAway }) => `${node}: ${why}${isAway ? ' now' : ''}`),
     [
-      'away: not Ready',
-      'cordoned: cordoned',
+      'away: not Ready now',
+      'cordoned: cordoned now',
       'fargate: no machine of its own',
       'six: no IPv4 InternalIP',
       'windows: not Linux',

@@ -92,6 +92,21 @@ t.test('what is refused, and leaves the Node as it is', async (t) => {
   t.equal(forced.said.slice(0, CHANGED.length), CHANGED, 'by force')
 })
 
+t.test('a second time, the Node is left as it is, and the rest is the same', async (t) => {
+  const marked = node('a', { 'sealane.io/gateway': 'true', 'sealane.io/drain': 'yes' })
+  const rows: [say: string, objects: readonly ManifestObject[]][] = [
+    ['others carry', [marked, node('b'), gateway('a', 'True'), gateway('b')]],
+    ['it is the only one by now', [marked, gateway('a', 'True')]],
+  ]
+  for (const [say, objects] of rows) {
+    const { outcome, said, admin } = await drain(objects, 'a')
+    t.equal(outcome, 'nothing flows over a any more', say)
+    t.notMatch(said, 'changed', say)
+    const left = await admin.get({ apiVersion: 'v1', kind: 'Node', name: 'a' })
+    t.equal(left?.metadata.labels?.['sealane.io/drain'], 'yes', say)
+  }
+})
+
 t.test('and comes back', async (t) => {
   const admin = new MemoryAdmin([node('a', { 'sealane.io/gateway': '0', 'sealane.io/drain': 'yes' })])
   let said = ''

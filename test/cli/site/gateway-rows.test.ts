@@ -1,6 +1,6 @@
 /** Gateways as people see them, by what their objects and Nodes say. */
 import t from 'tap'
-import { gatewayRows } from '../../../cli/site/gateway-rows.ts'
+import { gatewayRows, noGatewayNote } from '../../../cli/site/gateway-rows.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
 
 const NOW = Date.parse('2026-01-01T00:10:00Z')
@@ -48,9 +48,9 @@ t.test('three gateways, one that stands by, one that goes, one that is silent', 
     ),
     [
       'a 0 serving 1/3 1/2 0.75 all up',
-      'b 1 leaving 1/1 1/1 0.25 the node is cordoned',
-      'c 2 unknown 1/1 1/1 0 last heard 40s ago',
-      'd  standing by 0/0 0/0  may serve lane 0',
+      'b 1 draining 1/1 1/1 0.25 the node is cordoned; all up',
+      'c 2 silent 1/1 1/1 0 last heard 40s ago',
+      'd  standing by 0/0 0/0  may serve lane 0, which a serves',
     ],
   )
 })
@@ -64,4 +64,55 @@ t.test('nothing has flowed, nobody has reported', async (t) => {
   t.strictSame(gatewayRows([bare], [], NOW), [
     { node: 'a', state: 'serving', linksUp: 0, links: 0, clustersUp: 0, clusters: 0, message: '' },
   ])
+})
+
+t.test('states, and since when', async (t) => {
+  const [drainedAt, at] = ['2026-01-01T00:05:00Z', '2026-01-01T00:00:00Z']
+  const withDrained = (status: 'True' | 'False', message: string): Gateway => {
+    const made = gateway('a', 0, [])
+    const conditions = made.status?.conditions ?? []
+    const drained = { type: 'Drained', status, reason: 'StillCarries', message, lastTransitionTime: drainedAt } as const
+    return { ...made, status: { ...made.status!, conditions: [...conditions, drained] } }
+  }
+  const six: Node = {
+    ...node('a', 'true'),
+    status: { addresses: [{ type: 'InternalIP', address: 'fd00::1' }] },
+  }
+  const wrong = 'InvalidValue: Node a: label sealane.io/gateway "8": expected true, or the number of a lane, 0 to 7'
+  const bare = 'GatewayWithoutIPv4: Node a: InternalIP fd00::1: a gateway needs an IPv4 address among its nodes'
+  const rows: [say: string, gateways: Gateway[], node: Node | undefined, state: string, since: string, text: string][] =
+    [
+      ['it serves', [gateway('a', 0, [])], node('a', 'true'), 'serving', at, 'all up'],
+      ['a Node that is gone', [gateway('a', 0, [])], undefined, 'serving', at, 'all up'],
+      [
+        'draining',
+        [withDrained('False', 'traffic')],
+        node('a', '0', true),
+        'draining',
+        drainedAt,
+        'the node is cordoned; traffic',
+      ],
+      [
+        'drained',
+        [withDrained('True', 'none')],
+        node('a', '0', true),
+        'drained',
+        drainedAt,
+        'the node is cordoned; none',
+      ],
+      ['its process ends', [withDrained('True', 'none')], node('a', '0'), 'drained', drainedAt, 'none'],
+      ['silent', [gateway('a', 0, [], 40)], node('a', '0'), 'silent', '2026-01-01T00:09:20.000Z', 'last heard 40s ago'],
+      ['waits', [], node('a', 'true'), 'standing by', '', 'may serve any lane'],
+      ['waits for nobody', [], node('a', '3'), 'standing by', '', 'may serve lane 3'],
+      ['waits, and goes', [], node('a', '3', true), 'draining', '', 'the node is cordoned'],
+      ['lane 8', [], node('a', '8'), 'refused', '', wrong],
+      ['lane 8 while it serves', [gateway('a', 0, [])], node('a', '8'), 'serving', at, `all up; ${wrong}`],
+      ['no IPv4', [], six, 'refused', '', bare],
+    ]
+  for (const [say, gateways, own, state, since, text] of rows) {
+    const [row] = gatewayRows(gateways, own === undefined ? [] : [own], NOW)
+    t.strictSame([row?.state, row?.since ?? '', row?.message], [state, since, text], say)
+    t.equal(noGatewayNote(gatewayRows(gateways, own === undefined ? [] : [own], NOW)), undefined, say)
+  }
+  t.match(noGatewayNote(gatewayRows([], [node('w')], NOW)), /^NoGateway: no node of this cluster is a gateway/)
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { laneEvents, readyFinding, upText } from '../../../gateway/status/plan-ready.ts'
+import { gatewayEvents, laneEvents, readyFinding, upText } from '../../../gateway/status/plan-ready.ts'
 import type { ConnectionState, ConnectionStatus, Gateway } from '../../../model/objects.ts'
 import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
@@ -90,5 +90,37 @@ t.test('events', (t) => {
     ['lane 0 to paris is up', 'lane 0 to lane 2 of paris is up'],
     'each link',
   )
+  t.end()
+})
+
+t.test('events of a drain', (t) => {
+  const gateway = (drained: 'True' | 'False' | undefined): Gateway => {
+    const at = { lastTransitionTime: '2026-01-01T00:00:00Z', message: '' }
+    const conditions =
+      drained === undefined ? [] : [{ type: 'Drained', status: drained, reason: 'StillCarries' as const, ...at }]
+    return gatewayObject('gw', { connections: [], conditions }, { uid: 'u1' })
+  }
+  const rows: readonly (readonly [
+    before: 'True' | 'False' | undefined,
+    after: 'True' | 'False' | undefined,
+    want: string,
+  ])[] = [
+    [undefined, undefined, ''],
+    [undefined, 'False', 'GatewayDraining'],
+    [undefined, 'True', 'GatewayDraining NothingFlows'],
+    ['False', 'False', ''],
+    ['False', 'True', 'NothingFlows'],
+    ['True', 'False', ''],
+    ['True', 'True', ''],
+    ['True', undefined, 'GatewayUndrained'],
+    ['False', undefined, 'GatewayUndrained'],
+  ]
+  for (const [before, after, want] of rows) {
+    const events = gatewayEvents(gateway(before), gateway(after))
+    t.equal(events.map(({ reason }) => reason).join(' '), want, `${before} → ${after}`)
+    for (const { regarding, type } of events) {
+      t.strictSame([regarding, type], [{ kind: 'Gateway', name: 'gw', uid: 'u1' }, 'Normal'])
+    }
+  }
   t.end()
 })

@@ -13,7 +13,7 @@ import type { FakeNode } from '../../../kernel/fake/fake-links.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../../kernel/fake/fake-wireguard.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { type GatewayLane, LABEL_GATEWAY, gatewayLabel } from '../../../model/lanes/gateway-node.ts'
+import { type GatewayLane, LABEL_GATEWAY, gatewayLabel, gatewayProblem } from '../../../model/lanes/gateway-node.ts'
 import type { Endpoint, Gateway, KubeObject, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -65,6 +65,7 @@ export class Stage {
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly status = new StatusBoard()
+  readonly metrics = createMetrics('gateway')
   readonly stateDir: string
   readonly before: string
   /** Set before start(): the kernel has next-hop objects. */
@@ -106,13 +107,15 @@ export class Stage {
       configOf: (lanes: readonly GatewayLane[]) => this.#config({ lanes }),
     }
     const node = this.node()
-    const first = node === undefined ? undefined : gatewayLabel(node)
+    const isUsable = node !== undefined && gatewayProblem(node) === undefined
+    const first = node === undefined ? undefined : isUsable ? gatewayLabel(node) : 'unusable'
     this.#running = runLabelledGateway(this.#deps(), init, first, this.#stopping.signal)
   }
 
   /** The Node with that label; undefined takes the label off. */
-  label(lane: string | undefined, annotations: Record<string, string> = {}): void {
-    const { metadata, ...rest } = this.node() ?? node('gw', '192.0.2.10', '10.42.0.0/24')
+  label(lane: string | undefined, annotations: Record<string, string> = {}, address?: string): void {
+    const before = address === undefined ? this.node() : node('gw', address, '10.42.0.0/24')
+    const { metadata, ...rest } = before ?? node('gw', '192.0.2.10', '10.42.0.0/24')
     const labels = lane === undefined ? {} : { [LABEL_GATEWAY]: lane }
     this.put({ ...rest, metadata: { ...metadata, labels, annotations } })
   }
@@ -137,7 +140,7 @@ export class Stage {
       nft6,
       cable: this.#cable ?? new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),
       sysctl,
-      metrics: createMetrics('gateway'),
+      metrics: this.metrics,
       api: this.objects,
       openProbeSocket: this.probes.openSocket,
       knock: () => Promise.resolve(true),

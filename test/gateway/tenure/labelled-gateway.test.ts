@@ -154,6 +154,46 @@ t.test('another lane is followed without a restart', async (t) => {
   await stage.until(() => address() === '203.0.113.7', 'its public address is followed too')
 })
 
+t.test(
+  'a Node that cannot be a gateway as it is takes no lane, says why, and is one once it is corrected',
+  async (t) => {
+    const wrong = 'Node gw: label sealane.io/gateway "8": expected true, or the number of a lane, 0 to 7'
+    const bare = 'Node gw: InternalIP fd00::1: a gateway needs an IPv4 address among its nodes'
+    const rows: [say: string, label: string, address: string, reason: string, why: string][] = [
+      ['lane 8', '8', '192.0.2.10', 'InvalidValue', wrong],
+      ['without IPv4', '0', 'fd00::1', 'GatewayWithoutIPv4', bare],
+    ]
+    for (const [say, label, address, reason, why] of rows) {
+      const stage = new Stage(t)
+      stage.put(PARIS, PARIS_GW)
+      stage.label(label, {}, address)
+      stage.startLabelled()
+      await stage.passSlowly(20_000)
+      t.equal(stage.kernel(), stage.before, `${say}: nothing is made`)
+      t.equal(stage.leases.get('sealane-lane-0'), undefined, 'and no lane is taken')
+      t.strictSame(stage.status.notReady(), [`gateway: ${why}`])
+      t.strictSame(
+        stage.objects.events.map((event) => [event.regarding.name, event.type, event.reason, event.note]),
+        [['gw', 'Warning', reason, `${why}; until then it takes no lane`]],
+      )
+      stage.label('0', {}, '192.0.2.10')
+      await stage.until(() => stage.connection('paris') !== undefined, 'served')
+      isServing(t, stage, 'corrected')
+
+      stage.label(label, {}, address)
+      await stage.passSlowly(LABEL_GRACE_MS + 5000)
+      isServing(t, stage, `${say}: who serves goes on`)
+      t.match(stage.objects.events.at(-1), { reason, note: `${why}; until then it stays as it was` })
+      await stage.stop()
+      const kernel = stage.kernel()
+      stage.startLabelled()
+      await stage.passSlowly(10_000)
+      t.equal(stage.kernel(), kernel, 'a process that starts anew then leaves what carries')
+      await stage.stop()
+    }
+  },
+)
+
 t.test('a label that cannot be used takes no lane down', async (t) => {
   const stage = await serving(t)
   stage.label('first')

@@ -92,11 +92,20 @@ class Cluster {
     for (let i = 0; i < ms; i += 100) await this.clock.advance(100)
   }
 
+  /** Events since the last call of it. */
+  reported(): string[] {
+    const events = this.objects.events.splice(0)
+    return events.map(({ type, reason, regarding, note }) => `${type} ${reason} ${regarding.name}: ${note}`)
+  }
+
   /** Such as `a serving, b standing by, c standing by`. */
   get states(): string {
     return [...this.tenures].map(([name, { state }]) => `${name} ${state.is}`).join(', ')
   }
 }
+
+const taken = (node: Name, why: string): string =>
+  `Normal LaneTaken ${node}: this node is the gateway of lane 0 now; ${why}`
 
 async function served(t: Test): Promise<Cluster> {
   const cluster = new Cluster(t)
@@ -104,6 +113,7 @@ async function served(t: Test): Promise<Cluster> {
   await cluster.pass(5000)
   t.equal(cluster.states, 'b standing by, c standing by, a serving', 'the first by name, whoever started first')
   cluster.reports('a', { paris: 'up', tokyo: 'up' })
+  t.strictSame(cluster.reported(), [taken('a', 'nobody had it')])
   return cluster
 }
 
@@ -125,7 +135,10 @@ t.test('a drain hands the lane over, and nobody takes it back', async (t) => {
   cluster.node('a', {})
   await cluster.pass(60_000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by', 'it does not come back by itself')
-  t.strictSame(cluster.objects.events, [])
+  t.strictSame(cluster.reported(), [
+    taken('b', 'a gives it: the node is cordoned'),
+    'Normal LaneHandedOver a: b has lane 0 now; this node goes on until it carries',
+  ])
 })
 
 t.test('all nodes are cordoned: the lane stays, and that is told; one comes back', async (t) => {
@@ -149,7 +162,10 @@ t.test('a machine that dies is replaced after its Lease; it comes back and stand
   await cluster.pass(8000)
   t.equal(cluster.states, 'b serving, c standing by')
   t.strictSame(cluster.knocks.slice(0, 2), [ADDRESSES.a, ADDRESSES.a], 'knocked at twice: a packet may be lost')
-  t.strictSame(cluster.objects.events, [])
+  t.strictSame(cluster.reported(), [
+    taken('b', 'a is gone'),
+    'Warning LaneHolderLost a: lane 0 of this node is lost; b takes it',
+  ])
   cluster.reports('b', { paris: 'up', tokyo: 'up' })
   cluster.start('a')
   await cluster.pass(4000)

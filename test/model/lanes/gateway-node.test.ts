@@ -1,6 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayNodeError, gatewayLabel } from '../../../model/lanes/gateway-node.ts'
+import {
+  GatewayNodeError,
+  gatewayLabel,
+  gatewayProblem,
+  laneCandidates,
+  standbys,
+} from '../../../model/lanes/gateway-node.ts'
 import type { Node } from '../../../model/objects.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 
@@ -50,4 +56,31 @@ t.test('any text is a lane or a clear error', async () => {
       }
     }),
   )
+})
+
+t.test('a Node without an IPv4 InternalIP is no gateway, and nobody waits for it', async (t) => {
+  const at = (name: string, label: string, ...addresses: string[]): Node =>
+    nodeObject(name, {
+      metadata: { labels: { 'sealane.io/gateway': label } },
+      status: { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) },
+    })
+  const rows: [addresses: string[], problem: string | undefined][] = [
+    [['192.0.2.1'], undefined],
+    [['fd00::1', '192.0.2.1'], undefined],
+    [[], undefined],
+    [['fd00::1'], 'GatewayWithoutIPv4 Node n: InternalIP fd00::1: a gateway needs an IPv4 address among its nodes'],
+  ]
+  for (const [addresses, problem] of rows) {
+    const found = gatewayProblem(at('n', 'true', ...addresses))
+    t.equal(found && `${found.reason} ${found.message}`, problem, addresses.join(' '))
+  }
+  t.equal(gatewayProblem(nodeObject('n')), undefined, 'a Node without the label')
+  const nodes = [
+    at('a', 'true', 'fd00::1'),
+    at('b', 'true', '192.0.2.2'),
+    at('c', '0', 'fd00::3'),
+    at('d', '0', '10.0.0.4'),
+  ]
+  t.strictSame(standbys(nodes, new Set()), ['b'])
+  t.strictSame(laneCandidates(nodes, 0), ['d'])
 })

@@ -137,7 +137,9 @@ const BARE = { publicAddress: undefined, annotated: false, zone: undefined, reas
 function withNodes(...seen: readonly Seen[]): Discovery {
   const fit = seen.filter(({ why }) => why === undefined)
   const candidates = fit.map(({ node, lane }) => ({ ...BARE, node, lane }))
-  const unfit = seen.flatMap(({ node, lane, why }) => (why === undefined ? [] : [{ node, lane, why }]))
+  const unfit = seen.flatMap(({ node, lane, why }) =>
+    why === undefined ? [] : [{ node, lane, why, isAway: why !== 'no IPv4 InternalIP' }],
+  )
   return { ...FLANNEL, gateways: { candidates, unfit } }
 }
 
@@ -148,6 +150,7 @@ const cordoned = (node: string, lane?: number): Seen => ({
   why: 'cordoned',
   ...(lane === undefined ? {} : { lane }),
 })
+const six = (lane?: number): Seen => ({ ...cordoned('six', lane), why: 'no IPv4 InternalIP' })
 const LONG = `node-${'a'.repeat(120)}.example.org`
 const only = (node: string, other: string): string =>
   `only ${node} is a gateway: the cluster is cut off when it goes; kubectl label node ${other} sealane.io/gateway=true`
@@ -163,6 +166,9 @@ t.test('a join during maintenance: gateways stay', async (t) => {
     ['the labelled one is away', [w1, w2, away], 'g2', ''],
     ['all of three are', [w1, cordoned('g1', 0), away, cordoned('g3', 0)], 'g1 g2 g3', ''],
     ['one of two serves', [{ node: 'g0', lane: 0 }, w1, cordoned('g1', 0)], 'g0', ''],
+    ['the labelled one has no IPv4', [w1, w2, six(0)], 'w1 w2', 'w1=true w2=true'],
+    ['a bare one has no IPv4', [w1, six(), w2], 'w1 w2', 'w1=true w2=true'],
+    ['one serves, one has no IPv4', [{ node: 'g0', lane: 0 }, w1, six(1)], 'g0', ''],
   ]
   for (const [say, seen, gateways, labelled] of rows) {
     const made = plan(withNodes(...seen))
@@ -208,12 +214,25 @@ t.test(
       ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2')]],
       ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
       ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+      [
+        'a label on a node without IPv4',
+        [w1, w2, six(0)],
+        [],
+        ['node six has the label sealane.io/gateway and takes no lane: no IPv4 InternalIP'],
+      ],
     ]
     for (const [say, seen, asked, notes] of rows) {
       t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
     }
   },
 )
+
+t.test('a node that can be no gateway is not taken, also by name', async (t) => {
+  t.throws(() => plan(withNodes(w1, six()), { gateways: [{ node: 'w1' }, { node: 'six' }] }), {
+    message: '--gateway six: this node cannot be a gateway: no IPv4 InternalIP',
+    reason: 'GatewayWithoutIPv4',
+  })
+})
 
 t.test('how many gateways are active at once', async (t) => {
   const w3: Seen = { node: 'w3' }
