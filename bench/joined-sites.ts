@@ -25,7 +25,11 @@ export async function withJoinedSites<T>(init: JoinedSitesInit, work: (joined: J
   process.once('SIGINT', stop)
   process.once('SIGTERM', stop)
   try {
-    const joined = { lab, sites: new Sites(lab), rows: siteRows(false).filter((row) => init.names.includes(row.name)) }
+    const joined = {
+      lab,
+      sites: new Sites(lab),
+      rows: siteRows(false, 1).filter((row) => init.names.includes(row.name)),
+    }
     await start(joined, init)
     return await work(joined)
   } finally {
@@ -43,8 +47,8 @@ async function start(joined: JoinedSites, init: JoinedSitesInit): Promise<void> 
   for (const row of rows) await sites.copyExample(row)
   await init.prepare?.(joined)
   for (const row of rows) await sites.join(row.name)
-  const processes = rows.flatMap((row) => siteProcesses(row.name).map((process) => ({ process, site: row.name })))
+  const processes = rows.flatMap((row) => siteProcesses(row).map((process) => ({ process, site: row.name })))
   for (const { process, site } of processes) sites.start(process, site)
   await Promise.all(processes.map(({ process }) => sites.ready(process)))
-  await sites.lanesUp(rows.map(({ name }) => name))
+  await sites.lanesUp(rows)
 }

@@ -148,6 +148,15 @@ export class Lab {
     await gone
   }
 
+  /** A machine without power: none of its devices carries anything, and nothing on it had time to say so. */
+  async powerOff(namespace: string, devices: readonly string[]): Promise<void> {
+    await this.ip(namespace, ...devices.map((device) => `link set ${device} down`))
+    const pids = await killAll(this.full(namespace))
+    for (const [name, daemon] of this.#daemons) {
+      if (pids.includes(String(daemon.process.pid))) this.#daemons.delete(name)
+    }
+  }
+
   /** Last lines of a program's log, for error messages. */
   async tail(name: string, lines = 15): Promise<string> {
     const text = await readFile(join(this.directory, `${name}.log`), 'utf8').catch(() => '')
@@ -192,15 +201,21 @@ async function namespacesOf(prefix: string): Promise<string[]> {
 
 async function removeNamespaces(names: readonly string[]): Promise<void> {
   for (const name of names) {
-    const { stdout } = await run('ip', ['netns', 'pids', name])
-    const pids = stdout.split('\n').filter((line) => line !== '')
-    for (const pid of pids) killQuietly(Number(pid))
-    await Promise.all(pids.map(untilGone))
+    await killAll(name)
     await run('ip', ['netns', 'del', name])
     await rm(`/etc/netns/${name}`, { recursive: true, force: true })
   }
   // Only an empty folder goes: it may hold what others put there.
   await rmdir('/etc/netns').catch(() => undefined)
+}
+
+/** All processes of a namespace, by the kernel's name of it. Gives their ids once they have ended. */
+async function killAll(name: string): Promise<readonly string[]> {
+  const { stdout } = await run('ip', ['netns', 'pids', name])
+  const pids = stdout.split('\n').filter((line) => line !== '')
+  for (const pid of pids) killQuietly(Number(pid))
+  await Promise.all(pids.map(untilGone))
+  return pids
 }
 
 function killQuietly(pid: number): void {

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { PARIS_NODES, kernelDump, leaves, lifeChecks } from './checks/life.ts'
 import { serviceChecks } from './checks/services.ts'
+import { powerLoss } from './checks/power-loss.ts'
 import { trafficChecks } from './checks/traffic.ts'
 import { type World, servicesAreKnown } from './checks/world.ts'
 import { keepText } from './keep.ts'
@@ -83,13 +84,19 @@ async function story(lab: Lab, options: Options, report: Report): Promise<void> 
     await sites.join(row.name)
   }
   report.step('starting agent, gateway, routeagent and dns of each site')
-  const processes = rows.flatMap((row) => siteProcesses(row.name).map((process) => ({ process, site: row.name })))
+  const processes = rows.flatMap((row) => siteProcesses(row).map((process) => ({ process, site: row.name })))
   for (const { process, site } of processes) sites.start(process, site)
   await Promise.all(processes.map(({ process }) => sites.ready(process)))
-  await sites.lanesUp(rows.map(({ name }) => name))
-  report.step('all lanes are up')
+  await sites.lanesUp(rows)
+  report.step('all links are up: of each gateway with each gateway of the other sites')
   await until('the services to be known in tokyo and paris', 20_000, () => servicesAreKnown(world))
-  const checks = [...serviceChecks, ...trafficChecks, ...lifeChecks, ...(options.keep ? [] : [leaves(before)])]
+  const checks = [
+    ...serviceChecks,
+    ...trafficChecks,
+    powerLoss,
+    ...lifeChecks,
+    ...(options.keep ? [] : [leaves(before)]),
+  ]
   for (const check of checks) await runCheck(world, check, report)
 }
 

@@ -2,7 +2,7 @@
 import { cp, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Lab } from './lab.ts'
-import { BROKER_ADDRESS, BROKER_PORT, type SiteRow } from './topology.ts'
+import { BROKER_ADDRESS, BROKER_PORT, type NodeName, type SiteRow } from './topology.ts'
 import { until } from './until.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -13,6 +13,9 @@ const EXAMPLES = join(ROOT, 'examples', 'three-sites')
 const STATUS_PORT = { broker: 9470, agent: 9471, gateway: 9472, routeagent: 9473, dns: 9474 } as const
 export type Part = keyof typeof STATUS_PORT
 
+/** 1 for each link that is up. */
+export const LINK_UP = 'sealane_gateway_connection_up'
+
 export interface ProcessRow {
   readonly name: string
   readonly namespace: string
@@ -20,14 +23,22 @@ export interface ProcessRow {
   readonly node: string
 }
 
-export function siteProcesses(site: string): readonly ProcessRow[] {
-  const row = (part: Part, node: string): ProcessRow => ({
-    name: `${site}-${node}-${part}`,
-    namespace: `${site}-${node}`,
-    part,
-    node,
-  })
-  return [row('agent', 'gw'), row('gateway', 'gw'), row('routeagent', 'gw'), row('routeagent', 'w1'), row('dns', 'gw')]
+/** Agent and dns run on the first gateway. */
+const PARTS: Readonly<Record<NodeName, readonly Part[]>> = {
+  gw: ['agent', 'gateway', 'routeagent', 'dns'],
+  w1: ['routeagent'],
+  gw2: ['gateway', 'routeagent'],
+}
+
+export function siteProcesses({ name: site, nodes }: SiteRow): readonly ProcessRow[] {
+  return nodes.flatMap((node) =>
+    PARTS[node].map((part) => ({ name: `${site}-${node}-${part}`, namespace: `${site}-${node}`, part, node })),
+  )
+}
+
+/** Nodes of a site that are gateways. */
+export function gatewaysOf({ nodes }: SiteRow): readonly NodeName[] {
+  return nodes.filter((node) => PARTS[node].includes('gateway'))
 }
 
 export class Sites {
@@ -94,15 +105,21 @@ export class Sites {
     await until(`${row.name} to be ready`, 40_000, ask, 250)
   }
 
-  /** Waits until each of these sites has its lanes to all the others. */
-  async lanesUp(sites: readonly string[]): Promise<void> {
-    const up = (site: string): Promise<unknown> =>
-      until(`the lanes of ${site} to be up`, 40_000, async () => {
-        const rows = await this.show<{ readonly state: string }>(site, 'connections')
-        return rows.length === sites.length - 1 && rows.every(({ state }) => state === 'up')
-          ? true
-          : JSON.stringify(rows)
-      })
+  /**
+   * Waits until each gateway of these sites has a link to each of the others'. Asks their metrics: a command that shows
+   * connections is a process that takes the time of those that start.
+   */
+  async lanesUp(sites: readonly SiteRow[]): Promise<void> {
+    const up = async (site: SiteRow): Promise<void> => {
+      const far = sites.filter((other) => other !== site).flatMap(gatewaysOf).length
+      for (const row of siteProcesses(site).filter(({ part }) => part === 'gateway')) {
+        const ask = async (): Promise<unknown> => {
+          const links = await this.metric(row, LINK_UP)
+          return links === far ? true : `${links} of ${far} links are up`
+        }
+        await until(`the links of ${row.name} to be up`, 40_000, ask, 250)
+      }
+    }
     await Promise.all(sites.map(up))
   }
 
