@@ -328,5 +328,6 @@ function nextHop(
 function readMtu(metrics: Buffer | undefined): number | undefined {
   if (metrics === undefined) return undefined
   const mtu = attributes(metrics, 0).get(RTAX_MTU)
-  return mtu === undefined ? undefined : readU32(mtu)
+  // 0 says as much as no metric.
+  return mtu === undefined ? undefined : readU32(mtu) || undefined
 }

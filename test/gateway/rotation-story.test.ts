@@ -3,7 +3,7 @@ import { existsSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { identityMark } from '../../gateway/rotation/identity-mark.ts'
-import { encodeNotice, type NoticeStep } from '../../kernel/probing/notice-packet.ts'
+import { decodeNotice, encodeNotice, type NoticeStep } from '../../kernel/probing/notice-packet.ts'
 import type { Endpoint, Node } from '../../model/objects.ts'
 import { HOME, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { endpoint, key } from './support/worlds.ts'
@@ -134,7 +134,7 @@ t.test('a far end that takes the key it has announced is followed at once, and i
   stage.wireguard.handshake('sealane0', FOLLOWS.spec.publicKey, stage.clock.now(), HOME)
   stage.put(with_(FOLLOWS, { nextPublicKey: NEXT }))
   await stage.passSlowly(500)
-  const receipts = (): number => stage.probes.sent.filter(({ bytes }) => bytes[4] === 4).length
+  const receipts = (): number => stage.probes.sent.filter(({ bytes }) => decodeNotice(bytes)?.type === 'receipt').length
   says(stage, 'known', key('something else'))
   says(stage, 'known', NEXT, '246.0.9.9')
   t.equal(receipts(), 0, 'of what it does not know, and of whom')
