@@ -1,6 +1,6 @@
 /**
- * A site without Kubernetes with three nodes that may be its gateway, and nobody has named a lane. The one that serves,
- * and whose agent acts, loses its power. Another one takes its lane; an agent goes on, and names are answered.
+ * A site without Kubernetes with three nodes that may be its gateway, one at a time, and nobody has named a lane. The one
+ * that serves, and whose agent acts, loses its power. Another one takes its lane; an agent goes on, and names are answered.
  */
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -18,6 +18,7 @@ const MILANO: SitePlan = {
   spec:
     '  gateways:\n' +
     [1, 2, 3].map((n) => `    - { node: gw${n}, publicAddress: 192.0.1${n}.2 }\n`).join('') +
+    '  activeGateways: 1\n' +
     `  dns: { listen: ['10.42.1.1:53', '10.42.2.1:53', '10.42.3.1:53'] }\n`,
 }
 /** As its site file was before there were Leases. */
