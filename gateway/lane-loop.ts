@@ -3,6 +3,7 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
+import { CONDITION_DRAINED, isConditionTrue } from '../model/conditions.ts'
 import { applyRouting } from '../kernel/apply/apply-routing.ts'
 import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
@@ -229,7 +230,7 @@ export class LaneLoop {
   #departure(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
     const { api, handover } = this.#deps
     const leaving = handover?.leaving() ?? isLeaving(api, this.#init.config.node)
-    this.#leavingSinceMs = leaving ? (this.#leavingSinceMs ?? nowMs) : undefined
+    this.#leavingSinceMs = leaving ? (this.#leavingSinceMs ?? this.#leftSinceMs(nowMs)) : undefined
     const withdrawsAtMs = (this.#leavingSinceMs ?? Infinity) + WITHDRAW_AFTER_MS
     if (leaving && nowMs < withdrawsAtMs) this.#wake.at(withdrawsAtMs)
     return {
@@ -237,6 +238,13 @@ export class LaneLoop {
       leaving,
       withdrawn: nowMs >= withdrawsAtMs,
     }
+  }
+
+  /** Since now, but for a process that was started anew on a node that nothing flowed over: that had withdrawn long ago. */
+  #leftSinceMs(nowMs: number): number {
+    const { status } = this.#deps.api.cache('Gateway').get(this.#init.config.node) ?? {}
+    const isDrained = this.#plan === undefined && isConditionTrue(status?.conditions, CONDITION_DRAINED)
+    return isDrained ? nowMs - WITHDRAW_AFTER_MS : nowMs
   }
 
   /** With what changes from one moment to the next: which links answer, and where other gateways lead. */

@@ -40,6 +40,8 @@ const ASK_MS = 50
 /** The last word gets out before the key changes. */
 const LAST_WORD_MS = 2
 const LAST_WORDS = 3
+/** After that, whoever is not ready is left to find the new key by itself: nobody holds it up for longer. */
+const NOT_READY_MS = 5 * 60_000
 /** After this node has changed, it does not follow others for a moment. */
 const CALM_MS = 1000
 
@@ -51,6 +53,8 @@ export class RotationLoop {
   #dueSinceMs: number | undefined
   #pausedUntilMs = -Infinity
   #switchingUntilMs = -Infinity
+  /** Since when the far ends that know the next identity are asked whether they are ready. */
+  #askingSinceMs: number | undefined
   /** By step: healthKey()s of the links whose far ends have given a receipt. */
   readonly #receipts = new Map<NoticeStep, Set<string>>()
   #report: ConditionFinding | undefined
@@ -108,8 +112,14 @@ export class RotationLoop {
         this.#say('False', step)
         break
       case 'switch':
-        if (!this.#init.following().isExpected) await this.#switch(facts.lane, signal)
+        this.#askingSinceMs ??= facts.nowMs
+        if (this.#isLate() || !this.#init.following().isExpected) await this.#switch(facts.lane, signal)
     }
+  }
+
+  /** A far end may say for ever that it changes itself, or say nothing more. */
+  #isLate(): boolean {
+    return this.#deps.clock.monotonic() - (this.#askingSinceMs ?? Infinity) >= NOT_READY_MS
   }
 
   #announce(identity: string | undefined): void {
@@ -117,6 +127,7 @@ export class RotationLoop {
     const atMs = this.#deps.clock.monotonic()
     this.#announced = identity === undefined ? undefined : { identity, atMs }
     this.#receipts.clear()
+    this.#askingSinceMs = undefined
     this.#init.lanes.poke()
   }
 
@@ -125,8 +136,11 @@ export class RotationLoop {
     const { rotation, lanes, config } = this.#init
     this.#switchingUntilMs = clock.monotonic() + READY_MS + CALM_MS
     try {
-      const keys = this.#links('follows')
-      if (!(await this.#areReady(keys, signal))) {
+      const known = this.#links('follows')
+      const ready = await this.#readyOf(known, signal)
+      const keys = this.#isLate() ? ready : known
+      if (ready.size < keys.size) {
+        this.#say('False', { reason: 'KeyAnnounced', message: 'not all far ends are ready for the next key yet' })
         // Perhaps one of them changes at this moment too: not in step with it again.
         this.#switchingUntilMs = -Infinity
         await clock.sleep(clock.random() * 2 * LOOK_MS, signal)
@@ -151,15 +165,15 @@ export class RotationLoop {
     this.#say('True', { reason: 'KeyRotated', message: 'the key was made anew' })
   }
 
-  async #areReady(keys: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
+  /** Which of them say within a short time that they are ready. */
+  async #readyOf(keys: ReadonlySet<string>, signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { clock } = this.#deps
     const ready = this.#receiptsOf('soon')
     ready.clear()
     const untilMs = clock.monotonic() + READY_MS
     for (;;) {
       const missing = new Set([...keys].filter((key) => !ready.has(key)))
-      if (missing.size === 0) return true
-      if (clock.monotonic() >= untilMs) return false
+      if (missing.size === 0 || clock.monotonic() >= untilMs) return new Set([...keys].filter((key) => ready.has(key)))
       this.#notify(missing, 'soon')
       await clock.sleep(ASK_MS, signal)
     }

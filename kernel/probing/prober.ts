@@ -118,9 +118,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   /** Says something to those far ends whose keys are named. Nobody knows whether it arrives, but by a receipt. */
   notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
     const bytes = encodeNotice({ ...words, type: 'notice', lane: this.#init.number })
-    for (const { peer } of this.#peers.values()) {
-      if (keys.has(peer.key)) this.#socket?.send(bytes, peer.address, this.#init.port)
-    }
+    for (const entry of this.#peers.values()) if (keys.has(entry.peer.key)) this.#sendCounted(entry, bytes)
   }
 
   /** Probes until the signal. */
@@ -165,7 +163,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         clock,
         ask: (size) => this.#sendSized(entry, { type: 'sizedQuestion', size }),
         moment: () =>
-          entry.health.state.is === 'up' && this.#running
+          entry.health.state.is === 'up' && !entry.kernelOnly && this.#running
             ? { busy: isBusy(entry.peer), patienceMs: patienceMs(this.#moment(entry), entry.stats.figures()) }
             : undefined,
         isCrowded: () => [...this.#peers.values()].filter(({ size }) => size?.isTrying).length >= MOST_TRIED,
@@ -318,7 +316,10 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   #onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
     const entry = this.#peers.get(from.address)
     const notice = decodeNotice(bytes)
-    if (notice !== undefined && this.#onNotice(entry, notice, from.port)) return
+    if (entry !== undefined && notice !== undefined && this.#onNotice(entry, notice, from.port)) {
+      count(entry, bytes)
+      return
+    }
     const probe = decodeProbe(bytes)
     const isQuestion = probe?.type === 'question' || probe?.type === 'sizedQuestion'
     const asks = isQuestion ? entry?.peer.number : this.#init.number
@@ -364,9 +365,9 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 
   /** False for what counts as ignored. */
-  #onNotice(entry: PeerEntry<P> | undefined, notice: Notice, port: number): boolean {
+  #onNotice(entry: PeerEntry<P>, notice: Notice, port: number): boolean {
     const { onNotice, onReceipt } = this.#deps
-    if (entry === undefined || port !== this.#init.port) return false
+    if (port !== this.#init.port) return false
     if (notice.type === 'receipt') {
       if (notice.lane !== this.#init.number || onReceipt === undefined) return false
       onReceipt(entry.peer, notice)
@@ -374,7 +375,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     }
     if (notice.lane !== entry.peer.number || onNotice === undefined) return false
     if (onNotice(entry.peer, notice)) {
-      this.#socket?.send(encodeNotice({ ...notice, type: 'receipt' }), entry.peer.address, port)
+      this.#sendCounted(entry, encodeNotice({ ...notice, type: 'receipt' }))
     }
     return true
   }

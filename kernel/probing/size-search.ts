@@ -48,6 +48,8 @@ export interface SearchState {
   /** When step() is due. Milliseconds. */
   readonly dueMs: number
   readonly raise: Raise
+  /** Doubts in a row to which nothing at all was answered. Absent: none. */
+  readonly fruitless?: number
 }
 
 /** When larger sizes are tried again. A way that is narrow again soon after is tried less and less often. */
@@ -83,6 +85,8 @@ const ANSWERS_TO_FALL = 2
 const ANSWERS_TO_GROW = 3
 /** Tried at once between two sizes. */
 const AT_ONCE = 4
+/** At most so long after doubts to which nothing was answered, doubled each time: it may be that nobody answers at all. */
+const FRUITLESS_MOST_MS = 60_000
 const RAISE_MS = 10_000
 const RAISE_MOST_MS = 600_000
 /** Where nothing flows, nobody waits for it. */
@@ -108,13 +112,14 @@ export function withBounds(state: SearchState, bounds: SizeBounds, nowMs: number
 
 /** The way has come up: what is known of it is confirmed at once. */
 export function confirmSoon(state: SearchState, nowMs: number): SearchState {
-  return { ...state, phase: { is: 'resting', sinceMs: nowMs }, dueMs: nowMs }
+  return { ...withoutFruitless(state), phase: { is: 'resting', sinceMs: nowMs }, dueMs: nowMs }
 }
 
 /** Traffic flows where none did when it began to rest: it is confirmed sooner. */
 export function followTraffic(state: SearchState, { busy }: Pick<SearchMoment, 'busy'>): SearchState {
   const { phase, dueMs } = state
-  if (phase.is !== 'resting' || !busy || dueMs <= phase.sinceMs + CONFIRM_BUSY_MS) return state
+  if (phase.is !== 'resting' || !busy || state.fruitless !== undefined || dueMs <= phase.sinceMs + CONFIRM_BUSY_MS)
+    return state
   return { ...state, dueMs: phase.sinceMs + CONFIRM_BUSY_MS }
 }
 
@@ -160,6 +165,7 @@ export function step(state: SearchState, moment: SearchMoment): Step {
 export function answered(state: SearchState, size: number, moment: SearchMoment): SearchState {
   const { phase } = state
   if (phase.is === 'resting') return state
+  if (state.fruitless !== undefined) return answered(withoutFruitless(state), size, moment)
   if (phase.is === 'confirming') {
     return size === sizeInUse(state) ? { ...state, size, phase: { is: 'confirming', answered: true } } : state
   }
@@ -168,6 +174,10 @@ export function answered(state: SearchState, size: number, moment: SearchMoment)
   // It was a packet that got lost, and not its size.
   if (phase.why === 'doubt' && size === sizeInUse(state)) return rest({ ...state, size }, moment).state
   return { ...state, phase: { ...phase, answers: new Map(phase.answers).set(size, count + 1) } }
+}
+
+function withoutFruitless({ fruitless: _, ...state }: SearchState): SearchState {
+  return state
 }
 
 function begin(state: SearchState, moment: SearchMoment): Step {
@@ -187,7 +197,8 @@ function begin(state: SearchState, moment: SearchMoment): Step {
 }
 
 function rest(state: SearchState, { nowMs, busy }: SearchMoment): Step {
-  const confirmMs = busy ? CONFIRM_BUSY_MS : CONFIRM_IDLE_MS
+  const usualMs = busy ? CONFIRM_BUSY_MS : CONFIRM_IDLE_MS
+  const confirmMs = Math.max(usualMs, Math.min(FRUITLESS_MOST_MS, CONFIRM_BUSY_MS * 2 ** (state.fruitless ?? 0)))
   const isFull = sizeInUse(state) >= state.bounds.most
   const dueMs = Math.min(nowMs + confirmMs, isFull ? Infinity : Math.max(nowMs + ROUND_MS, state.raise.atMs))
   return { state: { ...state, phase: { is: 'resting', sinceMs: nowMs }, dueMs }, send: [] }
@@ -223,7 +234,10 @@ function conclude(state: SearchState, phase: Trial, moment: SearchMoment): Step 
   const inUse = sizeInUse(state)
   const passed = [...phase.answers].filter(([size, count]) => count >= enough && size !== inUse).map(([size]) => size)
   const none = passed.length === 0
-  if (none && phase.why === 'doubt') return rest(state, moment)
+  if (none && phase.why === 'doubt') {
+    const isSilent = [...phase.answers.values()].every((count) => count === 0)
+    return rest(isSilent ? { ...state, fruitless: (state.fruitless ?? 0) + 1 } : state, moment)
+  }
   const size = none ? inUse : Math.max(...passed)
   const failed = Math.min(phase.failed, ...[...phase.answers.keys()].filter((one) => one > size))
   const next = { ...state, size, raise: nextRaise(state.raise, { why: phase.why, grew: size > inUse }, moment) }

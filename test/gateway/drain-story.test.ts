@@ -89,3 +89,26 @@ t.test('a far gateway that goes is left where its cluster has another one', asyn
   says()
   await stage.until(() => toParis(stage) === 1, 'it stays after all')
 })
+
+t.test('a process that is started anew on a drained node takes nothing back', async (t) => {
+  const stage = new Stage(t)
+  stage.put(PARIS, PARIS_GW)
+  otherReports(stage, { paris: 'up' })
+  stage.probes.alive.add('246.0.2.0')
+  stage.start()
+  await stage.until(() => toParis(stage) === 1, 'paris is routed')
+  change(stage, { 'sealane.io/drain': '' })
+  await stage.until(() => drained(stage)?.status === 'True', 'nothing flows')
+  const told = (): string[] => stage.objects.events.map(({ reason }) => reason).filter((one) => /drain/i.test(one))
+  const before = told()
+  await stage.stop()
+  stage.start()
+  let most = 0
+  for (let step = 0; step < 40; step += 1) {
+    await stage.passSlowly(100)
+    most = Math.max(most, toParis(stage))
+  }
+  t.equal(most, 0, 'no route was there for a moment')
+  t.equal(drained(stage)?.status, 'True', 'nothing flows, as before')
+  t.strictSame(told(), before, 'nobody is told anything')
+})

@@ -88,6 +88,34 @@ t.test('not while a far end is not ready: it may change itself', async (t) => {
   await stage.until(() => keyOf(stage) !== before, 'the key is a new one')
 })
 
+t.test(
+  'a far end that is never ready, or changes itself for ever, holds it up for minutes and not for ever',
+  async (t) => {
+    for (const [say, disturb] of [
+      ['never ready', () => undefined],
+      ['says all the time that it changes itself', (stage: Stage) => says(stage, 'soon')],
+    ] as const) {
+      const stage = await connected(t)
+      stage.put(with_(FOLLOWS, { nextPublicKey: NEXT }))
+      stage.probes.receipts.set(PARIS_LANE, ['known'])
+      const before = keyOf(stage)
+      ask(stage, 'now')
+      await stage.until(() => nextOf(stage) !== undefined, `${say}: it announces`)
+      for (let second = 0; second < 60; second += 1) {
+        disturb(stage)
+        await stage.passSlowly(1000)
+      }
+      t.equal(keyOf(stage), before, `${say}: it waits`)
+      let seconds = 60
+      for (; keyOf(stage) === before && seconds < 600; seconds += 1) {
+        disturb(stage)
+        await stage.passSlowly(1000)
+      }
+      t.ok(seconds < 400, `${say}: the key is a new one after ${seconds} s`)
+    }
+  },
+)
+
 t.test('by age; and what an earlier run has begun goes on', async (t) => {
   const stage = await connected(t, FOLLOWS, 60_000)
   const file = join(stage.stateDir, 'lane0.key')

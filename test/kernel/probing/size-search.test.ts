@@ -123,6 +123,18 @@ t.test('silence says nothing of sizes', async (t) => {
   t.strictSame(at.sizes, [1440])
 })
 
+t.test('a way on which nothing is answered is asked less and less often, and at once when it answers', async (t) => {
+  const at = newWalk()
+  walk(at, wide, 1000)
+  walk(at, () => 'lost', 120_000)
+  const before = at.sent
+  walk(at, () => 'lost', 120_000)
+  t.ok(at.sent - before <= 4 * 60, `${at.sent - before} questions in two minutes`)
+  t.equal(sizeInUse(at.state), 1440)
+  walk(at, narrow(1240), 62_000)
+  t.equal(sizeInUse(at.state), 1232, 'it is found when something answers')
+})
+
 t.test('a device with another MTU', async (t) => {
   const at = newWalk()
   walk(at, wide, 1000)

@@ -77,6 +77,35 @@ t.test('a silent far end is not asked for sizes, and keeps its own', async (t) =
   t.equal(sizes.at(-1), 1232)
 })
 
+t.test('a far end whose process is away is not asked for sizes', async (t) => {
+  const { clock, probes, prober, busy } = setUp(t)
+  prober.setPeers([SIZED])
+  probes.alive.add(PARIS.address)
+  busy.add('paris')
+  await clock.advance(3000)
+  probes.kernels.add(PARIS.address)
+  probes.alive.delete(PARIS.address)
+  await clock.advance(5000)
+  t.match(prober.health().get('paris'), { state: 'up', kernelOnly: true })
+  const padded = (): number => probes.sent.filter(({ bytes }) => bytes.length > PROBE_BYTES).length
+  const before = padded()
+  await clock.advance(20_000)
+  t.equal(padded(), before)
+  probes.alive.add(PARIS.address)
+  await clock.advance(15_000)
+  t.ok(padded() > before, 'it is again when it answers')
+})
+
+t.test('what is said beside the probes counts as probes', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  probes.alive.add(PARIS.address)
+  await clock.advance(2000)
+  const probed = (): number => prober.health().get('paris')?.probes ?? NaN
+  const before = probed()
+  prober.notify(new Set(['paris']), { mark: 7, step: 'known' })
+  t.equal(probed() - before, 1)
+})
+
 t.test('questions about a size are answered shortly, with what gets there', async (t) => {
   const { clock, probes, prober } = setUp(t)
   prober.setPeers([SIZED])
