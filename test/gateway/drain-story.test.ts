@@ -99,8 +99,8 @@ t.test('a process that is started anew on a drained node takes nothing back', as
   await stage.until(() => toParis(stage) === 1, 'paris is routed')
   change(stage, { 'sealane.io/drain': '' })
   await stage.until(() => drained(stage)?.status === 'True', 'nothing flows')
-  const told = (): string[] => stage.objects.events.map(({ reason }) => reason).filter((one) => /drain/i.test(one))
-  const before = told()
+  const reported = (): string[] => stage.objects.events.map(({ reason }) => reason).filter((one) => /drain/i.test(one))
+  const before = reported()
   await stage.stop()
   stage.start()
   let most = 0
@@ -110,5 +110,5 @@ t.test('a process that is started anew on a drained node takes nothing back', as
   }
   t.equal(most, 0, 'no route was there for a moment')
   t.equal(drained(stage)?.status, 'True', 'nothing flows, as before')
-  t.strictSame(told(), before, 'nobody is told anything')
+  t.strictSame(reported(), before, 'nobody is told anything')
 })
