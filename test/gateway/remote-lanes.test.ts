@@ -15,6 +15,8 @@ async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
   await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two links')
   stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now())
   stage.wireguard.handshake('sealane1', second.spec.publicKey, stage.clock.now())
+  // The routes change before the status says why, and the next process goes by the status.
+  await stage.until(() => stage.gateway()?.up === '2/2', 'two links are reported')
   await stage.stop()
   stage.objects.drop('Endpoint', second.metadata.name)
   return stage
