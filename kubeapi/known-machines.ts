@@ -15,10 +15,14 @@ interface Machine {
   /** It did not answer the last time. */
   missed: boolean
   nextMs: number
+  /** Until the next knock, should this one be missed too. */
+  pauseMs: number
 }
 
 /** Pause between two knocks at a machine whose gateway is well. */
 const TEND_MS = 180_000
+/** The first after a knock that was missed: a busy machine, and a busy asker, miss one. Each further is twice as long. */
+const RETRY_MS = 5000
 
 export class KnownMachines {
   readonly #clock: Clock
@@ -35,7 +39,8 @@ export class KnownMachines {
   tend(name: string, address: string): void {
     const machine = this.#at(name, address)
     if (this.#clock.monotonic() < machine.nextMs) return
-    machine.nextMs = this.#clock.monotonic() + TEND_MS
+    machine.nextMs = this.#clock.monotonic() + machine.pauseMs
+    machine.pauseMs = Math.min(TEND_MS, 2 * machine.pauseMs)
     void this.#ask(machine)
   }
 
@@ -43,7 +48,10 @@ export class KnownMachines {
   spoke(name: string): void {
     const machine = this.#machines.get(name)
     if (machine?.missed !== true) return
-    if (machine.answered) machine.nextMs = this.#clock.monotonic()
+    if (machine.answered) {
+      machine.nextMs = this.#clock.monotonic()
+      machine.pauseMs = RETRY_MS
+    }
     machine.answered = false
     machine.missed = false
   }
@@ -62,7 +70,7 @@ export class KnownMachines {
   #at(name: string, address: string): Machine {
     const known = this.#machines.get(name)
     if (known?.address === address) return known
-    const machine = { address, answered: false, missed: false, nextMs: this.#clock.monotonic() }
+    const machine = { address, answered: false, missed: false, nextMs: this.#clock.monotonic(), pauseMs: RETRY_MS }
     this.#machines.set(name, machine)
     return machine
   }
@@ -71,7 +79,10 @@ export class KnownMachines {
     // One packet may be lost.
     const answers = (await this.#knock(machine.address)) || (await this.#knock(machine.address))
     machine.missed = !answers
-    machine.answered ||= answers
-    return answers
+    if (!answers) return false
+    machine.answered = true
+    machine.pauseMs = RETRY_MS
+    machine.nextMs = this.#clock.monotonic() + TEND_MS
+    return true
   }
 }

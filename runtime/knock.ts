@@ -18,7 +18,8 @@ export function knock(address: string, port: number = KNOCK_PORT): Promise<boole
       resolve(answers)
     }
     caller.on('connect', () => end(true))
-    caller.on('timeout', () => end(false))
+    // Where this process was held up itself, the answer is there and has not been looked at yet: timers come first.
+    caller.on('timeout', () => setImmediate(end, false))
     caller.on('error', (error: NodeJS.ErrnoException) => end(error.code === 'ECONNREFUSED'))
   })
 }

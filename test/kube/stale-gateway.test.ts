@@ -224,13 +224,13 @@ interface EventObject extends KubeObject {
 }
 
 async function dies(t: Test, world: World): Promise<void> {
-  const { clusters, here, gateway, workers } = world
+  const { clusters, here, gateway } = world
   const died = performance.now()
   const since = (): string => `${((performance.now() - died) / 1000).toFixed(1)} s`
   clusters.underlay.plug(gateway.name, false)
   await gateway.kubelet.kill()
   const options = { deadlineMs: 90_000, intervalMs: 250 }
-  await eventually(async () => (await ways(world)) === workers.join(', '), { ...options, say: 'no way is left' })
+  await letGo(t, world, options)
   t.comment(`the workers have let go of the gateway after ${since()}`)
   await onlyFrom(t, world, 'c2')
   t.comment(`calls stay in the cluster after ${since()}`)
@@ -250,6 +250,21 @@ async function dies(t: Test, world: World): Promise<void> {
   t.equal(found?.state, 'unknown')
   t.match(found?.message, /^was (up|down), last heard .* ago$/)
   t.match(await eventNotes(world), /^GatewaySilent: nothing was heard from the gateway on node c2n2 since /m)
+}
+
+/** Waits until no worker has a way by the gateway; when that does not come, says what our parts knew and said. */
+async function letGo(t: Test, world: World, options: { deadlineMs: number; intervalMs: number }): Promise<void> {
+  const { here, workers } = world
+  const check = async (): Promise<boolean> => (await ways(world)) === workers.join(', ')
+  await eventually(check, { ...options, say: 'no way is left' }).catch(async (error: unknown) => {
+    for (const kind of ['routeagents', 'gateways']) {
+      for (const { metadata, status } of await here.api.list<KubeObject & { status?: Json }>(`${OURS}/${kind}`)) {
+        t.comment(`${kind} ${metadata.name} ${JSON.stringify(status)}`)
+      }
+    }
+    t.comment(await lastWords(here.api, 'sealane-system').catch(String))
+    throw error
+  })
 }
 
 /** Waits until nobody else answers; when that does not come, says who did and what our parts said. */
