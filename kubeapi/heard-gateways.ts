@@ -7,12 +7,14 @@
  *        ▼
  *   still the old one over HEARTBEAT_STALE_MS of answers ── the machine is knocked at
  *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
- *        └─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
+ *        ├─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
+ *        └─ its Node has no label of a gateway any more: what ended there could not take its object away ► gone
  *
  * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
  * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
 import { type GatewayLiveness, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
+import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'
@@ -173,11 +175,21 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   async #knockAt(name: string): Promise<void> {
     if (this.liveness(name) === 'gone') return
-    const address = this.#addressOf(name)
-    const isDead = address !== undefined && (await this.#machines?.isDead(name, address)) === true
+    const isDead = this.#isDismissed(name) || (await this.#isDead(name))
     if (!this.#beats.hasStopped(name)) return
     const nextKnockMs = this.#deps.clock.monotonic() + REKNOCK_MS
     this.#validate(name, { liveness: isDead ? 'gone' : 'silent', nextKnockMs })
+  }
+
+  async #isDead(name: string): Promise<boolean> {
+    const address = this.#addressOf(name)
+    return address !== undefined && (await this.#machines?.isDead(name, address)) === true
+  }
+
+  /** Its node is there, and is to be no gateway. */
+  #isDismissed(name: string): boolean {
+    const node = this.#nodes?.get(name)
+    return node !== undefined && node.metadata.labels?.[LABEL_GATEWAY] === undefined
   }
 
   #addressOf(name: string): string | undefined {

@@ -38,6 +38,8 @@ const ROWS: readonly ClusterRow[] = [
 const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
 const AWAY_SECONDS = 40
+/** What a pod of the gateway may take to end: a lane is handed over first. */
+const GRACE_SECONDS = 45
 /** After that a heartbeat that does not move would have been taken as stopped. */
 const WATCHED_MS = 25_000
 /** A gateway that is given up is so for longer than this. A busy machine holds up single calls. */
@@ -65,7 +67,7 @@ t.test('a gateway stops to tell', { skip: kubeletMissing() ?? false, timeout: 90
 
 async function startWorld(t: Test): Promise<World> {
   const directory = temporaryFolder(t)
-  const clusters = await startClusters({ directory, rows: ROWS })
+  const clusters = await startClusters({ directory, rows: ROWS, maxGraceSeconds: GRACE_SECONDS })
   t.teardown(() => clusters.stop())
   const [first, second] = clusters.clusters
   const gateway = second?.nodes[1]
@@ -117,6 +119,12 @@ async function ways({ here, workers }: World): Promise<string> {
     .join(', ')
 }
 
+/** The join makes two gateways; who is none any more takes its object away. */
+async function gatewayNames({ here }: World): Promise<string> {
+  const found = await here.api.list<Gateway & KubeObject>(`${OURS}/gateways`)
+  return found.map(({ metadata }) => metadata.name).join(' ')
+}
+
 /** `Ready True LanesUp` of the gateway, or `Connected …` of the other cluster. */
 async function condition({ here, gateway }: World, type: 'Ready' | 'Connected'): Promise<string> {
   const path = type === 'Ready' ? `gateways/${gateway.name}` : 'clusters/c1'
@@ -135,6 +143,7 @@ async function allUp(world: World): Promise<void> {
   const { gateway, workers } = world
   const want = workers.map((name) => `${name} ${gateway.name}`).join(', ')
   const options = { deadlineMs: 120_000, intervalMs: 250 }
+  await eventually(async () => (await gatewayNames(world)) === gateway.name, { ...options, say: 'one is left' })
   await eventually(async () => (await ways(world)) === want, { ...options, say: `ways are ${want}` })
   for (const text of ['Ready True LanesUp', 'Connected True LaneUp']) {
     const type = text.startsWith('Ready') ? 'Ready' : 'Connected'

@@ -2,6 +2,7 @@ import t from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../../kubeapi/heard-gateways.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
+import { LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -11,7 +12,8 @@ const NAMES = ['g1', 'g2'] as const
 type Name = (typeof NAMES)[number]
 const MACHINES = ['192.0.2.1', '192.0.2.2']
 
-const node = (name: string, i: number): Node => nodeObject(name, { status: internalIps(`192.0.2.${i + 1}`) })
+const node = (name: string, i: number, labels: Record<string, string> = { [LABEL_GATEWAY]: 'true' }): Node =>
+  nodeObject(name, { metadata: { labels }, status: internalIps(`192.0.2.${i + 1}`) })
 
 /** One who watches two gateways, both with a lane to paris that is up. */
 class Stage {
@@ -232,6 +234,30 @@ t.test('a firewall that is closed later: what was learnt before is forgotten whi
   stage.writing.clear()
   await stage.pass(60)
   t.equal(stage.shown(), 'silent up, silent up')
+  stage.stop()
+})
+
+t.test('a node that is to be no gateway, and whose process could not take its object away', async (t) => {
+  for (const only of [NAMES, ['g1']] as const) {
+    const stage = new Stage(only)
+    const rest = only.length === 2 ? ', fresh up' : ''
+    await stage.pass(9)
+    stage.api.put(node('g1', 0, {}))
+    await stage.pass(30)
+    t.equal(stage.shown(), `fresh up${rest}`, 'it hands over, and says so: it counts')
+    stage.writing.delete('g1')
+    await stage.pass(20)
+    t.equal(stage.shown(), `gone down${rest}`, 'though its machine answers')
+    stage.stop()
+  }
+  const stage = new Stage(['g1'])
+  await stage.pass(9)
+  stage.writing.delete('g1')
+  await stage.pass(20)
+  t.equal(stage.shown(), 'silent up')
+  stage.api.put(node('g1', 0, {}))
+  await stage.pass(6)
+  t.equal(stage.shown(), 'gone down', 'the label was taken off afterwards')
   stage.stop()
 })
 
