@@ -26,14 +26,15 @@ import { carryingLinks } from './health/carrying-links.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import { type GatewayMetrics, laneLabels } from './metrics.ts'
-import { EndpointWriter } from './status/endpoint-writer.ts'
+import { EndpointWriter, ownEndpoints } from './status/endpoint-writer.ts'
+import { Returning } from './status/returning.ts'
 import { HandshakeRetries } from './reach/handshake-retries.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
 import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
 import { RoamedPeers } from './reach/roamed-peers.ts'
-import type { GatewayWorld } from './world.ts'
+import { type GatewayWorld, healthKey } from './world.ts'
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
 const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
@@ -79,6 +80,7 @@ export class LaneLoop {
   readonly #roamed = new RoamedPeers()
   readonly #endpoints: EndpointWriter
   readonly #drift: Drift
+  readonly #returning = new Returning()
   readonly #callJitter: number
   #refusals = ''
   #leavingSinceMs: number | undefined
@@ -171,7 +173,10 @@ export class LaneLoop {
 
   /** Why the lanes are not as they should be; undefined: they are. */
   get notReady(): string | undefined {
-    return this.failure ?? (this.#plan === undefined ? 'this cluster has no Cluster object yet' : undefined)
+    if (this.failure !== undefined) return this.failure
+    if (this.#plan === undefined) return 'this cluster has no Cluster object yet'
+    // Kubernetes takes the next gateway away once this one is ready.
+    return this.#returning.untilMs === undefined ? undefined : 'started anew: not all of its links are up yet'
   }
 
   /** This node is about to go, and has withdrawn its ways. */
@@ -192,7 +197,7 @@ export class LaneLoop {
     if (read === undefined) return
     const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
     const first = this.#plan === undefined
-    const world = first ? this.#withHandedOver(seen) : seen
+    const world = this.#asReturning(first ? this.#withHandedOver(seen) : seen)
     if (first) this.#routed = upKeys(world)
     const plan = planGateway(world, cable.rules)
     this.#roamed.reported(plan.lanes.lanes.flatMap(plannedLinks))
@@ -214,6 +219,16 @@ export class LaneLoop {
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
     round.finish()
+  }
+
+  #asReturning(world: GatewayWorld): GatewayWorld {
+    const { monotonicMs, health, node, own } = world
+    if (this.#plan === undefined) this.#returning.begin(ownEndpoints(this.#deps, own.spec.id, node), monotonicMs)
+    else this.#returning.look(monotonicMs, this.#plan.lanes.lanes.every(isUp(health)))
+    const { untilMs } = this.#returning
+    if (untilMs === undefined) return world
+    this.#wake.at(untilMs)
+    return { ...world, returning: true }
   }
 
   #known(): Known {
@@ -340,6 +355,11 @@ export class LaneLoop {
       this.#deps.logger.warn('refused', { subject, reason, why: message })
     }
   }
+}
+
+function isUp(health: GatewayWorld['health']): (lane: LanePlan) => boolean {
+  return ({ remoteLane, links }) =>
+    links.every(({ cluster }) => health.get(healthKey(remoteLane, cluster))?.state === 'up')
 }
 
 function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {

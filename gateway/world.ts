@@ -74,6 +74,8 @@ export interface GatewayWorld {
   readonly leaving?: boolean
   /** All had time to learn that: its links carry only where nothing else leads to their cluster. */
   readonly withdrawn?: boolean
+  /** Its process was started anew after it had withdrawn (Returning): it still says that it goes. */
+  readonly returning?: true
   /** Of reachedByOthers, those that they reach by a link whose far gateway stays. Absent: none is known. */
   readonly reachedWell?: ReadonlySet<string>
   /** By linkKey(): RoamedPeers. Absent: nothing is known. */

@@ -22,6 +22,9 @@ import { optional, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
 import { type PartRef, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
 
+/** All others have taken a gateway that is back into use by then; the next one may go. */
+const GATEWAY_SETTLE_SECONDS = 5
+
 /** In the order in which they should be applied. */
 export function planMember(values: InstallValues): readonly InstallPart[] {
   return [
@@ -173,7 +176,7 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
     serviceAccount(place),
     ...clusterAccess(place),
     ...gatewayNamespaceAccess(place.namespace),
-    daemonSet(place, 1, template),
+    daemonSet(place, { maxUnavailable: 1, settleSeconds: GATEWAY_SETTLE_SECONDS }, template),
   ]
 }
 
@@ -193,7 +196,7 @@ function planRouteagent(values: InstallValues): readonly ManifestObject[] {
     },
     values.routeagent.statusListen,
   )
-  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, '10%', template)]
+  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, { maxUnavailable: '10%' }, template)]
 }
 
 function nodeAffinity(matchExpressions: readonly unknown[]): unknown {

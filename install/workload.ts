@@ -32,13 +32,19 @@ export function deployment(place: PartRef, replicas: number, template: unknown):
   }
 }
 
-export function daemonSet(place: PartRef, maxUnavailable: number | string, template: unknown): ManifestObject {
+/** `settleSeconds`: after a new pod is ready, until the next may be replaced. */
+export function daemonSet(
+  place: PartRef,
+  { maxUnavailable, settleSeconds = 0 }: { readonly maxUnavailable: number | string; readonly settleSeconds?: number },
+  template: unknown,
+): ManifestObject {
   return {
     apiVersion: 'apps/v1',
     kind: 'DaemonSet',
     metadata: metadataOf(place),
     spec: {
       revisionHistoryLimit: 3,
+      ...(settleSeconds === 0 ? {} : { minReadySeconds: settleSeconds }),
       selector: { matchLabels: selectorLabels(place.part) },
       updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable } },
       template,

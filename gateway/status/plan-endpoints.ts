@@ -27,7 +27,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           ...fields.capabilities,
           CAPABILITY_ALL_PAIRS,
           CAPABILITY_SIZED_PROBES,
-          ...(world.leaving === true ? [CAPABILITY_DRAINING] : []),
+          ...(world.leaving === true || world.returning === true ? [CAPABILITY_DRAINING] : []),
         ],
         candidates: planCandidates(world, lane),
       },

@@ -112,3 +112,37 @@ t.test('a process that is started anew on a drained node takes nothing back', as
   t.equal(drained(stage)?.status, 'True', 'nothing flows, as before')
   t.strictSame(reported(), before, 'nobody is told anything')
 })
+
+t.test('a process that is started anew after it had withdrawn says that it goes until its links are up', async (t) => {
+  const rows: [say: string, answers: boolean][] = [
+    ['its link comes up', true],
+    ['the far end is gone for good', false],
+  ]
+  for (const [say, answers] of rows) {
+    const stage = new Stage(t)
+    stage.put(PARIS, PARIS_GW)
+    stage.probes.alive.add('246.0.2.0')
+    stage.start()
+    await stage.until(() => stage.connection('paris')?.state === 'up', `${say}: it serves`)
+    change(stage, { 'sealane.io/drain': '' })
+    await stage.until(() => drains(stage), `${say}: it says that it goes`)
+    await stage.stop()
+    stage.probes.alive.clear()
+    await stage.wireguard.deleteDevice('sealane0')
+    change(stage, {})
+    stage.start()
+    await stage.until(() => stage.wireguard.deviceNames().length === 1, `${say}: it serves again`)
+    await stage.until(() => stage.connection('paris')?.state === 'connecting', `${say}: and reports`)
+    await stage.passSlowly(3000)
+    t.ok(drains(stage), `${say}: nobody takes it back`)
+    t.match(stage.status.notReady().join(), /not all of its links are up yet/, say)
+    if (answers) stage.probes.alive.add('246.0.2.0')
+    const began = stage.clock.monotonic()
+    await stage.until(() => !drains(stage), `${say}: all may take it back`)
+    const ms = stage.clock.monotonic() - began
+    t.ok(answers ? ms < 5000 : ms > 5000 && ms < 10_000, `${say}: after ${ms} ms`)
+    t.equal(stage.connection('paris')?.state, answers ? 'up' : 'connecting', say)
+    t.strictSame(stage.status.notReady(), [], say)
+    await stage.stop()
+  }
+})
