@@ -1,7 +1,7 @@
 /**
  * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N]`: what faults cost. Two sites of
- * the same pod addresses with two gateways each, on one machine; both pods send 1,000 datagrams a second over 20 flows
- * and a byte each 20 ms over 50 TCP connections.
+ * the same pod addresses with two gateways each, on one machine. The pods call each other over 20 flows and 50 TCP
+ * connections, half of them from each side: 1,000 datagrams a second each way, and a byte each way each 20 ms.
  *
  * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
  * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
@@ -18,6 +18,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { Caller, type Load, answerIn } from '../test/failover/caller.ts'
+import { nodeGone } from '../test/failover/faults.ts'
 import { HAND_ADDRESSES, withHandMadeLanes } from '../test/failover/hand-made.ts'
 import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../test/failover/sites.ts'
 import { netnsMissing } from '../test/support/netns.ts'
@@ -26,7 +27,8 @@ import { type Losses, measure } from './failover/measure-cuts.ts'
 import { rotated, rotatedAlone } from './failover/rotations.ts'
 import { percentile, progress, round } from './figures.ts'
 
-const LOAD: Load = { flows: 20, pps: 1000, connections: 50 }
+/** Of each of two callers; all of it is answered. */
+const LOAD: Load = { flows: 10, pps: 500, connections: 25 }
 /** Until nothing flows over a gateway that is drained, and until it has its share again. */
 const DRAIN_MS = 12_000
 /** Each gateway once. */
@@ -114,7 +116,7 @@ async function nodeFigures(folder: string, rounds: number) {
   const sealane = await withCallers(folder, async ({ gateways, drain, rotate }, callers) => {
     const [left, right] = [gateways('milano'), gateways('paris')]
     const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
-    const losses = await measure('sealane', callers, inTurn, rounds)
+    const losses = await measure('sealane', callers, inTurn.map(nodeGone), rounds)
     const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
     const rotateLost = await rotated(callers, inTurn.slice(0, DRAINS), rotate)
     return { ...losses, drainLost, rotateLost }
@@ -171,6 +173,9 @@ function report(sealane: Losses & Rotations, byHand: Losses, rounds: number) {
     rotateAloneLost: Math.max(...sealane.rotateAloneLost),
     returnLossP50Ms: round(percentile(sealane.returnMs, 0.5)),
     returnLossP99Ms: round(percentile(sealane.returnMs, 0.99)),
+    returnLostMost: Math.max(...sealane.returnLost),
+    carriesP99Ms: round(percentile(sealane.carriesMs, 0.99)),
+    handCalmMs: round(Math.max(...byHand.calmMs)),
     handLossP50Ms: round(percentile(byHand.lossMs, 0.5)),
     handLossP99Ms: round(percentile(byHand.lossMs, 0.99)),
     handReturnLossP99Ms: round(percentile(byHand.returnMs, 0.99)),

@@ -42,6 +42,9 @@ const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200
 
+/** A round takes as much of a processor as the ways do, and would hold them up. */
+const AFTER_WAYS_MS = 150
+
 /** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */
 const WITHDRAW_AFTER_MS = 1500
 
@@ -118,6 +121,12 @@ export class LaneLoop {
   poke(): void {
     this.#ways.poke()
     this.#loop.poke()
+  }
+
+  /** A link has become silent, or answers again: the ways follow at once, and all else a moment later. */
+  linksChanged(): void {
+    this.#ways.poke()
+    this.#wake.at(this.#deps.clock.monotonic() + AFTER_WAYS_MS)
   }
 
   async run(signal: AbortSignal): Promise<void> {

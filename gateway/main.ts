@@ -66,8 +66,8 @@ async function serve(
   const { clock, logger, status } = deps
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
-    lanes.poke()
-    reports.poke()
+    lanes.linksChanged()
+    reports.pokeSoon()
   }
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
@@ -88,6 +88,7 @@ async function serve(
     await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal)])
   } finally {
     stopFollowing()
+    reports.close()
     probing.close()
   }
 }

@@ -8,7 +8,8 @@ import { round } from '../figures.ts'
 const FAULT_MS = 4000
 /** After the return: groups give back its share after ten seconds. */
 const RETURN_MS = 15_000
-const CALM_MS = 5000
+/** So many rounds from one look at nothing happening to the next, which is as long as that at a return. */
+const CALM_EVERY = 4
 /** More than its own probes in all of RETURN_MS. */
 const CARRIES_BYTES = 30_000
 const LOOK_MS = 250
@@ -49,9 +50,12 @@ export async function measure(
   const longest = async (): Promise<number> => Math.max(...(await seen()).map((one) => one.longestGapMs))
   await sleep(RETURN_MS)
   const brokenBefore = (await seen()).reduce((sum, one) => sum + one.broken, 0)
-  await sleep(CALM_MS)
-  losses.calmMs.push(await longest())
   for (let i = 0; i < rounds; i += 1) {
+    if (i % CALM_EVERY === 0) {
+      await longest()
+      await sleep(RETURN_MS)
+      losses.calmMs.push(await longest())
+    }
     const cut = cuts[i % cuts.length]
     if (cut === undefined) throw new Error('nothing to cut off')
     await longest()

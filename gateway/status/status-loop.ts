@@ -1,6 +1,6 @@
 /**
- * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
- * every HEARTBEAT_MS: its time says that this gateway is alive.
+ * Writes Gateway.status: at once when poked, a moment after a change of state, else every `statusMs` when it differs,
+ * and at least every HEARTBEAT_MS: its time says that this gateway is alive.
  */
 import type { ConditionFinding } from '../../model/conditions.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
@@ -11,6 +11,7 @@ import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { isNotFound } from '../../kernel/errors.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import { WakeTimer } from '../../reconcile/wake-timer.ts'
 import type { GatewayConfig } from '../config.ts'
 import { DropCounts } from '../nft/drop-counts.ts'
 import type { GatewayDeps } from '../deps.ts'
@@ -38,6 +39,8 @@ export interface StatusInit {
 
 /** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
 const RETRY_MAX_MS = 2000
+/** What a link carried goes another way first: to look at all devices takes as long. */
+const SOON_MS = 100
 
 export class StatusLoop {
   readonly #deps: GatewayDeps
@@ -49,6 +52,7 @@ export class StatusLoop {
   readonly #owners: StaleOwnerGuard
   readonly #heard: HeardLinks
   readonly #loop: ReconcileLoop
+  readonly #wake: WakeTimer
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
@@ -61,14 +65,24 @@ export class StatusLoop {
     const resyncMs = Math.min(init.config.statusMs, HEARTBEAT_MS)
     const pace = { ...DEFAULT_LOOP, resyncMs, retryMaxMs: RETRY_MAX_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
+    this.#wake = new WakeTimer(deps.clock, () => this.poke())
   }
 
   poke(): void {
     this.#loop.poke()
   }
 
+  /** After a change of state. */
+  pokeSoon(): void {
+    this.#wake.at(this.#deps.clock.monotonic() + SOON_MS)
+  }
+
   run(signal: AbortSignal): Promise<void> {
     return this.#loop.run(signal)
+  }
+
+  close(): void {
+    this.#wake.close()
   }
 
   async #round(signal: AbortSignal): Promise<void> {

@@ -4,7 +4,7 @@
  * the number of who asks, and its answer repeats it.
  *
  *   ask ── answered ──► pause (pace.ts) ──► ask …
- *    └──── not in time: a miss ──► ask again at once, and knock
+ *    └──── not in time: a miss ──► ask in a row, and knock each time: as often as it takes to doubt, and then wait once
  *
  * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
  * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
@@ -56,6 +56,8 @@ export interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
 }
 
 const REOPEN_MS = 1000
+/** Between two questions in a row: a moment in which packets are lost does not take them all. */
+const ROW_MS = 10
 /** Far ends that are tried with many sizes at once: each is sent some 150 kB/s for half a second. */
 const MOST_TRIED = 16
 
@@ -204,23 +206,40 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     this.#send(entry)
     entry.size?.onBeat()
     if (entry.kernelOnly) this.#knock(entry)
+    this.#wait(entry, 1)
+  }
+
+  /** The questions do not wait for each other's time: a dead way would be used for so much longer. */
+  #askInRow(entry: PeerEntry<P>, number: number, asked = 0): void {
+    if (asked === 0) {
+      this.#openSocket()
+      entry.answered = 'no'
+      entry.size?.onBeat()
+    }
+    this.#send(entry)
+    this.#knock(entry)
+    const isLast = asked + 1 >= number || entry.answered !== 'no'
+    if (isLast) this.#wait(entry, asked + 1)
+    else this.#turn(entry, ROW_MS, () => this.#askInRow(entry, number, asked + 1))
+  }
+
+  /** `asked`: questions of which any may be answered. */
+  #wait(entry: PeerEntry<P>, asked: number): void {
     const patience = patienceMs(this.#moment(entry), entry.stats.figures())
-    this.#turn(entry, patience, () => this.#look(entry, patience))
+    this.#turn(entry, patience, () => this.#look(entry, patience, asked))
   }
 
   /** The time of the last question is over. */
-  #look(entry: PeerEntry<P>, waitedMs: number): void {
+  #look(entry: PeerEntry<P>, waitedMs: number, asked: number): void {
     const nowMs = this.#deps.clock.monotonic()
     const { answered, knocks, health } = entry
     knocks.expire(nowMs)
     if (answered === 'no') {
-      health.onMiss(knocks.mayYetAnswer(nowMs, entry.stats.figures()))
-      if (health.state.is === 'up') {
-        this.#ask(entry)
-        if (!entry.kernelOnly) this.#knock(entry)
-        return
-      }
-      if (health.state.is === 'down') this.#knock(entry)
+      const mayYetAnswer = knocks.mayYetAnswer(nowMs, entry.stats.figures())
+      for (let i = 0; i < asked; i += 1) health.onMiss(mayYetAnswer)
+      const { state } = health
+      if (state.is === 'up') return this.#askInRow(entry, Math.max(1, this.#init.missesUntilDoubt - state.misses))
+      if (state.is === 'down') this.#knock(entry)
     } else {
       knocks.silenceEnds()
       entry.kernelOnly = answered === 'kernel'

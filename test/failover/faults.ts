@@ -27,6 +27,16 @@ const RELAY_PORT = 20_000
 const TUNNEL = `udp dport ${LANE_BASE_PORT}-${LANE_BASE_PORT + MAX_LANE}`
 const OVERLAY = `udp dport ${VXLAN_PORT}`
 
+/** As when its power fails: no packet, no word, no goodbye. */
+export function nodeGone(gateway: SiteNode): Cut {
+  return {
+    name: `${gateway.port} is gone`,
+    carriedBytes: () => laneBytes(gateway),
+    cutOff: () => gateway.cutOff(),
+    bringBack: () => gateway.bringBack(),
+  }
+}
+
 /** Nothing of any tunnel passes to the gateway or from it. Its overlay, its process and its control go on. */
 export function silentGateway(internet: Netns, gateway: SiteNode): Cut {
   const { address } = gateway
