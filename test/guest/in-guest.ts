@@ -19,10 +19,17 @@ interface Ended {
   readonly output: string
 }
 
-/** Makes the guest where there is none yet. Throws with what the script said. */
+/**
+ * Makes the guest where there is none yet, and has Node here compile what Node there will load: emulated, that takes
+ * seconds for each process. Throws with what the script said.
+ */
 export async function prepareGuest(): Promise<void> {
   const { status, output } = await run('bash', [join(import.meta.dirname, 'prepare-guest.sh'), CACHE])
   if (status !== 0) throw new Error(`the guest cannot be made: ${output}`)
+  const compiled = await run(NODE, [join(import.meta.dirname, 'load-modules.ts')], {
+    NODE_COMPILE_CACHE: join(CACHE, 'compiled'),
+  })
+  if (compiled.status !== 0) throw new Error(`the modules cannot be loaded: ${compiled.output}`)
 }
 
 /** Runs a command in a guest that has been prepared. */
@@ -30,10 +37,10 @@ export function runInGuest(...words: readonly string[]): Promise<Ended> {
   return run('bash', [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, ...words])
 }
 
-/** A test: test/netns/NAME.test.ts passes in a guest, and skips nothing. */
-export function guestSuite(name: string): void {
+/** A test: test/netns/NAME.test.ts, or another file, passes in a guest, and skips nothing. */
+export function guestSuite(name: string, file = join('test', 'netns', `${name}.test.ts`)): void {
   t.setTimeout(0)
-  void t.test(`${name}, in a guest`, (t) => suite(t, join('test', 'netns', `${name}.test.ts`)))
+  void t.test(`${name}, in a guest`, (t) => suite(t, file))
 }
 
 async function suite(t: Test, file: string): Promise<void> {
@@ -41,14 +48,15 @@ async function suite(t: Test, file: string): Promise<void> {
   await prepareGuest()
   const { status, output } = await runInGuest(NODE, file)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))
+  for (const [, figures = ''] of output.matchAll(/^ *# figures: (.*)$/gm)) t.comment(figures)
   const counted = /# \{ total: (\d+), pass: (\d+)/.exec(output)
   t.ok(Number(counted?.[2] ?? 0) > 0, `assertions passed in the guest: ${counted?.[2] ?? 'none'}`)
   t.notMatch(output, /# SKIP/, 'nothing is skipped in the guest')
 }
 
-function run(command: string, args: readonly string[]): Promise<Ended> {
+function run(command: string, args: readonly string[], more: NodeJS.ProcessEnv = {}): Promise<Ended> {
   return new Promise((resolve) => {
-    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS }
+    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS, ...more }
     const child = spawn(command, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     for (const stream of [child.stdout, child.stderr])
