@@ -1,7 +1,8 @@
 /**
- * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N]`: what faults cost. Two sites of
- * the same pod addresses with two gateways each, on one machine. The pods call each other over 20 flows and 50 TCP
- * connections, half of them from each side: 1,000 datagrams a second each way, and a byte each way each 20 ms.
+ * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N] [--load PERCENT]`: what faults
+ * cost. Two sites of the same pod addresses with two gateways each, on one machine. The pods call each other over 20
+ * flows and 50 TCP connections, half of them from each side: 1,000 datagrams a second each way, and a byte each way each
+ * 20 ms. That keeps two cores busy; with less load, the figures are those of machines that have some to spare.
  *
  * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
  * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
@@ -27,7 +28,7 @@ import { type Losses, measure } from './failover/measure-cuts.ts'
 import { rotated, rotatedAlone } from './failover/rotations.ts'
 import { percentile, progress, round } from './figures.ts'
 
-/** Of each of two callers; all of it is answered. */
+/** Of each of two callers; all of it is answered. On two cores this is all that they have to give. */
 const LOAD: Load = { flows: 10, pps: 500, connections: 25 }
 /** Until nothing flows over a gateway that is drained, and until it has its share again. */
 const DRAIN_MS = 12_000
@@ -41,8 +42,11 @@ async function main(): Promise<void> {
       rounds: { type: 'string', default: '20' },
       fault: { type: 'string', default: 'node' },
       minutes: { type: 'string', default: '10' },
+      load: { type: 'string', default: '100' },
     },
   })
+  const share = positive('--load', values.load) / 100
+  const load = { flows: LOAD.flows, pps: LOAD.pps * share, connections: Math.ceil(LOAD.connections * share) }
   const rounds = positive('--rounds', values.rounds)
   const steadyMs = positive('--minutes', values.minutes) * 60_000
   const faults = faultNames(values.fault)
@@ -51,9 +55,10 @@ async function main(): Promise<void> {
   requirePackages('bench')
   const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
   try {
-    const figures = faults.includes(NODE) ? await nodeFigures(join(folder, NODE), rounds) : { rounds }
+    const figures = faults.includes(NODE) ? await nodeFigures({ folder: join(folder, NODE), load }, rounds) : { rounds }
     const others = faults.filter((name) => name !== NODE)
-    const more = others.length === 0 ? {} : await faultFigures(join(folder, 'faults'), others, rounds, steadyMs)
+    const more =
+      others.length === 0 ? {} : await faultFigures({ folder: join(folder, 'faults'), load }, others, rounds, steadyMs)
     const all = { ...figures, ...more }
     progress(all, JSON.stringify(all, undefined, 2))
   } finally {
@@ -78,8 +83,13 @@ function positive(option: string, text: string): number {
   throw new Error(`${option} ${JSON.stringify(text)}: expected a whole number above 0`)
 }
 
+interface Place {
+  readonly folder: string
+  readonly load: Load
+}
+
 async function withCallers<T>(
-  folder: string,
+  { folder, load }: Place,
   story: (sites: TwoSites, callers: readonly Caller[]) => Promise<T>,
   names?: readonly string[],
 ): Promise<T> {
@@ -88,8 +98,8 @@ async function withCallers<T>(
     const { pods } = sites
     for (const pod of Object.values(pods)) await answerIn(pod)
     const callers = [
-      new Caller(pods.milano, POD_ADDRESSES.paris, LOAD),
-      new Caller(pods.paris, POD_ADDRESSES.milano, LOAD),
+      new Caller(pods.milano, POD_ADDRESSES.paris, load),
+      new Caller(pods.paris, POD_ADDRESSES.milano, load),
     ]
     const result = await story(sites, callers)
     await Promise.all(callers.map((caller) => caller.stop()))
@@ -99,10 +109,10 @@ async function withCallers<T>(
 }
 
 /** With the broker away: nothing of it may need one. */
-async function faultFigures(folder: string, names: readonly string[], rounds: number, steadyMs: number) {
+async function faultFigures({ folder, load }: Place, names: readonly string[], rounds: number, steadyMs: number) {
   const all: Record<string, number> = {}
   for (const name of names) {
-    const figures = await withCallers(join(folder, name), async (sites, callers) => {
+    const figures = await withCallers({ folder: join(folder, name), load }, async (sites, callers) => {
       sites.broker.goAway()
       await Promise.all(callers.map(({ started }) => started))
       return FAULTS[name]?.(name, { sites, callers, rounds, steadyMs })
@@ -112,8 +122,8 @@ async function faultFigures(folder: string, names: readonly string[], rounds: nu
   return all
 }
 
-async function nodeFigures(folder: string, rounds: number) {
-  const sealane = await withCallers(folder, async ({ gateways, drain, rotate }, callers) => {
+async function nodeFigures({ folder, load }: Place, rounds: number) {
+  const sealane = await withCallers({ folder, load }, async ({ gateways, drain, rotate }, callers) => {
     const [left, right] = [gateways('milano'), gateways('paris')]
     const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
     const losses = await measure('sealane', callers, inTurn.map(nodeGone), rounds)
@@ -121,12 +131,12 @@ async function nodeFigures(folder: string, rounds: number) {
     const rotateLost = await rotated(callers, inTurn.slice(0, DRAINS), rotate)
     return { ...losses, drainLost, rotateLost }
   })
-  const rotateAloneLost = await withCallers(join(folder, 'alone'), rotatedAlone, ['gw0', 'worker'])
+  const rotateAloneLost = await withCallers({ folder: join(folder, 'alone'), load }, rotatedAlone, ['gw0', 'worker'])
   const byHand = await withHandMadeLanes(async ({ pods, lanes }) => {
     for (const pod of pods) await answerIn(pod)
     const [left, right] = pods
     const [toLeft, toRight] = HAND_ADDRESSES
-    const callers = [new Caller(left, toRight, LOAD), new Caller(right, toLeft, LOAD)]
+    const callers = [new Caller(left, toRight, load), new Caller(right, toLeft, load)]
     const losses = await measure('by hand', callers, lanes, Math.min(rounds, 8))
     await Promise.all(callers.map((caller) => caller.stop()))
     return losses

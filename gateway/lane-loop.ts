@@ -42,8 +42,10 @@ const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200
 
-/** A round takes as much of a processor as the ways do, and would hold them up. */
+/** A round takes more of a processor than the ways do, and would hold them up: of one link, and of the next one. */
 const AFTER_WAYS_MS = 150
+/** What is only doubted changes nothing but the ways, and the kernel's word that they changed is no news. */
+const AFTER_DOUBT_MS = 1000
 
 /** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */
 const WITHDRAW_AFTER_MS = 1500
@@ -90,6 +92,8 @@ export class LaneLoop {
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
+  /** Until then the kernel tells what the ways have changed; monotonic. */
+  #ownWaysUntilMs = -Infinity
   /** What the routes in the kernel were planned from. */
   #routedFrom: RoutedFrom | undefined
   readonly #outcome: GatewayLoopDeps
@@ -123,10 +127,10 @@ export class LaneLoop {
     this.#loop.poke()
   }
 
-  /** A link has become silent, or answers again: the ways follow at once, and all else a moment later. */
-  linksChanged(): void {
+  /** A link has come up or gone down, or is doubted or no longer: the ways follow at once, and all else later. */
+  linksChanged(what: 'state' | 'doubt'): void {
     this.#ways.poke()
-    this.#wake.at(this.#deps.clock.monotonic() + AFTER_WAYS_MS)
+    this.#wake.at(this.#deps.clock.monotonic() + (what === 'state' ? AFTER_WAYS_MS : AFTER_DOUBT_MS))
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -143,7 +147,7 @@ export class LaneLoop {
       api.cache('RouteAgent').onChange((change) => {
         if (reportedOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
       }),
-      routes.onChange(() => pokeIn(KERNEL_SETTLE_MS)),
+      routes.onChange(() => pokeIn(clock.monotonic() < this.#ownWaysUntilMs ? AFTER_DOUBT_MS : KERNEL_SETTLE_MS)),
       ...this.#followTables(),
       ...(handover === undefined ? [] : [handover.onChange(poke)]),
       () => this.#wake.close(),
@@ -291,7 +295,12 @@ export class LaneLoop {
       const now = this.#asOfNow(world)
       if (waysOf(world) === waysOf(now)) return
       const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
-      await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
+      this.#ownWaysUntilMs = Infinity
+      try {
+        await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
+      } finally {
+        this.#ownWaysUntilMs = this.#deps.clock.monotonic() + KERNEL_SETTLE_MS
+      }
       if (round.failures === 0) this.#routedFrom = { world: now, lanes }
     })
   }

@@ -66,15 +66,16 @@ async function serve(
   const { clock, logger, status } = deps
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
-    lanes.linksChanged()
+    lanes.linksChanged('state')
     reports.pokeSoon()
   }
+  const onDoubt = (): void => lanes.linksChanged('doubt')
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
   }
   const probing = new Probing(
-    { clock, logger, metrics, openSocket, onTransition, onSize: onTransition, ...notices },
+    { clock, logger, metrics, openSocket, onTransition, onDoubt, onSize: onTransition, ...notices },
     config,
   )
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity

@@ -22,6 +22,8 @@ export interface ProbingDeps {
   readonly openSocket: OpenProbeSocket
   /** Called at once on each change of state. */
   readonly onTransition: () => void
+  /** The same when a link is doubted, or no longer. */
+  readonly onDoubt: () => void
   /** Packets of other sizes get through a link than before. */
   readonly onSize: () => void
   /** What the far end of the link with this healthKey() says of its identity. Prober.onNotice, onReceipt. */
@@ -161,7 +163,7 @@ export class Probing {
         },
         onDoubt: ({ cluster, number: remoteLane }, doubted) => {
           logger.info(doubted ? 'link is silent' : 'link answers again', { cluster, lane, remoteLane })
-          this.#deps.onTransition()
+          this.#deps.onDoubt()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
         onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),

@@ -37,16 +37,25 @@ export function runInGuest(...words: readonly string[]): Promise<Ended> {
   return run('bash', [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, ...words])
 }
 
-/** A test: test/netns/NAME.test.ts, or another file, passes in a guest, and skips nothing. */
-export function guestSuite(name: string, file = join('test', 'netns', `${name}.test.ts`)): void {
-  t.setTimeout(0)
-  void t.test(`${name}, in a guest`, (t) => suite(t, file))
+interface SuiteInit {
+  /** test/netns/NAME.test.ts where absent. */
+  readonly file?: string
+  /** For stories of many processes; what run-in-guest.sh gives where absent. */
+  readonly memoryMiB?: number
 }
 
-async function suite(t: Test, file: string): Promise<void> {
+/** A test: the file passes in a guest, and skips nothing. */
+export function guestSuite(name: string, init: SuiteInit = {}): void {
+  t.setTimeout(0)
+  void t.test(`${name}, in a guest`, (t) => suite(t, { file: join('test', 'netns', `${name}.test.ts`), ...init }))
+}
+
+async function suite(t: Test, { file, memoryMiB }: SuiteInit & { readonly file: string }): Promise<void> {
   t.ok(existsSync(join(ROOT, file)), `${file} exists`)
   await prepareGuest()
-  const { status, output } = await runInGuest(NODE, file)
+  const memory = memoryMiB === undefined ? {} : { GUEST_MEMORY: String(memoryMiB) }
+  const script = [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, NODE, file]
+  const { status, output } = await run('bash', script, memory)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))
   for (const [, figures = ''] of output.matchAll(/^ *# figures: (.*)$/gm)) t.comment(figures)
   const counted = /# \{ total: (\d+), pass: (\d+)/.exec(output)
