@@ -168,13 +168,16 @@ async function serve(server: Netns, client: Netns, address: string): Promise<voi
 }
 
 interface IperfReport {
+  readonly error?: string
   readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
 }
 
-/** Received Gbit/s of all connections together; 0 when the server does not answer yet. */
+/** Received Gbit/s of all connections together. Throws what iperf3 says, such as that the server is busy. */
 async function iperf(client: Netns, address: string, seconds: number): Promise<number> {
   const args = ['-c', address, '-P', String(FLOWS), '-t', String(seconds), '-O', '1', '-J']
-  const { stdout } = await client.tryExec('iperf3', args, { timeoutMs: (seconds + 20) * 1000 })
-  const report = JSON.parse(stdout === '' ? '{}' : stdout) as IperfReport
-  return (report.end?.sum_received?.bits_per_second ?? 0) / 1e9
+  const { stdout, stderr } = await client.tryExec('iperf3', args, { timeoutMs: (seconds + 60) * 1000 })
+  const { end, error } = JSON.parse(stdout === '' ? '{}' : stdout) as IperfReport
+  const received = end?.sum_received?.bits_per_second ?? 0
+  if (received > 0) return received / 1e9
+  throw new Error(`iperf3 to ${address}: ${error ?? (stderr === '' ? 'nothing was received' : stderr)}`)
 }
