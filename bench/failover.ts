@@ -83,13 +83,13 @@ function positive(option: string, text: string): number {
   throw new Error(`${option} ${JSON.stringify(text)}: expected a whole number above 0`)
 }
 
-interface Place {
+interface CallersInit {
   readonly folder: string
   readonly load: Load
 }
 
 async function withCallers<T>(
-  { folder, load }: Place,
+  { folder, load }: CallersInit,
   story: (sites: TwoSites, callers: readonly Caller[]) => Promise<T>,
   names?: readonly string[],
 ): Promise<T> {
@@ -109,7 +109,7 @@ async function withCallers<T>(
 }
 
 /** With the broker away: nothing of it may need one. */
-async function faultFigures({ folder, load }: Place, names: readonly string[], rounds: number, steadyMs: number) {
+async function faultFigures({ folder, load }: CallersInit, names: readonly string[], rounds: number, steadyMs: number) {
   const all: Record<string, number> = {}
   for (const name of names) {
     const figures = await withCallers({ folder: join(folder, name), load }, async (sites, callers) => {
@@ -122,7 +122,7 @@ async function faultFigures({ folder, load }: Place, names: readonly string[], r
   return all
 }
 
-async function nodeFigures({ folder, load }: Place, rounds: number) {
+async function nodeFigures({ folder, load }: CallersInit, rounds: number) {
   const sealane = await withCallers({ folder, load }, async ({ gateways, drain, rotate }, callers) => {
     const [left, right] = [gateways('milano'), gateways('paris')]
     const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
