@@ -231,7 +231,6 @@ export class LaneLoop {
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
-    this.#deps.handover?.tried(laneStates.size === 0 && plan.lanes.lanes.length > 0 ? round.failure : undefined)
     round.finish()
   }
 

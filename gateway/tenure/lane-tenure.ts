@@ -27,7 +27,6 @@ import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { Relief } from './handover/relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
 import { type Turn, TurnChanges } from './turn.ts'
-import { UnmadeLane } from './unmade-lane.ts'
 import { unlessAborted } from '../../reconcile/until-aborted.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 
@@ -55,7 +54,6 @@ export class LaneTenure {
   #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
   #writtenMs: number | undefined
   readonly #relief: Relief
-  readonly #unmade: UnmadeLane
   #awaySinceMs: number | undefined
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
@@ -67,7 +65,6 @@ export class LaneTenure {
     this.lane = init.lane
     this.#watch = init.chosen ?? new LeaseWatch(deps, init)
     this.#isChosen = init.chosen !== undefined
-    this.#unmade = new UnmadeLane(deps.clock)
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
     const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
@@ -82,10 +79,6 @@ export class LaneTenure {
   handedOver(): ReadonlySet<string> {
     if (this.#tenure.is !== 'handing over') return new Set()
     return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
-  }
-
-  tried(failure: string | undefined): void {
-    this.#unmade.tried(failure)
   }
 
   leaving(): boolean {
@@ -181,7 +174,6 @@ export class LaneTenure {
       if (step.write === 'take') reportTaken(this.#deps.api, this, before)
     }
     this.#become(step)
-    this.#reportUnmade()
     this.#reportUntaken()
   }
 
@@ -247,9 +239,7 @@ export class LaneTenure {
 
   #away(): string | undefined {
     const node = this.#deps.api.cache('Node').get(this.node)
-    const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
-    // Nobody else is there to do better.
-    return leaving ?? (this.others().length === 0 ? undefined : this.#unmade.why())
+    return this.#retired ?? (node === undefined ? undefined : leavingReason(node))
   }
 
   /**
@@ -280,16 +270,6 @@ export class LaneTenure {
     const { clock, api } = this.#deps
     const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
     return { lane: this.lane, holder, nowMs: clock.now(), durationMs: LEASE_MS, membership, before: lease?.spec }
-  }
-
-  #reportUnmade(): void {
-    const why = this.#unmade.report()
-    if (why === undefined) return
-    const { api, logger } = this.#deps
-    logger.warn('the lane cannot be made here', { reason: 'LaneNotMade', lane: this.lane, why })
-    const next = this.others().length === 0 ? 'no other node stands by' : 'a node that stands by takes it'
-    const note = `lane ${this.lane}: ${why}; ${next}`
-    api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotMade', note })
   }
 
   #reportUntaken(): void {
