@@ -44,7 +44,7 @@ const KERNEL_SETTLE_MS = 200
 
 /** A round takes more of a processor than the ways do, and would hold them up: of one link, and of the next one. */
 const AFTER_WAYS_MS = 150
-/** What is only doubted changes nothing but the ways, and the kernel's word that they changed is no news. */
+/** What is only doubted changes little but the ways, and the kernel's word that they changed is no news. */
 const AFTER_DOUBT_MS = 1000
 
 /** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */
@@ -235,9 +235,10 @@ export class LaneLoop {
   }
 
   #asReturning(world: GatewayWorld): GatewayWorld {
-    const { monotonicMs, health, node, own } = world
+    const { monotonicMs, health, node, own, endpoints } = world
     if (this.#plan === undefined) this.#returning.begin(ownEndpoints(this.#deps, own.spec.id, node), monotonicMs)
-    else this.#returning.look(monotonicMs, this.#plan.lanes.lanes.every(isUp(health)))
+    const isAlone = endpoints.length === 0
+    this.#returning.look(monotonicMs, isAlone || this.#plan?.lanes.lanes.every(isUp(health)) === true)
     const { untilMs } = this.#returning
     if (untilMs === undefined) return world
     this.#wake.at(untilMs)
@@ -301,6 +302,7 @@ export class LaneLoop {
         this.#ownWaysUntilMs = this.#deps.clock.monotonic() + KERNEL_SETTLE_MS
       }
       if (round.failures === 0) this.#routedFrom = { world: now, lanes }
+      else this.#loop.poke()
     })
   }
 

@@ -26,6 +26,7 @@ export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { api, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
+  status.readiness('gateway', () => 'is starting')
   status.readiness('gateway caches', () => whyCachesNotSynced(api))
   if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
 

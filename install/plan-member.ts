@@ -22,8 +22,11 @@ import { optional, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
 import { type PartRef, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
 
-/** All others have taken a gateway that is back into use by then; the next one may go. */
-const GATEWAY_SETTLE_SECONDS = 5
+/**
+ * All others have taken a gateway that is back into use by then; the next one may go. It is also longer than a probe
+ * that came too early takes to be corrected (pod.ts: three failures, two seconds apart).
+ */
+const GATEWAY_SETTLE_SECONDS = 8
 
 /** In the order in which they should be applied. */
 export function planMember(values: InstallValues): readonly InstallPart[] {

@@ -91,16 +91,17 @@ class Traffic {
   async flows(say: string): Promise<void> {
     await Promise.all(this.#callers.map(({ started }) => started))
     let looks: readonly Seen[] = []
-    await eventually(
-      async () => {
-        looks = await Promise.all(this.#callers.map((caller) => caller.seen()))
-        this.#gapMs = Math.max(this.#gapMs, ...looks.map(({ longestGapMs }) => longestGapMs))
-        this.#tcpGapMs = Math.max(this.#tcpGapMs, ...looks.map(({ longestTcpGapMs }) => longestTcpGapMs))
-        this.broken = looks.reduce((sum, { broken }) => sum + broken, 0)
-        return looks.every(({ sent, answered }) => sent > 10 && answered > 0.9 * sent)
-      },
-      { deadlineMs: DEADLINE_MS, intervalMs: LOOK_MS, say: `traffic flows ${say}: ${JSON.stringify(looks)}` },
-    )
+    const check = async (): Promise<boolean> => {
+      looks = await Promise.all(this.#callers.map((caller) => caller.seen()))
+      this.#gapMs = Math.max(this.#gapMs, ...looks.map(({ longestGapMs }) => longestGapMs))
+      this.#tcpGapMs = Math.max(this.#tcpGapMs, ...looks.map(({ longestTcpGapMs }) => longestTcpGapMs))
+      this.broken = looks.reduce((sum, { broken }) => sum + broken, 0)
+      return looks.every(({ sent, answered }) => sent > 10 && answered > 0.9 * sent)
+    }
+    const options = { deadlineMs: DEADLINE_MS, intervalMs: LOOK_MS, say: `traffic flows ${say}` }
+    await eventually(check, options).catch((error: unknown) => {
+      throw new Error(`the last look: ${JSON.stringify(looks)}`, { cause: error })
+    })
   }
 
   /** The longest since the last call of it. */
