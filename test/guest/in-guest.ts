@@ -19,17 +19,10 @@ interface Ended {
   readonly output: string
 }
 
-/**
- * Makes the guest where there is none yet, and has Node here compile what Node there will load: emulated, that takes
- * seconds for each process. Throws with what the script said.
- */
+/** Makes the guest where there is none yet. Throws with what the script said. */
 export async function prepareGuest(): Promise<void> {
   const { status, output } = await run('bash', [join(import.meta.dirname, 'prepare-guest.sh'), CACHE])
   if (status !== 0) throw new Error(`the guest cannot be made: ${output}`)
-  const compiled = await run(NODE, [join(import.meta.dirname, 'load-modules.ts')], {
-    NODE_COMPILE_CACHE: join(CACHE, 'compiled'),
-  })
-  if (compiled.status !== 0) throw new Error(`the modules cannot be loaded: ${compiled.output}`)
 }
 
 /** Runs a command in a guest that has been prepared. */
@@ -37,35 +30,25 @@ export function runInGuest(...words: readonly string[]): Promise<Ended> {
   return run('bash', [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, ...words])
 }
 
-interface SuiteInit {
-  /** test/netns/NAME.test.ts where absent. */
-  readonly file?: string
-  /** For stories of many processes; what run-in-guest.sh gives where absent. */
-  readonly memoryMiB?: number
-}
-
-/** A test: the file passes in a guest, and skips nothing. */
-export function guestSuite(name: string, init: SuiteInit = {}): void {
+/** A test: test/netns/NAME.test.ts passes in a guest, and skips nothing. */
+export function guestSuite(name: string): void {
   t.setTimeout(0)
-  void t.test(`${name}, in a guest`, (t) => suite(t, { file: join('test', 'netns', `${name}.test.ts`), ...init }))
+  void t.test(`${name}, in a guest`, (t) => suite(t, join('test', 'netns', `${name}.test.ts`)))
 }
 
-async function suite(t: Test, { file, memoryMiB }: SuiteInit & { readonly file: string }): Promise<void> {
+async function suite(t: Test, file: string): Promise<void> {
   t.ok(existsSync(join(ROOT, file)), `${file} exists`)
   await prepareGuest()
-  const memory = memoryMiB === undefined ? {} : { GUEST_MEMORY: String(memoryMiB) }
-  const script = [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, NODE, file]
-  const { status, output } = await run('bash', script, memory)
+  const { status, output } = await runInGuest(NODE, file)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))
-  for (const [, figures = ''] of output.matchAll(/^ *# figures: (.*)$/gm)) t.comment(figures)
   const counted = /# \{ total: (\d+), pass: (\d+)/.exec(output)
   t.ok(Number(counted?.[2] ?? 0) > 0, `assertions passed in the guest: ${counted?.[2] ?? 'none'}`)
   t.notMatch(output, /# SKIP/, 'nothing is skipped in the guest')
 }
 
-function run(command: string, args: readonly string[], more: NodeJS.ProcessEnv = {}): Promise<Ended> {
+function run(command: string, args: readonly string[]): Promise<Ended> {
   return new Promise((resolve) => {
-    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS, ...more }
+    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS }
     const child = spawn(command, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     for (const stream of [child.stdout, child.stderr])

@@ -9,8 +9,6 @@ out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 {
   printf 'cd %q || exit 125\n' "$PWD"
   printf 'export SEALANE_GUEST=1 TAP_TIMEOUT=%q PATH=%q\n' "${GUEST_TIMEOUT:-300}" "$PATH"
-  # What load-modules.ts has compiled here.
-  printf 'export NODE_COMPILE_CACHE=%q\n' "$folder/compiled"
   printf '%q ' "$@"; echo
 } > "$out/job.sh"
 echo "$folder/kernel/lib/modules" > "$out/modules"

@@ -64,8 +64,6 @@ const common = {
       }
     : {}),
 }
-/** An emulated processor is busy with what the nodes of a story report, and they read each other's reports. */
-const pace = process.env['SEALANE_GUEST'] === '1' ? { statusMs: 5000 } : {}
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
   { ...common, wireguard: new WgCommand({ routes, clock }) },
@@ -78,7 +76,7 @@ await Promise.all([
     : [
         runGateway(
           { ...deps('gateway'), cable },
-          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, ...pace }),
+          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes }),
           stopping.signal,
         ),
       ]),

@@ -1,4 +1,0 @@
-/** A gateway node without power, with the WireGuard and the next-hop groups of a stock kernel. */
-import { guestSuite } from './in-guest.ts'
-
-guestSuite('gateway-loss', { file: 'test/failover/node-gone.ts', memoryMiB: 3072 })
