@@ -318,7 +318,7 @@ async function refusalStory(t: Test, world: World): Promise<void> {
   const [owned] = await eventually(
     async () => {
       const pods = await api.list<Pod>(`${NAMESPACE}/pods?labelSelector=app=owned`)
-      return pods[0]?.status.containerStatuses !== undefined && pods
+      return pods[0]?.status.containerStatuses?.[0]?.state.waiting?.message !== undefined && pods
     },
     { deadlineMs: 20_000, say: 'a pod of the ReplicaSet has been looked at by its node' },
   )
