@@ -235,10 +235,10 @@ export class LaneLoop {
   }
 
   #asReturning(world: GatewayWorld): GatewayWorld {
-    const { monotonicMs, health, node, own, endpoints } = world
+    const { monotonicMs, node, own, endpoints } = world
     if (this.#plan === undefined) this.#returning.begin(ownEndpoints(this.#deps, own.spec.id, node), monotonicMs)
     const isAlone = endpoints.length === 0
-    this.#returning.look(monotonicMs, isAlone || this.#plan?.lanes.lanes.every(isUp(health)) === true)
+    this.#returning.look(monotonicMs, isAlone || this.#plan?.lanes.lanes.every(isUp(upKeys(world))) === true)
     const { untilMs } = this.#returning
     if (untilMs === undefined) return world
     this.#wake.at(untilMs)
@@ -377,9 +377,8 @@ export class LaneLoop {
   }
 }
 
-function isUp(health: GatewayWorld['health']): (lane: LanePlan) => boolean {
-  return ({ remoteLane, links }) =>
-    links.every(({ cluster }) => health.get(healthKey(remoteLane, cluster))?.state === 'up')
+function isUp(up: ReadonlySet<string>): (lane: LanePlan) => boolean {
+  return ({ remoteLane, links }) => links.every(({ cluster }) => up.has(healthKey(remoteLane, cluster)))
 }
 
 function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {

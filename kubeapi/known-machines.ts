@@ -3,6 +3,7 @@
  * about a machine that has answered before, from here, and since nothing has changed: it is asked now and then while
  * its gateway is well.
  */
+import { Backoff, type BackoffInit } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
 
 /** Whether a machine answers at this address. Resolves within a second or so; never rejects. */
@@ -15,14 +16,14 @@ interface Machine {
   /** It did not answer the last time. */
   missed: boolean
   nextMs: number
-  /** Until the next knock, should this one be missed too. */
-  pauseMs: number
+  /** Until the next knock, while they are missed. */
+  readonly pause: Backoff
 }
 
 /** Pause between two knocks at a machine whose gateway is well. */
 const TEND_MS = 180_000
-/** The first after a knock that was missed: a busy machine, and a busy asker, miss one. Each further is twice as long. */
-const RETRY_MS = 5000
+/** After a knock that was missed: a busy machine, and a busy asker, miss one. In the end as seldom as the others. */
+const MISSED: BackoffInit = { minMs: 5000, maxMs: 2 * TEND_MS }
 
 export class KnownMachines {
   readonly #clock: Clock
@@ -39,8 +40,7 @@ export class KnownMachines {
   tend(name: string, address: string): void {
     const machine = this.#at(name, address)
     if (this.#clock.monotonic() < machine.nextMs) return
-    machine.nextMs = this.#clock.monotonic() + machine.pauseMs
-    machine.pauseMs = Math.min(TEND_MS, 2 * machine.pauseMs)
+    machine.nextMs = this.#clock.monotonic() + machine.pause.next()
     void this.#ask(machine)
   }
 
@@ -50,7 +50,7 @@ export class KnownMachines {
     if (machine?.missed !== true) return
     if (machine.answered) {
       machine.nextMs = this.#clock.monotonic()
-      machine.pauseMs = RETRY_MS
+      machine.pause.reset()
     }
     machine.answered = false
     machine.missed = false
@@ -70,7 +70,8 @@ export class KnownMachines {
   #at(name: string, address: string): Machine {
     const known = this.#machines.get(name)
     if (known?.address === address) return known
-    const machine = { address, answered: false, missed: false, nextMs: this.#clock.monotonic(), pauseMs: RETRY_MS }
+    const pause = new Backoff(this.#clock, MISSED)
+    const machine = { address, answered: false, missed: false, nextMs: this.#clock.monotonic(), pause }
     this.#machines.set(name, machine)
     return machine
   }
@@ -81,7 +82,7 @@ export class KnownMachines {
     machine.missed = !answers
     if (!answers) return false
     machine.answered = true
-    machine.pauseMs = RETRY_MS
+    machine.pause.reset()
     machine.nextMs = this.#clock.monotonic() + TEND_MS
     return true
   }

@@ -4,6 +4,7 @@ import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
 import type { Node } from '../../model/objects.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { cluster, endpoint } from './support/worlds.ts'
 
 async function serving(t: Test): Promise<Stage> {
   const stage = new Stage(t)
@@ -145,4 +146,34 @@ t.test('a process that is started anew after it had withdrawn says that it goes 
     t.strictSame(stage.status.notReady(), [], say)
     await stage.stop()
   }
+})
+
+t.test('of three members one never answers: the process that returns is held up for ten seconds in all', async (t) => {
+  const stage = new Stage(t)
+  const others = [
+    cluster('tokyo', 3, '10.44.0.0/16', '244.2.0.0/16'),
+    cluster('oslo', 4, '10.45.0.0/16', '244.3.0.0/16'),
+  ]
+  const ends = ['tokyo', 'oslo'].map((name, i) => endpoint(name, 'gw', 0, [`public 198.51.100.3${i}:4500`]))
+  stage.put(PARIS, PARIS_GW, ...others, ...ends)
+  for (const address of ['246.0.2.0', '246.0.3.0', '246.0.4.0']) stage.probes.alive.add(address)
+  stage.start()
+  await stage.until(() => stage.gateway()?.up === '3/3', 'all are up')
+  change(stage, { 'sealane.io/drain': '' })
+  await stage.until(() => drains(stage), 'it says that it goes')
+  await stage.stop()
+  stage.probes.alive.delete('246.0.4.0')
+  await stage.wireguard.deleteDevice('sealane0')
+  change(stage, {})
+  stage.start()
+  await stage.until(() => stage.gateway()?.up === '2/3', 'two are up again')
+  t.ok(drains(stage))
+  await stage.stop()
+  stage.start()
+  await stage.until(() => stage.gateway()?.up === '2/3', 'it dies in the middle, and is started once more')
+  t.ok(drains(stage), 'and still says that it goes')
+  const began = stage.clock.monotonic()
+  await stage.until(() => !drains(stage), 'all may take it back')
+  t.ok(stage.clock.monotonic() - began <= 10_200)
+  t.strictSame(stage.status.notReady(), [])
 })
