@@ -137,12 +137,25 @@ export async function connectionsOf(
   return (JSON.parse(stdout) as { items: readonly Connection[] }).items
 }
 
-/** In words: "c1 up, c2 up". */
+/** In words, a link each: "c1 up, c1 up, c2 up". */
 export async function connectionText(world: Pick<World, 'commands'>, cluster: string): Promise<string> {
-  return (await connectionsOf(world, cluster))
-    .map((item) => `${item.cluster} ${item.state}`)
-    .sort()
-    .join(', ')
+  return linkText((await connectionsOf(world, cluster)).map((item) => `${item.cluster} ${item.state}`))
+}
+
+/** What is said when each gateway of the cluster has a link that is up to each gateway of the others. */
+export async function wantedText(member: Member, others: readonly Member[]): Promise<string> {
+  const own = await gatewayCount(member)
+  const counts = await Promise.all(others.map(gatewayCount))
+  return linkText(others.flatMap(({ name }, i) => Array<string>(own * (counts[i] ?? 0)).fill(`${name} up`)))
+}
+
+async function gatewayCount({ api }: Member): Promise<number> {
+  const selector = encodeURIComponent('sealane.io/gateway')
+  return (await api.list(`/api/v1/nodes?labelSelector=${selector}`)).length
+}
+
+function linkText(links: readonly string[]): string {
+  return [...links].sort().join(', ')
 }
 
 const LINES_SHOWN = 5

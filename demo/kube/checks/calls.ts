@@ -14,25 +14,23 @@ import {
   fetchPages,
   ownHost,
   untilStatus,
+  wantedText,
 } from './ask.ts'
 
 const OURS = '/apis/sealane.io/v1alpha1'
 const MCS = `/apis/multicluster.x-k8s.io/v1beta1/namespaces/${NAMESPACE}`
 const CALLS = 30
 
-function othersThan({ members }: World, { name }: Member): readonly string[] {
-  return members.map((member) => member.name).filter((other) => other !== name)
+function othersThan({ members }: World, member: Member): readonly Member[] {
+  return members.filter((other) => other !== member)
 }
 
 const lanesAreUp: Check = {
-  name: 'each cluster says that its lanes to the others are up',
+  name: 'each cluster says that its links to the others are up, of each gateway with each',
   async run(world) {
     const said = await Promise.all(
       world.members.map(async (member) => {
-        const want = othersThan(world, member)
-          .map((name) => `${name} up`)
-          .sort()
-          .join(', ')
+        const want = await wantedText(member, othersThan(world, member))
         const got = await connectionText(world, member.name)
         if (got !== want) throw new Error(`${member.name} says "${got}", want "${want}"`)
         return `${member.name}: ${got}`

@@ -7,7 +7,7 @@ import { until } from '../../until.ts'
 import { type Check, type Member, type World, memberOf } from '../member.ts'
 import { leaveWords, uninstallWords } from '../readme-commands.ts'
 import { NAMESPACE } from '../shop.ts'
-import { connectionText, everybodyCallsEverybody, ownHost, shortened, untilStatus } from './ask.ts'
+import { connectionText, everybodyCallsEverybody, ownHost, shortened, untilStatus, wantedText } from './ask.ts'
 
 const leaves: Check = {
   name: 'c2 leaves: gone in the others, its node as before',
@@ -25,10 +25,13 @@ const leaves: Check = {
     expectSameKernels(world, c2)
     await everybodyCallsEverybody(rest)
     for (const member of rest) {
-      const other = rest.find((one) => one !== member)?.name ?? ''
-      await until(`${member.name} to have one lane`, 20_000, async () => {
+      const wanted = await wantedText(
+        member,
+        rest.filter((one) => one !== member),
+      )
+      await until(`${member.name} to have links to those that stay`, 20_000, async () => {
         const said = await connectionText(world, member.name)
-        return said === `${other} up` ? true : said
+        return said === wanted ? true : said
       })
     }
     const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`
