@@ -43,6 +43,8 @@ export interface LinkState {
 export interface LaneState {
   /** Of this end: the same on all devices of one lane. Only ever compared. */
   readonly identity: string
+  /** UDP, where this end listens. Absent: that is none of this cable's. */
+  readonly port?: number
   /** By linkKey(), of the far ends that were asked for and are there. */
   readonly links: ReadonlyMap<string, LinkState>
 }

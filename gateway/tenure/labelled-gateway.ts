@@ -20,6 +20,7 @@ import { runGateway } from '../main.ts'
 import { gatewayMetrics } from '../metrics.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/until-aborted.ts'
+import { UnmadeLane } from './unmade-lane.ts'
 import { type NodeSays, type OtherLane, watchLane } from './watch-lane.ts'
 
 export interface LabelledGatewayInit {
@@ -39,13 +40,19 @@ export interface LabelledGatewayInit {
 export const ASK_MS = 3000
 export const CLEAN_MS = 5000
 
+/** What one process knows beside that. */
+interface ProcessInit extends LabelledGatewayInit {
+  readonly unmade: UnmadeLane
+}
+
 /** Runs until the signal, or until the cluster has left. `first`: what the Node says. Throws what runGateway() does. */
 export async function runLabelledGateway(
   deps: GatewayDeps,
-  init: LabelledGatewayInit,
+  given: LabelledGatewayInit,
   first: NodeSays,
   signal: AbortSignal,
 ): Promise<void> {
+  const init = { ...given, unmade: new UnmadeLane(deps.clock) }
   let label = first
   let isGateway: boolean | undefined
   while (!signal.aborted) {
@@ -89,7 +96,7 @@ type TurnEnd =
 /** As the label has it: its own lane, or one after another that this node finds. */
 async function serveLabel(
   deps: GatewayDeps,
-  init: LabelledGatewayInit,
+  init: ProcessInit,
   { label, other, signal }: LabelInit,
 ): Promise<Exclude<TurnEnd, { readonly is: 'taken' }>> {
   const until = AbortSignal.any([signal, other.signal])
@@ -109,11 +116,11 @@ async function serveLabel(
 /** Stands by until there is a lane for this node; undefined once stopped, left when the cluster has left. */
 async function findLane(
   deps: GatewayDeps,
-  init: LabelledGatewayInit,
+  init: ProcessInit,
   until: AbortSignal,
 ): Promise<LeaseWatch | 'left' | undefined> {
   const parts = { ...deps, leases: init.leases, knock: deps.knock ?? knock }
-  const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways })
+  const search = new LaneSearch(parts, { node: init.node, numbers: init.activeGateways, unmade: init.unmade })
   const over = new AbortController()
   const searching = search.run(AbortSignal.any([until, over.signal]))
   const unknown = (): string | undefined => (search.state.is === 'unknown' ? search.state.why : undefined)
@@ -140,12 +147,12 @@ async function findLane(
 /** Serves the lane while it is this node's turn, and stands by else, until it is to end and others have the lane. */
 async function serveInTurn(
   deps: GatewayDeps,
-  init: LabelledGatewayInit,
+  init: ProcessInit,
   { lane, other, signal, chosen }: TurnInit,
 ): Promise<TurnEnd> {
   const tenure = new LaneTenure(
     { ...deps, leases: init.leases, knock: deps.knock ?? knock },
-    { node: init.node, lane: lane.lane, ...(chosen === undefined ? {} : { chosen }) },
+    { node: init.node, lane: lane.lane, unmade: init.unmade, ...(chosen === undefined ? {} : { chosen }) },
   )
   const [over, stop] = [new AbortController(), new AbortController()]
   const holding = tenure.run(over.signal)

@@ -14,11 +14,13 @@ import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
 import { planSearch } from './plan-search.ts'
 import { RELOOK_MS } from './plan-tenure.ts'
 import { type Turn, TurnChanges } from './turn.ts'
+import type { UnmadeLane } from './unmade-lane.ts'
 
 export interface LaneSearchInit {
   readonly node: string
   /** How many numbers the gateways of the cluster have: it is one from 0 on. */
   readonly numbers: number
+  readonly unmade: Pick<UnmadeLane, 'why'>
 }
 
 /** unknown: the API has not said yet who holds the lanes. */
@@ -91,19 +93,20 @@ export class LaneSearch {
 
   #plan(): LeaseWatch | undefined {
     const { clock, api } = this.#deps
-    const { node } = this.#init
+    const { node, unmade } = this.#init
     const own = api.cache('Node').get(node)
     const nodes = api.cache('Node').list()
     const lane = planSearch({
       node,
       nowMs: clock.monotonic(),
       turn: this.#turn(),
-      away: own !== undefined && leavingReason(own) !== undefined,
+      away: (own !== undefined && leavingReason(own) !== undefined) || unmade.why() !== undefined,
       lanes: this.#watches.map((watch) => ({
         lane: watch.lane,
         holder: watch.view?.holder ?? '',
         openSinceMs: watch.openSinceMs,
         isNew: watch.view === undefined,
+        offered: watch.view?.offer !== undefined,
         pinned: laneCandidates(nodes, watch.lane).filter((name) => name !== watch.view?.holder).length,
         reported: this.#isReported(watch.lane),
       })),

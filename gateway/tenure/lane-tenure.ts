@@ -27,6 +27,7 @@ import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { Relief } from './handover/relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
 import { type Turn, TurnChanges } from './turn.ts'
+import type { UnmadeLane } from './unmade-lane.ts'
 import { unlessAborted } from '../../reconcile/until-aborted.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 
@@ -35,6 +36,7 @@ export interface TenureInit {
   readonly lane: number
   /** What this node has seen of the Lease, where it has chosen the lane itself: then it need not wait for its turn. */
   readonly chosen?: LeaseWatch
+  readonly unmade: UnmadeLane
 }
 
 /** An offer that no node took for so long is reported. */
@@ -54,6 +56,7 @@ export class LaneTenure {
   #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
   #writtenMs: number | undefined
   readonly #relief: Relief
+  readonly #unmade: UnmadeLane
   #awaySinceMs: number | undefined
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
@@ -65,6 +68,7 @@ export class LaneTenure {
     this.lane = init.lane
     this.#watch = init.chosen ?? new LeaseWatch(deps, init)
     this.#isChosen = init.chosen !== undefined
+    this.#unmade = init.unmade
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
     const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
@@ -79,6 +83,10 @@ export class LaneTenure {
   handedOver(): ReadonlySet<string> {
     if (this.#tenure.is !== 'handing over') return new Set()
     return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
+  }
+
+  tried(failure: string | undefined): void {
+    this.#unmade.tried(failure)
   }
 
   leaving(): boolean {
@@ -174,6 +182,7 @@ export class LaneTenure {
       if (step.write === 'take') reportTaken(this.#deps.api, this, before)
     }
     this.#become(step)
+    this.#reportUnmade()
     this.#reportUntaken()
   }
 
@@ -239,7 +248,9 @@ export class LaneTenure {
 
   #away(): string | undefined {
     const node = this.#deps.api.cache('Node').get(this.node)
-    return this.#retired ?? (node === undefined ? undefined : leavingReason(node))
+    const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
+    // Nobody else is there to do better.
+    return leaving ?? (this.others().length === 0 ? undefined : this.#unmade.why())
   }
 
   /**
@@ -272,11 +283,23 @@ export class LaneTenure {
     return { lane: this.lane, holder, nowMs: clock.now(), durationMs: LEASE_MS, membership, before: lease?.spec }
   }
 
+  #reportUnmade(): void {
+    const why = this.#unmade.report()
+    if (why === undefined) return
+    const { api, logger } = this.#deps
+    logger.warn('the lane cannot be made here', { reason: 'LaneNotMade', lane: this.lane, why })
+    const next = this.others().length === 0 ? 'no other node stands by' : 'a node that stands by takes it'
+    const note = `lane ${this.lane}: ${why}; ${next}`
+    api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotMade', note })
+  }
+
   #reportUntaken(): void {
     const { clock, api, logger } = this.#deps
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
     if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
+    // It has said that already, and carries nothing that could go.
+    if (this.#unmade.why() !== undefined) return
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
       `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`

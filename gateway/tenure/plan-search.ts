@@ -13,6 +13,8 @@ export interface SearchedLane {
   readonly holder: string
   /** Since when it may be taken by somebody else, monotonic milliseconds; undefined: not. */
   readonly openSinceMs: number | undefined
+  /** Its holder goes on until another node has it. */
+  readonly offered: boolean
   /** Nobody ever held it: the pods of an installation may be starting. */
   readonly isNew: boolean
   /** How many nodes may serve this lane only. */
@@ -27,7 +29,7 @@ export interface SearchFacts {
   readonly lanes: readonly SearchedLane[]
   /** How many nodes without a number go before this one. */
   readonly turn: number
-  /** This node is about to go, so it takes only what nobody else took. */
+  /** This node is about to go, or can make no lane: it takes only what nobody has. */
   readonly away: boolean
 }
 
@@ -37,7 +39,7 @@ export function planSearch({ node, nowMs, lanes, turn, away }: SearchFacts): num
   if (own[0] !== undefined) return own[0].lane
   const openFor = ({ openSinceMs }: SearchedLane): number => nowMs - (openSinceMs ?? Infinity)
   const open = lanes.filter(({ openSinceMs }) => openSinceMs !== undefined).sort(firstToTake)
-  if (away) return open.find((one) => openFor(one) >= LAST_RESORT_MS)?.lane
+  if (away) return open.find((one) => !one.offered && openFor(one) >= LAST_RESORT_MS)?.lane
   const inTurn = (one: SearchedLane, place: number): boolean => {
     const ahead = one.reported ? 0 : Math.max(0, turn - place)
     return openFor(one) >= (ahead + one.pinned) * (one.isNew ? FIRST_TURN_MS : TURN_MS)

@@ -111,6 +111,11 @@ export const LANE_REASONS = {
     todo: 'Nothing, or look at the node that had the lane before.',
     shows: ['event on Node'],
   },
+  LaneNotMade: {
+    means: 'Nothing of the lane can be made on its node, mostly because another program has its port; the note says which.',
+    todo: 'End that program, or let it have another port. A node that stands by takes the lane after ten seconds.',
+    shows: ['event on Node', 'log of the gateway'],
+  },
   LaneHandedOver: {
     means: 'Another node has the lane of this one, which goes on until that carries.',
     todo: 'Nothing.',

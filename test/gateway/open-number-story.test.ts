@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { ANNOTATION_HANDOVER, laneLeaseName } from '../../model/lanes/lane-lease.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { KernelError } from '../../kernel/errors.ts'
 import { node } from './support/worlds.ts'
 
 /** Another node has the number; where it offers it, or gives it up, that is said. */
@@ -133,5 +134,65 @@ t.test('who holds the numbers is not known: what is there stays, and nothing new
   t.equal(stage.kernel(), stage.before)
   t.strictSame(endpoints(stage), [])
   t.match(stage.status.notReady().join(), 'who holds the lanes is not known: connection refused')
+  await stopped(stage)
+})
+
+const TAKEN = 'UDP port 4500 is taken by dnsmasq (process 812)'
+
+/** Another program has the port of the first device, which is there all the same; gives what lets it go. */
+function taken(stage: Stage): () => void {
+  const sync = stage.wireguard.sync.bind(stage.wireguard)
+  stage.wireguard.sync = () => Promise.reject(new KernelError('EADDRINUSE', 'wg set sealane0', TAKEN))
+  return () => (stage.wireguard.sync = sync)
+}
+
+const offered = (stage: Stage): string | undefined =>
+  stage.leases.get(laneLeaseName(0))?.metadata.annotations?.[ANNOTATION_HANDOVER]
+const unmade = (stage: Stage): string[] =>
+  stage.objects.events.flatMap(({ reason, note }) => (reason === 'LaneNotMade' ? [note] : []))
+
+t.test('a node whose port another program has gives its lane to one that stands by', async (t) => {
+  const stage = started(t)
+  taken(stage)
+  await holds(stage, 0, 'gw')
+  await holds(stage, 1, 'two')
+  stage.startLabelled()
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'it cannot be made')
+  t.match(stage.gateway()?.failure, TAKEN)
+  await stage.passSlowly(5000)
+  t.equal(offered(stage), undefined, 'the program may be about to end')
+  await stage.until(() => offered(stage) !== undefined, 'offered')
+  t.match(offered(stage), TAKEN, 'and says why')
+  await holds(stage, 0, 'one')
+  reports(stage, 'one', 0)
+  await stage.until(() => stage.status.notReady().length === 0, 'it stands by')
+  // Less than the Lease lasts, which nobody renews here.
+  await stage.passSlowly(12_000)
+  t.equal(stage.leases.get(laneLeaseName(0))?.spec?.holderIdentity, 'one', 'and takes nothing back')
+  t.equal(stage.kernel(), stage.before)
+  t.strictSame(unmade(stage).length, 1)
+  t.match(unmade(stage)[0], `${TAKEN}; a node that stands by takes it`)
+  await holds(stage, 0, 'one', 'it cannot make it either')
+  await stage.passSlowly(30_000)
+  t.equal(stage.leases.get(laneLeaseName(0))?.spec?.holderIdentity, 'one', 'it is not passed to and fro')
+  await stopped(stage)
+})
+
+t.test('where nobody stands by it keeps the lane, says so, and serves once the port is free', async (t) => {
+  const stage = started(t)
+  const release = taken(stage)
+  await holds(stage, 0, 'gw')
+  await holds(stage, 1, 'two')
+  stage.objects.drop('Node', 'one')
+  stage.startLabelled()
+  await stage.until(() => unmade(stage).length > 0, 'told')
+  t.match(unmade(stage), [`lane 0: its lane cannot be made: wg set sealane0: ${TAKEN}; no other node stands by`])
+  await stage.passSlowly(10_000)
+  t.equal(offered(stage), undefined)
+  t.equal(stage.leases.get(laneLeaseName(0))?.spec?.holderIdentity, 'gw')
+  release()
+  stage.probes.alive.add('246.0.2.0')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'it serves')
+  t.equal(unmade(stage).length, 1, 'told once')
   await stopped(stage)
 })

@@ -1,14 +1,16 @@
 /**
  * A site without Kubernetes with three nodes that may be its gateway, one at a time, and nobody has named a lane. The one
  * that serves, and whose agent acts, loses its power. Another one takes its lane; an agent goes on, and names are answered.
+ * The same where it does not lose its power, but another program has its port.
  */
+import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Machine, type PlainSite, type SitePlan, withPlainSites } from './support/plain-sites.ts'
 
-t.setTimeout(170_000)
+t.setTimeout(240_000)
 
 const MILANO: SitePlan = {
   name: 'milano',
@@ -44,6 +46,31 @@ t.test('the gateway of a site is gone at once', { skip: netnsMissing() ?? false 
     }
   })
 })
+
+t.test('a gateway whose port another program has', { skip: netnsMissing() ?? false }, async (t) => {
+  await withPlainSites(temporaryFolder(t), [MILANO, PARIS], async ([milano, paris]) => {
+    if (milano === undefined || paris === undefined) throw new Error('no sites')
+    const [gw1, gw2] = ['gw1', 'gw2'].map((name) => milano.machine(name)) as [Machine, Machine]
+    try {
+      const squatter = gw1.netns.spawn(process.execPath, ['-e', SQUATTER])
+      await once(squatter.stdout!, 'data')
+      paris.up('gw1')
+      milano.up('gw1')
+      await eventually(() => said(milano, 'gw1', 'UDP port 4500 is taken by'), { ...LONG, say: 'it names the program' })
+      milano.up('gw2')
+      await eventually(() => milano.lanes('gw2') === '0 (1 up)', { ...LONG, say: 'the other one serves' })
+      t.match(gw1.said, 'LaneNotMade')
+      await eventually(() => gw1.pings(paris.machine('gw1').podAddress), { ...LONG, say: 'gw1 reaches paris by it' })
+      t.equal(milano.lanes('gw1'), ' (0 up)')
+      t.match(await gw2.run(['show', 'gateways', '--site', milano.file]), /gw2\s+0\s+serving/)
+    } catch (error) {
+      t.comment(milano.said(), paris.said())
+      throw error
+    }
+  })
+})
+
+const SQUATTER = `require('node:dgram').createSocket('udp4').bind(4500, () => console.log('ready'))`
 
 async function story(t: Test, milano: PlainSite, paris: PlainSite): Promise<void> {
   const [gw1, gw2, gw3] = ['gw1', 'gw2', 'gw3'].map((name) => milano.machine(name)) as [Machine, Machine, Machine]

@@ -44,6 +44,10 @@ class SeenDevice implements LaneState {
   get identity(): string {
     return this.device.publicKey
   }
+
+  get port(): number {
+    return this.device.listenPort
+  }
 }
 
 /**

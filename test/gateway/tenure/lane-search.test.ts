@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { LaneSearch } from '../../../gateway/tenure/lane-search.ts'
 import { LaneTenure } from '../../../gateway/tenure/lane-tenure.ts'
+import { UnmadeLane } from '../../../gateway/tenure/unmade-lane.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { laneHolders, laneOfHolder } from '../../../model/lanes/lane-lease.ts'
@@ -76,12 +77,13 @@ class Cluster {
     const { clock, logger, objects, leases } = this
     const knock = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
     const deps = { clock, logger, api: objects, leases, knock, cable: { rules: wireguardRules } }
+    const unmade = new UnmadeLane(clock)
     while (!signal.aborted) {
-      const search = new LaneSearch(deps, { node: name, numbers: this.#numbers })
+      const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, unmade })
       const found = await this.#until(search, signal, name, () => search.state.is === 'found')
       if (!found || search.state.is !== 'found') return
       const chosen = search.state.watch
-      const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen })
+      const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen, unmade })
       tenure.onChange(() => this.#publish(name, chosen.lane, tenure.state.is !== 'standing by'))
       await this.#until(tenure, signal, name, () => tenure.state.is === 'standing by')
     }

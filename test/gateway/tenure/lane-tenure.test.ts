@@ -5,6 +5,7 @@ import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { handLaneOver } from '../../../gateway/tenure/handover/hand-lane-over.ts'
 import { LaneTenure } from '../../../gateway/tenure/lane-tenure.ts'
+import { UnmadeLane } from '../../../gateway/tenure/unmade-lane.ts'
 import type { GatewayDeps } from '../../../gateway/deps.ts'
 import type { ConnectionState, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -54,7 +55,8 @@ class Cluster {
         return Promise.resolve(!this.dead.has(address))
       }
       const cable = { rules: wireguardRules }
-      const tenure = new LaneTenure({ clock, logger, api: objects, leases, knock, cable }, { node: name, lane: 0 })
+      const init = { node: name, lane: 0, unmade: new UnmadeLane(clock) }
+      const tenure = new LaneTenure({ clock, logger, api: objects, leases, knock, cable }, init)
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)
       void tenure.run(stop.signal)

@@ -7,6 +7,7 @@ const lane = (number: number, init: Partial<SearchedLane> = {}): SearchedLane =>
   holder: 'other',
   openSinceMs: undefined,
   isNew: false,
+  offered: false,
   pinned: 0,
   reported: false,
   ...init,
@@ -42,6 +43,12 @@ t.test('which lane a node takes whose label leaves the number open', (t) => {
     ['what it has published, whatever its turn', { turn: 5 }, [open(0), open(1, 0, { reported: true })], 1],
     ['a node that goes takes none', { away: true, nowMs: 9999 }, [open(0)], undefined],
     ['but what nobody else takes', { away: true, nowMs: 10_000 }, [open(0)], 0],
+    [
+      'and nothing that its holder only offers',
+      { away: true, nowMs: 99_000 },
+      [open(0, 0, { offered: true })],
+      undefined,
+    ],
   ]
   for (const [say, facts, lanes, found] of rows) {
     t.equal(planSearch({ node: 'me', nowMs: 0, turn: 0, away: false, ...facts, lanes }), found, say)
@@ -55,6 +62,7 @@ t.test('any lane that is open is taken in the end, by whoever is left; none that
       lane: fc.integer({ min: 0, max: 7 }),
       openSinceMs: fc.option(fc.integer({ min: 0, max: 1000 }), { nil: undefined }),
       isNew: fc.boolean(),
+      offered: fc.boolean(),
       pinned: fc.integer({ min: 0, max: 3 }),
       reported: fc.boolean(),
     }),
@@ -75,7 +83,8 @@ t.test('any lane that is open is taken in the end, by whoever is left; none that
         const now = at(nowMs)
         if (now !== undefined && !isOpen(now)) return false
         const last = at(1_000_000)
-        return (last !== undefined) === searched.some(({ openSinceMs }) => openSinceMs !== undefined)
+        const mayTake = (one: SearchedLane): boolean => one.openSinceMs !== undefined && !(away && one.offered)
+        return (last !== undefined) === searched.some(mayTake)
       },
     ),
   )

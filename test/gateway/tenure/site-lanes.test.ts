@@ -9,6 +9,7 @@ import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { LaneSearch } from '../../../gateway/tenure/lane-search.ts'
 import { LaneTenure } from '../../../gateway/tenure/lane-tenure.ts'
 import type { LeaseWatchDeps } from '../../../gateway/tenure/lease-watch.ts'
+import { UnmadeLane } from '../../../gateway/tenure/unmade-lane.ts'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { NodeGateway } from '../../../kubeapi/files/gateway-labels.ts'
 import { laneHolders, laneOfHolder } from '../../../model/lanes/lane-lease.ts'
@@ -113,7 +114,8 @@ class Site {
 
   /** What labelled-gateway.ts does, without a gateway: which is up as soon as it serves. */
   async #run(name: Name, deps: LeaseWatchDeps & { readonly api: FileApi }, signal: AbortSignal): Promise<void> {
-    const search = new LaneSearch(deps, { node: name, numbers: this.#numbers })
+    const unmade = new UnmadeLane(deps.clock)
+    const search = new LaneSearch(deps, { node: name, numbers: this.#numbers, unmade })
     const found = new AbortController()
     const searching = search.run(AbortSignal.any([signal, found.signal]))
     while (search.state.is !== 'found' && !signal.aborted) {
@@ -127,7 +129,7 @@ class Site {
     found.abort()
     await searching
     if (chosen === undefined) return
-    const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen })
+    const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen, unmade })
     tenure.onChange(() => {
       if (tenure.state.is === 'serving') void this.#publish(deps.api, name, chosen.lane).catch(() => undefined)
     })
