@@ -17,6 +17,7 @@ import { Turns } from '../reconcile/turns.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
+import { isMade } from './cable/made-lanes.ts'
 import { type LanePlan, plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
 import { laneScope, planLaneRoutes } from './routes/plan-lane-routes.ts'
@@ -231,7 +232,7 @@ export class LaneLoop {
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
-    this.#deps.handover?.tried(isMade(world, plan.lanes.lanes) ? undefined : round.failure)
+    this.#deps.handover?.tried(isMade(plan.lanes.lanes, world.laneStates) ? undefined : round.failure)
     round.finish()
   }
 
@@ -376,15 +377,6 @@ export class LaneLoop {
       this.#deps.logger.warn('refused', { subject, reason, why: message })
     }
   }
-}
-
-/** One device of the lane at least was there, and listened where it should, before this round. True where none is due. */
-function isMade({ laneStates }: GatewayWorld, lanes: readonly LanePlan[]): boolean {
-  const listens = ({ remoteLane, port }: LanePlan): boolean => {
-    const state = laneStates.get(remoteLane)
-    return state !== undefined && (state.port === undefined || state.port === port)
-  }
-  return lanes.length === 0 || lanes.some(listens)
 }
 
 function isUp(up: ReadonlySet<string>): (lane: LanePlan) => boolean {
