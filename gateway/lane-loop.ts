@@ -23,7 +23,7 @@ import { NftApplier } from './nft/apply-nft.ts'
 import { laneScope, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { carryingLinks } from './health/carrying-links.ts'
+import { carryingText } from './health/carrying-links.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import { type GatewayMetrics, laneLabels } from './metrics.ts'
@@ -295,7 +295,7 @@ export class LaneLoop {
       if (this.#plan === undefined || this.#routedFrom === undefined) return
       const { world, lanes } = this.#routedFrom
       const now = this.#asOfNow(world)
-      if (waysOf(world) === waysOf(now)) return
+      if (carryingText(world) === carryingText(now)) return
       const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
       this.#ownWaysUntilMs = Infinity
       try {
@@ -385,14 +385,6 @@ function isUp(up: ReadonlySet<string>): (lane: LanePlan) => boolean {
 
 function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {
   return nextIdentity === undefined ? {} : { nextIdentity }
-}
-
-/** Which links carry, and which packets: the same text, the same routes. */
-function waysOf(world: GatewayWorld): string {
-  return [...carryingLinks(world)]
-    .map((key) => `${key} ${world.health.get(key)?.sendSize ?? ''}`)
-    .sort()
-    .join()
 }
 
 function upKeys(world: GatewayWorld): Set<string> {

@@ -38,6 +38,14 @@ export function carryingLinks(facts: CarryingFacts): ReadonlySet<string> {
   return new Set([...kept, ...going, ...lastWays(doubted, [...reached, ...(reachedByOthers ?? [])])])
 }
 
+/** Which links carry, and which sizes of packets: the same text, the same routes. */
+export function carryingText(facts: CarryingFacts): string {
+  return [...carryingLinks(facts)]
+    .map((key) => `${key} ${facts.health.get(key)?.sendSize ?? ''}`)
+    .sort()
+    .join()
+}
+
 function lastWays(keys: readonly string[], reached: readonly string[]): string[] {
   const elsewhere = new Set(reached)
   return keys.filter((key) => !elsewhere.has(clusterOfKey(key)))
