@@ -12,6 +12,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'wireguard-go': 'wireguard-go',
   ip: 'iproute2',
   ethtool: 'ethtool',
+  mkfifo: 'coreutils',
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000

@@ -22,7 +22,7 @@ export interface FollowingDeps {
 /** From the notice until the far end is called: by then it has its new identity, and understands who calls it. */
 const FOLLOW_AFTER_MS = 10
 /** When it is looked whether the far end has shaken hands, and it is called anew. */
-const LOOKS_MS = [50, 100, 200, 400]
+const LOOKS_MS = [100, 200, 400]
 /** So long after one has said that it is about to. */
 const SOON_MS = 2500
 

@@ -25,9 +25,15 @@ export function planWgSync(state: DeviceState, config: DeviceConfig): readonly s
   return words
 }
 
-/** Arguments after `wg set DEVICE` by which `peer` takes the place of `from`. Both may be the same. */
+/**
+ * Arguments after `wg set DEVICE` by which `peer` takes the place of `from`. Both may be the same. Another one is made
+ * first and takes the prefixes over: an end of WireGuard waits for its workers when it removes a peer, and all that is
+ * sent meanwhile would be without a way.
+ */
 export function planReplacement(from: string, peer: PeerConfig): readonly string[] {
-  return ['peer', from, 'remove', ...planPeer(undefined, peer)]
+  const removal = ['peer', from, 'remove']
+  const made = planPeer(undefined, peer)
+  return from === peer.publicKey ? [...removal, ...made] : [...made, ...removal]
 }
 
 /** As `wg` prints it: `0x1073`, or `off`. */

@@ -1,11 +1,12 @@
 /**
  * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike. A private key is named
- * by its file only: it is never an argument, never an environment variable, never kept.
+ * by its file, or by a pipe from it (key-pipe.ts): it is never an argument, never an environment variable, never kept.
  */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import { SystemClock, type Clock } from '../../reconcile/clock.ts'
 import { checkDeviceConfig, checkWireguardName } from './check-wireguard.ts'
 import { isExists, isNotFound, KernelError, type KernelErrorCode } from '../errors.ts'
+import { throughKeyPipe } from './key-pipe.ts'
 import { parseDump } from './parse-wg.ts'
 import { planReplacement, planWgSync } from './plan-wg-sync.ts'
 import { namingPortHolders } from '../port-holders.ts'
@@ -99,7 +100,7 @@ export class WgCommand implements Wireguard {
     await this.#wg(['set', name, ...planReplacement(from, peer)], signal)
   }
 
-  async setKey(name: string, { privateKeyFile, places }: KeyInit, signal?: AbortSignal): Promise<void> {
+  async setKey(name: string, { privateKeyFile, places, after }: KeyInit, signal?: AbortSignal): Promise<void> {
     checkWireguardName(name)
     const peers = places.map((place) => ({ ...place, allowedIps: [], keepaliveSeconds: 0 }))
     checkDeviceConfig(name, { listenPort: 0, peers })
@@ -109,7 +110,14 @@ export class WgCommand implements Wireguard {
       'endpoint',
       formatAddressPort(endpoint),
     ])
-    await this.#wg(['set', name, 'private-key', privateKeyFile, ...words], signal)
+    if (after === undefined) {
+      await this.#wg(['set', name, 'private-key', privateKeyFile, ...words], signal)
+      return
+    }
+    // A start of the tool takes longer than all the rest: it has started by then, and waits for the key.
+    await throughKeyPipe(this.#run, { file: privateKeyFile, after }, (pipe, over) =>
+      this.#wg(['set', name, 'private-key', pipe, ...words], AbortSignal.any([over, signal ?? never])),
+    )
   }
 
   async deleteDevice(name: string, signal?: AbortSignal): Promise<void> {

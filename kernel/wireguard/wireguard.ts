@@ -31,6 +31,8 @@ export interface DeviceConfig {
 export interface KeyInit {
   readonly privateKeyFile: string
   readonly places: readonly Required<Pick<PeerConfig, 'publicKey' | 'endpoint'>>[]
+  /** Nothing changes before it has come, and then at once: all else is ready by then. Where it is rejected nothing does. */
+  readonly after?: Promise<unknown>
 }
 
 export interface PeerState {

@@ -66,6 +66,31 @@ async function replaced(t: Test, { wireguard, name, key }: Story): Promise<void>
   t.strictSame([...(moved?.allowedIps ?? [])].sort(), [...first.allowedIps].sort(), 'with its prefixes')
   t.equal(state?.publicKey, next.publicKey)
   t.equal(state?.peers.length, 2, 'peers stay')
+  await keyLater(t, { wireguard, name, publicKey: next.publicKey })
+}
+
+interface LaterStory extends Pick<Story, 'wireguard' | 'name'> {
+  /** Of the device, so far. */
+  readonly publicKey: string
+}
+
+/** All is prepared, and the key is set when it may be. */
+async function keyLater(t: Test, { wireguard, name, publicKey }: LaterStory): Promise<void> {
+  const [peer] = (await wireguard.read(name))?.peers ?? []
+  const places = [{ publicKey: peer?.publicKey ?? '', endpoint: AT }]
+  const next = keyFile(t, wireguard)
+  const refused = Promise.reject(new Error('not now'))
+  await t.rejects(wireguard.setKey(name, { privateKeyFile: next.file, places, after: refused }), /not now/)
+  t.equal((await wireguard.read(name))?.publicKey, publicKey, 'nothing has changed')
+
+  const said = Promise.withResolvers<undefined>()
+  const set = wireguard.setKey(name, { privateKeyFile: next.file, places, after: said.promise })
+  t.equal((await wireguard.read(name))?.publicKey, publicKey, 'not yet')
+  said.resolve(undefined)
+  await set
+  const state = await wireguard.read(name)
+  t.equal(state?.publicKey, next.publicKey)
+  t.match(state?.peers.find((one) => one.publicKey === peer?.publicKey)?.endpoint, AT)
 }
 
 const AT = parseAddressPort('192.0.2.1:4500')

@@ -19,13 +19,17 @@ export const NOWHERE = parseAddressPort('127.0.0.1:9')
 
 export interface KeyRotationDeps {
   readonly wireguard: Wireguard
-  readonly clock: Pick<Clock, 'now' | 'monotonic'>
+  readonly clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>
 }
 
 interface Followed {
   readonly to: string
   readonly atMs: number
 }
+
+/** The tools that set the key have started by then, on a busy machine too; one that has not is late, and no more. */
+const STARTED_MS = 150
+const never = new AbortController().signal
 
 /** A round that was planned before it has long ended. */
 const PLANNED_BEFORE_MS = 15_000
@@ -69,18 +73,22 @@ export class KeyRotation implements CableRotation {
     followers: readonly FarEnd[],
     sayLast: () => Promise<void>,
   ): Promise<void> {
-    const { wireguard } = this.#deps
+    const { wireguard, clock } = this.#deps
     return this.inTurn(async () => {
       // The file first: who starts after a crash goes on with what the far ends are about to know.
       await promoteNextKey(this.#stateDir, ownLane)
-      await sayLast()
       const privateKeyFile = laneKeyPath(this.#stateDir, ownLane)
       const setKey = (lane: number): Promise<void> => {
         const ends = followers.filter(({ remoteLane }) => remoteLane === lane)
         const places = ends.map(({ identity }) => ({ publicKey: identity, endpoint: NOWHERE }))
-        return wireguard.setKey(laneDevice(lane), { privateKeyFile, places })
+        return wireguard.setKey(laneDevice(lane), { privateKeyFile, places, after: said.promise })
       }
-      await Promise.all(remoteLanes.map(setKey))
+      const said = Promise.withResolvers<undefined>()
+      const set = Promise.all(remoteLanes.map(setKey))
+      set.catch(() => undefined)
+      await Promise.race([clock.sleep(STARTED_MS, never), set])
+      await sayLast().then(() => said.resolve(undefined), said.reject)
+      await set
     })
   }
 

@@ -23,7 +23,7 @@ import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
 
 export interface WireguardCableDeps extends DeviceDeps {
   readonly wireguard: Wireguard
-  readonly clock: Pick<Clock, 'now' | 'monotonic'>
+  readonly clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>
 }
 
 export interface WireguardCableInit {
