@@ -16,7 +16,7 @@ export interface Handover {
   handedOver(): ReadonlySet<string>
   /** This node is about to go, or its process is and its lane with it. */
   leaving(): boolean
-  /** After each try to make the lane: why nothing of it could be made; undefined where something is there. */
+  /** After each try to make the lane: why it leads nowhere, or not to some cluster; undefined where it is there. */
   tried(failure: string | undefined): void
   /** Calls back after each change. Gives the function that ends it. */
   onChange(listener: () => void): () => void

@@ -232,7 +232,8 @@ export class LaneLoop {
     if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
-    this.#deps.handover?.tried(isMade(plan.lanes.lanes, world.laneStates) ? undefined : round.failure)
+    const made = isMade(plan.lanes.lanes, world.laneStates)
+    if (!signal.aborted) this.#deps.handover?.tried(made ? probing.problem() : round.failure)
     round.finish()
   }
 

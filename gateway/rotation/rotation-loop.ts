@@ -40,6 +40,7 @@ const ASK_MS = 50
 /** The last word gets out before the key changes. */
 const LAST_WORD_MS = 2
 const LAST_WORDS = 3
+const never = new AbortController().signal
 /** After that, whoever is not ready is left to find the new key by itself: nobody holds it up for longer. */
 const NOT_READY_MS = 5 * 60_000
 /** After this node has changed, it does not follow others for a moment. */
@@ -154,8 +155,10 @@ export class RotationLoop {
       )
       const remoteLanes = devices.map(({ remoteLane }) => remoteLane)
       await rotation.takeNext(lane, remoteLanes, followers, async () => {
+        signal.throwIfAborted()
         for (let i = 0; i < LAST_WORDS; i += 1) this.#notify(keys, 'now')
-        await clock.sleep(LAST_WORD_MS, signal)
+        // From here on the far ends change, whatever becomes of this process.
+        await clock.sleep(LAST_WORD_MS, never)
       })
       logger.info('this gateway has a new key', { lane, links: keys.size })
     } finally {

@@ -152,7 +152,13 @@ async function serveInTurn(
 ): Promise<TurnEnd> {
   const tenure = new LaneTenure(
     { ...deps, leases: init.leases, knock: deps.knock ?? knock },
-    { node: init.node, lane: lane.lane, unmade: init.unmade, ...(chosen === undefined ? {} : { chosen }) },
+    {
+      node: init.node,
+      lane: lane.lane,
+      numbers: init.activeGateways,
+      unmade: init.unmade,
+      ...(chosen === undefined ? {} : { chosen }),
+    },
   )
   const [over, stop] = [new AbortController(), new AbortController()]
   const holding = tenure.run(over.signal)

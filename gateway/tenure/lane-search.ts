@@ -106,7 +106,7 @@ export class LaneSearch {
         holder: watch.view?.holder ?? '',
         openSinceMs: watch.openSinceMs,
         isNew: watch.view === undefined,
-        offered: watch.view?.offer !== undefined,
+        offered: watch.open === 'offered',
         pinned: laneCandidates(nodes, watch.lane).filter((name) => name !== watch.view?.holder).length,
         reported: this.#isReported(watch.lane),
       })),

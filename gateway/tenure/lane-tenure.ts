@@ -36,6 +36,8 @@ export interface TenureInit {
   readonly lane: number
   /** What this node has seen of the Lease, where it has chosen the lane itself: then it need not wait for its turn. */
   readonly chosen?: LeaseWatch
+  /** How many numbers the gateways of the cluster have: nodes without one look for a lane below it. */
+  readonly numbers: number
   readonly unmade: UnmadeLane
 }
 
@@ -57,6 +59,7 @@ export class LaneTenure {
   #writtenMs: number | undefined
   readonly #relief: Relief
   readonly #unmade: UnmadeLane
+  readonly #numbers: number
   #awaySinceMs: number | undefined
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
@@ -69,6 +72,7 @@ export class LaneTenure {
     this.#watch = init.chosen ?? new LeaseWatch(deps, init)
     this.#isChosen = init.chosen !== undefined
     this.#unmade = init.unmade
+    this.#numbers = init.numbers
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
     const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
@@ -97,8 +101,8 @@ export class LaneTenure {
   others(): readonly string[] {
     const { api } = this.#deps
     const nodes = api.cache('Node').list()
-    const others = [...laneCandidates(nodes, this.lane), ...standbys(nodes, laneHolders(api.cache('Lease').list()))]
-    return others.filter((name) => name !== this.node)
+    const searching = this.lane < this.#numbers ? standbys(nodes, laneHolders(api.cache('Lease').list())) : []
+    return [...laneCandidates(nodes, this.lane), ...searching].filter((name) => name !== this.node)
   }
 
   /** Calls back after each change of the state, and of what handedOver() gives. Gives the function that ends it. */
@@ -249,8 +253,9 @@ export class LaneTenure {
   #away(): string | undefined {
     const node = this.#deps.api.cache('Node').get(this.node)
     const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
+    const holdsAlone = this.#watch.view?.holder === this.node && this.others().length === 0
     // Nobody else is there to do better.
-    return leaving ?? (this.others().length === 0 ? undefined : this.#unmade.why())
+    return leaving ?? (holdsAlone ? undefined : this.#unmade.why())
   }
 
   /**

@@ -36,6 +36,11 @@ export class LeaseWatch {
     return this.#seen?.lease
   }
 
+  /** Why others may take it; undefined when they may not. */
+  get open(): ReturnType<typeof whyOpen> {
+    return whyOpen(this.view, this.#deps.clock.monotonic(), this.#lost)
+  }
+
   /** The lane of the holder is lost, as far as this node knows. */
   get lost(): boolean {
     return this.#lost
@@ -73,8 +78,7 @@ export class LeaseWatch {
   }
 
   #reckonOpen(): void {
-    const nowMs = this.#deps.clock.monotonic()
-    const isOpen = whyOpen(this.view, nowMs, this.#lost) !== undefined
-    this.#openSinceMs = isOpen ? (this.#openSinceMs ?? nowMs) : undefined
+    const isOpen = this.open !== undefined
+    this.#openSinceMs = isOpen ? (this.#openSinceMs ?? this.#deps.clock.monotonic()) : undefined
   }
 }

@@ -75,8 +75,9 @@ export function whyOpen(
   lost: boolean,
 ): 'free' | 'offered' | 'lapsed' | undefined {
   if (lease === undefined || lease.holder === '') return 'free'
-  if (lease.offer !== undefined) return 'offered'
-  return lost && hasLapsed(lease, nowMs) ? 'lapsed' : undefined
+  // Whoever offered it and is gone goes on with nothing.
+  if (lost && hasLapsed(lease, nowMs)) return 'lapsed'
+  return lease.offer === undefined ? undefined : 'offered'
 }
 
 /** Not renewed for its duration. */

@@ -14,6 +14,7 @@ const MAX_WHY = 300
 
 export class UnmadeLane {
   readonly #clock: Pick<Clock, 'monotonic'>
+  /** What failed first, since the words may differ each time. */
   #first: { readonly why: string; readonly sinceMs: number } | undefined
   #lastMs = -Infinity
   #isReported = false
@@ -22,7 +23,7 @@ export class UnmadeLane {
     this.#clock = clock
   }
 
-  /** After each try. Undefined: it is made. What failed first is kept, since the words may differ each time. */
+  /** After each try. Undefined: it is made. */
   tried(failure: string | undefined): void {
     this.#forget()
     if (failure === undefined) this.#first = undefined
@@ -33,7 +34,8 @@ export class UnmadeLane {
   /** Why another node should have it; undefined: it should not. */
   why(): string | undefined {
     this.#forget()
-    if (this.#first === undefined || this.#clock.monotonic() - this.#first.sinceMs < UNMADE_MS) return undefined
+    // One try that failed long ago says little.
+    if (this.#first === undefined || this.#lastMs - this.#first.sinceMs < UNMADE_MS) return undefined
     return `its lane cannot be made: ${this.#first.why}`
   }
 

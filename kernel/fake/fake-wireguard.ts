@@ -107,8 +107,13 @@ export class FakeWireguard implements Wireguard {
     this.#syncPeer(name, device, peer)
   }
 
-  async setKey(name: string, { privateKeyFile, places, after }: KeyInit, signal?: AbortSignal): Promise<void> {
+  async setKey(
+    name: string,
+    { privateKeyFile, places, after, onWaiting }: KeyInit,
+    signal?: AbortSignal,
+  ): Promise<void> {
     await this.#begin(`wg set ${name} private-key`, signal)
+    if (after !== undefined) onWaiting?.()
     await after
     if (signal?.aborted === true) throw new KernelError('EINTR', `wg set ${name} private-key`, 'stopped')
     this.#need(name).publicKey = publicKeyOf(await this.#readKey(name, privateKeyFile))

@@ -31,6 +31,7 @@ export interface WgCommandInit {
 /** Only made and removed to see whether the kernel can. */
 const PROBE_DEVICE = 'sealane-probe'
 const never = new AbortController().signal
+const nothing = (): void => undefined
 
 export class WgCommand implements Wireguard {
   readonly #routes: RouteTable
@@ -100,7 +101,11 @@ export class WgCommand implements Wireguard {
     await this.#wg(['set', name, ...planReplacement(from, peer)], signal)
   }
 
-  async setKey(name: string, { privateKeyFile, places, after }: KeyInit, signal?: AbortSignal): Promise<void> {
+  async setKey(
+    name: string,
+    { privateKeyFile, places, after, onWaiting = nothing }: KeyInit,
+    signal?: AbortSignal,
+  ): Promise<void> {
     checkWireguardName(name)
     const peers = places.map((place) => ({ ...place, allowedIps: [], keepaliveSeconds: 0 }))
     checkDeviceConfig(name, { listenPort: 0, peers })
@@ -115,8 +120,8 @@ export class WgCommand implements Wireguard {
       return
     }
     // A start of the tool takes longer than all the rest: it has started by then, and waits for the key.
-    await throughKeyPipe(this.#run, { file: privateKeyFile, after }, (pipe, over) =>
-      this.#wg(['set', name, 'private-key', pipe, ...words], AbortSignal.any([over, signal ?? never])),
+    await throughKeyPipe(this.#run, { file: privateKeyFile, after, onWaiting }, (path, over) =>
+      this.#wg(['set', name, 'private-key', path, ...words], AbortSignal.any([over, signal ?? never])),
     )
   }
 

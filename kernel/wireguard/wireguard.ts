@@ -33,6 +33,8 @@ export interface KeyInit {
   readonly places: readonly Required<Pick<PeerConfig, 'publicKey' | 'endpoint'>>[]
   /** Nothing changes before it has come, and then at once: all else is ready by then. Where it is rejected nothing does. */
   readonly after?: Promise<unknown>
+  /** Called before `after` is waited for: all else is ready. Not called where it failed before. */
+  readonly onWaiting?: () => void
 }
 
 export interface PeerState {

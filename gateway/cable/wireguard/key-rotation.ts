@@ -27,8 +27,8 @@ interface Followed {
   readonly atMs: number
 }
 
-/** The tools that set the key have started by then, on a busy machine too; one that has not is late, and no more. */
-const STARTED_MS = 150
+/** The tools that set the key have started by then. One that has not is late, and no more. */
+const STARTED_MS = 1000
 const never = new AbortController().signal
 
 /** A round that was planned before it has long ended. */
@@ -81,12 +81,17 @@ export class KeyRotation implements CableRotation {
       const setKey = (lane: number): Promise<void> => {
         const ends = followers.filter(({ remoteLane }) => remoteLane === lane)
         const places = ends.map(({ identity }) => ({ publicKey: identity, endpoint: NOWHERE }))
-        return wireguard.setKey(laneDevice(lane), { privateKeyFile, places, after: said.promise })
+        const waiting = Promise.withResolvers<undefined>()
+        waits.push(waiting.promise)
+        const onWaiting = (): void => waiting.resolve(undefined)
+        return wireguard.setKey(laneDevice(lane), { privateKeyFile, places, after: said.promise, onWaiting })
       }
       const said = Promise.withResolvers<undefined>()
+      const waits: Promise<undefined>[] = []
       const set = Promise.all(remoteLanes.map(setKey))
-      set.catch(() => undefined)
-      await Promise.race([clock.sleep(STARTED_MS, never), set])
+      // Where one device fails, the others change all the same, and the next round goes on with that one.
+      const failed = set.catch(() => undefined)
+      await Promise.race([clock.sleep(STARTED_MS, never), Promise.all(waits), failed])
       await sayLast().then(() => said.resolve(undefined), said.reject)
       await set
     })

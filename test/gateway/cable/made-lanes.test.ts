@@ -3,7 +3,8 @@ import type { LaneState } from '../../../gateway/cable/cable.ts'
 import { isMade } from '../../../gateway/cable/made-lanes.ts'
 import type { LanePlan } from '../../../gateway/cable/plan-lanes.ts'
 
-const plan = (remoteLane: number, port: number): LanePlan => ({ remoteLane, port }) as LanePlan
+const plan = (remoteLane: number, port: number, clusters: readonly string[] = ['paris']): LanePlan =>
+  ({ remoteLane, port, links: clusters.map((cluster) => ({ cluster, remoteLane })) }) as unknown as LanePlan
 const state = (port?: number): LaneState => ({
   identity: 'k',
   links: new Map(),
@@ -31,6 +32,24 @@ const rows: readonly {
     want: true,
   },
   { name: 'only one that is not due is there', lanes: [plan(1, 4510)], states: [[0, state(4500)]], want: false },
+  {
+    name: 'paris is reached by another one, tokyo is not',
+    lanes: [plan(0, 4500, ['paris', 'tokyo']), plan(1, 4501)],
+    states: [
+      [0, state(0)],
+      [1, state(4501)],
+    ],
+    want: false,
+  },
+  {
+    name: 'both are reached by another one',
+    lanes: [plan(0, 4500, ['paris', 'tokyo']), plan(1, 4501, ['tokyo', 'paris'])],
+    states: [
+      [0, state(0)],
+      [1, state(4501)],
+    ],
+    want: true,
+  },
 ]
 for (const { name, lanes, states, want } of rows) {
   tap.test(name, (t) => {

@@ -83,7 +83,7 @@ class Cluster {
       const found = await this.#until(search, signal, name, () => search.state.is === 'found')
       if (!found || search.state.is !== 'found') return
       const chosen = search.state.watch
-      const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen, unmade })
+      const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, unmade })
       tenure.onChange(() => this.#publish(name, chosen.lane, tenure.state.is !== 'standing by'))
       await this.#until(tenure, signal, name, () => tenure.state.is === 'standing by')
     }

@@ -55,7 +55,7 @@ class Cluster {
         return Promise.resolve(!this.dead.has(address))
       }
       const cable = { rules: wireguardRules }
-      const init = { node: name, lane: 0, unmade: new UnmadeLane(clock) }
+      const init = { node: name, lane: 0, numbers: 1, unmade: new UnmadeLane(clock) }
       const tenure = new LaneTenure({ clock, logger, api: objects, leases, knock, cable }, init)
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)

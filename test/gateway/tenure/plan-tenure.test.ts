@@ -63,6 +63,11 @@ t.test('what a node does', async (t) => {
     ['another is silent, and we have told', { lease: lapsed, reported: true }, 'serve'],
     ['another is lost, and we go as well', { lease: lapsed, lost: true, away: drain }, 'stand by'],
     ['and nobody else came', { lease: lapsed, lost: true, away: drain, openSinceMs: NOW - 10_000 }, 'serve take'],
+    [
+      'and it offered the lane before it was lost',
+      { lease: { ...lapsed, offer: drain }, lost: true, away: drain, openSinceMs: NOW - 10_000 },
+      'serve take',
+    ],
     ['but our process ends', { lease: lapsed, lost: true, away: 'it ends', never: true, openSinceMs: 0 }, 'stand by'],
     ['somebody removed ours just now', { writtenMs: NOW - RENEW_MS + 1 }, 'serve'],
     ['and it is time', { writtenMs: NOW - RENEW_MS }, 'serve take'],
@@ -79,6 +84,7 @@ t.test('when a Lease may be taken', async (t) => {
     t.equal(whyOpen(undefined, NOW, lost), 'free')
     t.equal(whyOpen(lease(''), NOW, lost), 'free')
     t.equal(whyOpen(lease('b', { offer: '' }), NOW, lost), 'offered')
+    t.equal(whyOpen(lease('b', { offer: '', changedMs: NOW - LEASE_MS }), NOW, lost), lost ? 'lapsed' : 'offered')
     t.equal(whyOpen(lease('b'), NOW, lost), undefined)
     t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS + 1 }), NOW, lost), undefined)
     t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS }), NOW, lost), lost ? 'lapsed' : undefined)

@@ -129,7 +129,7 @@ class Site {
     found.abort()
     await searching
     if (chosen === undefined) return
-    const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, chosen, unmade })
+    const tenure = new LaneTenure(deps, { node: name, lane: chosen.lane, numbers: this.#numbers, chosen, unmade })
     tenure.onChange(() => {
       if (tenure.state.is === 'serving') void this.#publish(deps.api, name, chosen.lane).catch(() => undefined)
     })
