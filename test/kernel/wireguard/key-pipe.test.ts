@@ -88,9 +88,17 @@ t.test('where there can be no pipe, the file itself is used, as late', async (t)
   ]
   for (const run of refusals) {
     const order: string[] = []
-    const after = new Promise<undefined>((resolve) => setImmediate(() => (order.push('after'), resolve(undefined))))
+    const after = new Promise<undefined>((resolve) =>
+      setImmediate(() => {
+        order.push('after')
+        resolve(undefined)
+      }),
+    )
     const init = { file, after, onWaiting: () => order.push('waiting') }
-    const result = await throughKeyPipe(run, init, (path, signal) => (order.push(basename(path)), reads(path, signal)))
+    const result = await throughKeyPipe(run, init, (path, signal) => {
+      order.push(basename(path))
+      return reads(path, signal)
+    })
     t.equal(result, `0 ${KEY}`)
     t.strictSame(order, ['waiting', 'after', 'key'])
   }
