@@ -13,10 +13,14 @@ import type {
   WatchRequest,
 } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/codec/content-hash.ts'
+import { fingerprint } from '../protocol/identity/pem.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { reasonOf } from '../runtime/error-reason.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
+import { NO_AUDIT, memberActor } from './audit/audit-callers.ts'
+import type { Audit } from './audit/audit-trail.ts'
+import { memberSource } from './audit/refusal-pace.ts'
 import type { CertificateAuthority } from './members/certificate-authority.ts'
 import { CertificateUse } from './members/certificate-use.ts'
 import { clusterRecordKey } from './records/cluster-records.ts'
@@ -46,6 +50,8 @@ export interface BrokerDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: BrokerMetrics
+  /** Absent: nothing is audited. */
+  readonly audit?: Audit
   /** nearAddresses() */
   readonly near?: () => Promise<readonly string[]>
 }
@@ -60,7 +66,7 @@ export interface BrokerInit {
 }
 
 export class Broker implements BrokerApi {
-  readonly #deps: BrokerDeps
+  readonly #deps: BrokerDeps & { readonly audit: Audit }
   readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #use: CertificateUse
@@ -72,7 +78,8 @@ export class Broker implements BrokerApi {
   readonly #warnings: MemberWarnings
   readonly #heard: HeardMembers
 
-  constructor(deps: BrokerDeps, init: BrokerInit) {
+  constructor(given: BrokerDeps, init: BrokerInit) {
+    const deps = { audit: NO_AUDIT, ...given }
     this.#deps = deps
     this.#heard = new HeardMembers(deps.clock)
     const { globalRange, clustersetIpRange, allowedNamespaces } = init
@@ -107,20 +114,28 @@ export class Broker implements BrokerApi {
   }
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
-    const { log, authority, clock } = this.#deps
+    const { log, authority, clock, audit } = this.#deps
+    const startedMs = clock.monotonic()
     this.#warnings.reportUnknown(peer)
     this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
+    const isAudited = audit.allows(memberSource(peer.cluster))
     await log.transact((tx) => {
       useToRenew(tx, peer, clock.now())
       noteIssued(tx, peer.cluster, { expiresAtMs }, clock.now())
+      if (!isAudited) return
+      const details = { certificate: fingerprint(certificate), expires: new Date(expiresAtMs).toISOString() }
+      const tookMs = clock.monotonic() - startedMs
+      const { cluster: subject } = peer
+      audit.keep(tx, { act: 'renew', result: 'ok', who: memberActor(peer), subject, details, tookMs })
     })
     return { certificate, caBundle: [authority.caCertificate] }
   }
 
   async leave(peer: Peer): Promise<void> {
-    const { log, clock, logger } = this.#deps
+    const { log, clock, logger, audit } = this.#deps
+    const startedMs = clock.monotonic()
     this.#use.note(peer)
     await log.transact((tx) => {
       const row = tx.get('member', peer.cluster)
@@ -128,6 +143,8 @@ export class Broker implements BrokerApi {
       if (row?.departure === 'left' && row.departedAtMs !== undefined) return
       useCertificate(tx, peer, clock.now())
       departMember(tx, 'left', this.#context(peer.cluster))
+      const tookMs = clock.monotonic() - startedMs
+      audit.keep(tx, { act: 'leave', result: 'ok', who: memberActor(peer), subject: peer.cluster, tookMs })
     })
     logger.info('cluster left', { cluster: peer.cluster })
   }

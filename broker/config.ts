@@ -30,7 +30,22 @@ export interface BrokerConfig {
   readonly limits: BrokerLimits
   /** A state as of before this time is served although it knows less than the broker has given away. */
   readonly acceptEmptyAtMs?: number
+  /** Absent: there is none. */
+  readonly audit?: AuditConfig
 }
+
+export interface AuditConfig {
+  /** A file, or AUDIT_STDOUT. */
+  readonly log: string
+  /** A file that would grow beyond it makes way for a new one; 0: never. */
+  readonly maxBytes: number
+  /** Files kept beside it. */
+  readonly keep: number
+}
+
+/** As AuditConfig.log: standard output. */
+export const AUDIT_STDOUT = '-'
+const MAX_AUDIT_KEEP = 1000
 
 /** Bounds on what one member can make the broker hold. */
 export interface BrokerLimits {
@@ -95,7 +110,16 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
   for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)
+  if (config.audit !== undefined) checkAudit(config.audit)
   return config
+}
+
+function checkAudit({ log, maxBytes, keep }: AuditConfig): void {
+  if (log === '') throw new BrokerConfigError('audit.log', log, `a file, or ${AUDIT_STDOUT} for standard output`)
+  if (!Number.isInteger(maxBytes) || maxBytes < 0)
+    throw new BrokerConfigError('audit.maxBytes', String(maxBytes), 'a number of bytes, or 0')
+  if (!Number.isInteger(keep) || keep < 1 || keep > MAX_AUDIT_KEEP)
+    throw new BrokerConfigError('audit.keep', String(keep), `1 to ${MAX_AUDIT_KEEP}`)
 }
 
 function checkRanges(config: BrokerConfig): void {

@@ -6,6 +6,10 @@ import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { nearAddresses } from '../runtime/machine-network.ts'
 import { messageOf } from '../runtime/thrown.ts'
+import { sealaneVersion } from '../runtime/version.ts'
+import { auditFailedCall } from './audit/audit-callers.ts'
+import { AuditTrail } from './audit/audit-trail.ts'
+import { openAuditSink } from './audit/open-audit-sink.ts'
 import { DATABASE_FILE } from './state/broker-store.ts'
 import { Broker } from './broker.ts'
 import { CertificateAuthority, makeStateDir } from './members/certificate-authority.ts'
@@ -26,6 +30,8 @@ const REFRESH_MS = 1000
 export interface BrokerDeps extends ComponentDeps {
   /** Called when the port is open: the way to learn it where the configuration says 0. */
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void
+  /** Calls back when somebody says that log files were moved (SIGHUP), until the function given back is called. */
+  readonly onLogsMoved?: (callback: () => void) => () => void
 }
 
 /**
@@ -43,7 +49,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await makeStateDir(stateDir)
   await using stack = new AsyncDisposableStack()
   stack.defer(lockDirectory(stateDir))
-  const restored = await finishRestore(clock, stateDir)
+  const restored = await finishRestore(clock, stateDir, { kind: 'broker' })
   if (restored !== undefined) {
     const { takenAtMs, members, before } = restored
     logger.warn('restored from a backup', {
@@ -70,7 +76,11 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await fixSettings(log, config)
   const mark = new StateMark({ stateDir, log, clock, logger })
   stack.defer(() => mark.close())
-  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
+  const sink = config.audit === undefined ? undefined : openAuditSink(config.audit)
+  const audit = new AuditTrail({ log, clock, logger, metrics, sink })
+  stack.defer(runAudit(audit, config))
+  stack.defer(deps.onLogsMoved?.(() => audit.reopen()) ?? (() => undefined))
+  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit }, config)
   stack.defer(() => broker.close())
   // Before any member is answered: what a member may hold was not validated in earlier releases.
   await broker.reviewAddresses()
@@ -84,6 +94,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     clock,
     logger,
     metrics: deps.metrics,
+    onFailed: (call) => auditFailedCall(audit, call),
   })
   stack.defer(() => server.close())
   health.reason = undefined
@@ -107,6 +118,29 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])
   logger.info('stopping')
+}
+
+/** Writes the audit log from now on; the function given back ends that, with what is left. */
+function runAudit(audit: AuditTrail, config: BrokerConfig): () => Promise<void> {
+  const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, acceptEmptyAtMs } = config
+  const own = { result: 'ok', who: { kind: 'broker' }, subject: clusterset } as const
+  const accepted = acceptEmptyAtMs === undefined ? {} : { acceptEmpty: new Date(acceptEmptyAtMs).toISOString() }
+  const details = {
+    release: sealaneVersion(),
+    advertise,
+    globalRange,
+    clustersetIpRange,
+    allowedNamespaces,
+    ...accepted,
+  }
+  const stop = new AbortController()
+  const running = audit.run(stop.signal)
+  audit.report({ ...own, act: 'broker.start', details })
+  return async () => {
+    audit.report({ ...own, act: 'broker.stop' })
+    stop.abort()
+    await running
+  }
 }
 
 /** Whether the store can be written, looked at together with what others have written to it. */

@@ -15,6 +15,10 @@ export interface BrokerMetrics {
   readonly snapshots: Counter
   readonly encoded: Counter
   readonly delivered: Counter
+  readonly auditLines: Counter
+  readonly auditLost: Counter
+  readonly auditSuppressed: Counter
+  readonly auditWaiting: Gauge
 }
 
 export function brokerMetrics(metrics: Metrics): BrokerMetrics {
@@ -70,6 +74,22 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     delivered: metrics.counter({
       name: 'sealane_broker_delivered_events_total',
       help: 'Record events handed to watchers.',
+    }),
+    auditLines: metrics.counter({
+      name: 'sealane_broker_audit_lines_total',
+      help: 'Lines written to the audit log.',
+    }),
+    auditLost: metrics.counter({
+      name: 'sealane_broker_audit_lost_lines_total',
+      help: 'Lines of the audit log that were lost, because it could not be written and more came than can wait.',
+    }),
+    auditSuppressed: metrics.counter({
+      name: 'sealane_broker_audit_suppressed_lines_total',
+      help: 'Lines that the audit log has as a number only, because their callers cause too many.',
+    }),
+    auditWaiting: metrics.gauge({
+      name: 'sealane_broker_audit_waiting_lines',
+      help: 'Lines that wait to be written to the audit log.',
     }),
   }
 }

@@ -77,6 +77,12 @@ function service({ broker }: InstallValues, { namespace }: PartRef): ManifestObj
 /** Read by `sealane broker serve`. */
 export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
 
+/**
+ * Read by `sealane broker serve`. Whatever collects the output of containers has the audit log with it, and on the day
+ * when it is needed it is there; `--audit-log off` among the extra arguments leaves it out.
+ */
+export const AUDIT_LOG = 'SEALANE_AUDIT_LOG'
+
 /** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
 function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   const { broker } = values
@@ -95,7 +101,10 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
     ],
     // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not
     // know.
-    env: [{ name: EXTERNAL_TRAFFIC_POLICY, value: policy }],
+    env: [
+      { name: EXTERNAL_TRAFFIC_POLICY, value: policy },
+      { name: AUDIT_LOG, value: '-' },
+    ],
     ports: [
       { name: 'broker', containerPort: BROKER_PORT },
       { name: 'status', containerPort: STATUS_PORTS.broker },

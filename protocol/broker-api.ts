@@ -17,6 +17,8 @@ export interface Peer {
   readonly address: string
   /** Serial number of the certificate, hex. */
   readonly serial: string
+  /** SHA-256 of the certificate, hex. Absent: not known. */
+  readonly fingerprint?: string
   /** When the certificate was issued, milliseconds since 1970, whole seconds. Absent: not known. */
   readonly issuedAtMs?: number
   /** When the certificate ends. Absent: not known. */

@@ -5,6 +5,8 @@
 import type { Peer } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { memberActor } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
@@ -19,6 +21,7 @@ export interface CertificateUseDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'superseded'>
+  readonly audit: Pick<Audit, 'report'>
 }
 
 export class CertificateUse {
@@ -46,7 +49,7 @@ export class CertificateUse {
   }
 
   #report(peer: Peer): void {
-    const { clock, logger, metrics, log } = this.#deps
+    const { clock, logger, metrics, log, audit } = this.#deps
     metrics.superseded.inc()
     const now = clock.monotonic()
     const reported = this.#reported.get(peer.cluster)
@@ -62,6 +65,14 @@ export class CertificateUse {
       serial: misuse.serial,
       address,
       advice: `sealane cluster rekey ${cluster}`,
+    })
+    audit.report({
+      act: 'certificate.copied',
+      result: 'refused',
+      reason: 'CertificateCopied',
+      who: memberActor(peer),
+      subject: cluster,
+      details: { serial: misuse.serial },
     })
     const noted = log.transact((tx) => {
       const row = tx.get('member', cluster)

@@ -18,8 +18,12 @@ import { observedDoubt } from '../addresses/observed-address.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
-import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText } from '../tokens/tokens.ts'
+import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText, tokenId } from '../tokens/tokens.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
+import { fingerprint } from '../../protocol/identity/pem.ts'
+import { fieldOf, outcomeOf } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { strangerSource, tokenSource } from '../audit/refusal-pace.ts'
 
 /** More than this and certificates, tokens and conflicts would go by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
@@ -35,6 +39,7 @@ export interface JoiningDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'joins'>
+  readonly audit: Audit
   /** nearAddresses() */
   readonly near?: () => Promise<readonly string[]>
   /** Whether a member has a stream open now. */
@@ -48,6 +53,12 @@ export interface JoiningInit {
   readonly sourcesKept: boolean
   readonly limits: { readonly membersPerClusterset: number }
   readonly rules: WriteRules
+}
+
+/** Who calls, and since when. */
+interface Call {
+  readonly address: string
+  readonly startedMs: number
 }
 
 export class Joining {
@@ -77,8 +88,9 @@ export class Joining {
   /** As BrokerApi has it. */
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
     const { logger, metrics } = this.#deps
+    const call = this.#call(peerAddress)
     try {
-      const response = await this.#join(request, peerAddress)
+      const response = await this.#join(request, call)
       metrics.joins.inc({ result: 'ok' })
       const notCarried = request.facts.podCIDRs.filter((cidr) => !response.podCIDRs.includes(cidr)).join()
       const renumbered = (response.renumbered ?? []).map((one) => one.cluster).join()
@@ -94,36 +106,59 @@ export class Joining {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
-      this.#reportRefused('join refused', request, peerAddress, error)
+      this.#reportRefused('join refused', request, call, error)
       throw error
     }
   }
 
   /** As BrokerApi has it: what a join would bring. Changes nothing. */
   async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
+    const call = this.#call(peerAddress)
     try {
       return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
-      this.#reportRefused('look at a join refused', request, peerAddress, error)
+      this.#reportRefused('look at a join refused', request, call, error)
       throw error
     }
   }
 
   /** Anybody can ask: strangers must not fill the log. */
-  #reportRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
+  #reportRefused(message: string, request: JoinRequest, call: Call, error: unknown): void {
+    const { cluster } = request
+    const { address } = call
     const why = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
     const reason = reasonField(error).reason ?? reasonOf(error) ?? 'InternalError'
     this.#deps.logger[level](message, { reason, cluster: cluster.slice(0, 63), address, why })
+    this.#auditRefused(request, call, error)
   }
 
-  async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
+  #auditRefused({ cluster, secret, look }: JoinRequest, { address, startedMs }: Call, error: unknown): void {
+    const { audit, log, clock } = this.#deps
+    const token = tokenId(log, secret)
+    if (!audit.allows(token === undefined ? strangerSource(address) : tokenSource(token))) return
+    audit.report({
+      act: look === true ? 'join.look' : 'join',
+      ...outcomeOf(error),
+      who: { kind: 'joining', cluster, ...(token === undefined ? {} : { token }), address },
+      subject: cluster,
+      details: fieldOf(error),
+      tookMs: clock.monotonic() - startedMs,
+    })
+  }
+
+  #call(address: string): Call {
+    return { address, startedMs: this.#deps.clock.monotonic() }
+  }
+
+  async #join(request: JoinRequest, call: Call): Promise<JoinResponse> {
+    const { address: observedAddress } = call
     const { log, authority } = this.#deps
     const { globalRange, clustersetIpRange, clusterset } = this.#init
     const cluster = await this.#admitJoin(request, observedAddress)
-    const { certificate, spec, renumbered } = await this.#issue(cluster, request)
+    const { certificate, spec, renumbered } = await this.#issue(cluster, request, call)
     return {
       certificate,
       caBundle: [authority.caCertificate],
@@ -142,11 +177,11 @@ export class Joining {
   }
 
   /** A token that this does not spend is good for few more. */
-  async #issue(cluster: ClusterId, request: JoinRequest) {
+  async #issue(cluster: ClusterId, request: JoinRequest, call: Call) {
     const token = hashTokenSecret(request.secret)
     this.#tokenGate.check(token)
     try {
-      const { repeated, ...issued } = await this.#signAndWrite(cluster, request)
+      const { repeated, ...issued } = await this.#signAndWrite(cluster, request, call)
       if (repeated) this.#tokenGate.count(token)
       return issued
     } catch (error) {
@@ -155,8 +190,8 @@ export class Joining {
     }
   }
 
-  async #signAndWrite(cluster: ClusterId, request: JoinRequest) {
-    const { log, authority, clock } = this.#deps
+  async #signAndWrite(cluster: ClusterId, request: JoinRequest, { address, startedMs }: Call) {
+    const { log, authority, clock, audit } = this.#deps
     const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const joined = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
@@ -173,7 +208,18 @@ export class Joining {
         connected: this.#deps.isConnected(cluster),
         membersLimit: this.#init.limits.membersPerClusterset,
       }
-      return { ...joinMember(tx, join, this.#context(cluster)), repeated }
+      const outcome = joinMember(tx, join, this.#context(cluster))
+      const { podCIDRs, globalCIDRs } = outcome.spec
+      const { podCIDRs: stated, serviceCIDRs, version } = request.facts
+      audit.keep(tx, {
+        act: 'join',
+        result: 'ok',
+        who: { kind: 'joining', cluster, fingerprint: fingerprint(certificate), token: token.id, address },
+        subject: cluster,
+        details: { podCIDRs: stated, serviceCIDRs, carried: podCIDRs, globalCIDRs, version, repeated },
+        tookMs: clock.monotonic() - startedMs,
+      })
+      return { ...outcome, repeated }
     })
     return { certificate, ...joined }
   }

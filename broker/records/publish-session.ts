@@ -19,6 +19,9 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger, ProblemFields } from '../../runtime/logging/logger.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
+import { memberActor } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { memberSource } from '../audit/refusal-pace.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { RecordLog, Transaction } from '../log/record-log.ts'
@@ -43,6 +46,7 @@ export interface PublishSessionDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: BrokerMetrics
+  readonly audit: Audit
 }
 
 export interface PublishSessionInit {
@@ -223,12 +227,14 @@ export class MemberPublishSession implements PublishSession {
     const { changes } = group
     const filled = this.#isFilledBy(changes)
     const writesStatus = statuses.isDue(peer.cluster)
+    const factsAudited = changes.some(({ t }) => t === 'facts') && this.#deps.audit.allows(memberSource(peer.cluster))
     let tookMs = 0
     const refusals = await this.#transact((tx) => {
       const begunMs = clock.monotonic()
       if (filled) markComplete(tx, peer)
       const context = { ...this.#context(), writesStatus }
       const results = changes.map((change) => applyChange(tx, change, context))
+      if (factsAudited) this.#auditFacts(tx, changes, results)
       tookMs = clock.monotonic() - begunMs
       return results
     })
@@ -258,10 +264,38 @@ export class MemberPublishSession implements PublishSession {
       this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
       const { field, reason, message: why } = refused
       this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
+      this.#auditRefused(change, refused)
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
     const last = group.at(-1)
     if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
+  }
+
+  /** Facts that were taken: addresses are what others rely on. */
+  #auditFacts(tx: Transaction, changes: readonly MemberChange[], results: readonly (Refusal | undefined)[]): void {
+    const { peer } = this.#init
+    for (const [i, change] of changes.entries()) {
+      if (change.t !== 'facts' || results[i] !== undefined) continue
+      const { podCIDRs, serviceCIDRs, version } = change.facts
+      const details = { podCIDRs, serviceCIDRs, version }
+      this.#deps.audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(peer), subject: peer.cluster, details })
+    }
+  }
+
+  #auditRefused(change: MemberChange, { field, reason }: Refusal): void {
+    const { audit } = this.#deps
+    const { peer } = this.#init
+    if (!audit.allows(memberSource(peer.cluster))) return
+    const isOwn = change.t === 'facts' || change.t === 'status'
+    const { kind, namespace, name } = keyOf(change)
+    audit.report({
+      act: change.t === 'facts' ? 'facts' : 'record',
+      result: 'refused',
+      reason,
+      who: memberActor(peer),
+      subject: isOwn ? peer.cluster : `${kind}/${namespace}/${name}`,
+      details: { field },
+    })
   }
 
   /** A member that goes on sending nonsense must not fill the log. */

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
+import { notedCommand } from '../audit/audited-command.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { StateError, absentState } from '../log/record-log.ts'
 import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
@@ -16,6 +17,13 @@ export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
  * no broker state, or a file cannot be read or written.
  */
 export async function backupBroker(clock: Clock, stateDir: string, target: string, knownAs = target): Promise<void> {
+  // Who has a backup can let any cluster in.
+  await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, () =>
+    copyState(clock, stateDir, target, knownAs),
+  )
+}
+
+async function copyState(clock: Clock, stateDir: string, target: string, knownAs: string): Promise<void> {
   // Before the copy: what is written while it is made may be in it, and is taken for later.
   const takenAtMs = clock.now()
   const files: Record<string, string> = {}

@@ -22,6 +22,8 @@ import {
   rekeyMember,
 } from '../members/member-list.ts'
 import { checkNewId } from '../members/membership.ts'
+import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
+import { localOperator } from '../audit/operator.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from '../tokens/tokens.ts'
 
@@ -101,8 +103,10 @@ class SqliteBrokerStore implements BrokerStore {
   readonly #clock: Clock
   readonly #settings: SettingsRow
   readonly #pin: string
+  readonly #audited: AuditedCommandDeps
 
   constructor(log: RecordLog, clock: Clock, settings: SettingsRow, pin: string) {
+    this.#audited = { log, clock, who: localOperator() }
     this.#log = log
     this.#clock = clock
     this.#settings = settings
@@ -110,16 +114,35 @@ class SqliteBrokerStore implements BrokerStore {
   }
 
   create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
-    return this.#create(init, () => undefined)
+    return this.#create('token.create', init, () => undefined)
   }
 
   rekey({ cluster, ttlMs }: RekeyInit): Promise<TokenSummary & { readonly text: string }> {
     const init = { cluster, ...(ttlMs === undefined ? {} : { ttlMs }) }
-    return this.#create(init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
+    return this.#create('cluster.rekey', init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
   }
 
   /** `also` is done with it, or nothing is. */
-  async #create(init: TokenInit, also: (tx: Transaction) => void): Promise<TokenSummary & { readonly text: string }> {
+  #create(
+    act: 'token.create' | 'cluster.rekey',
+    init: TokenInit,
+    also: (tx: Transaction) => void,
+  ): Promise<TokenSummary & { readonly text: string }> {
+    const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
+    const subject = act === 'cluster.rekey' && cluster !== undefined ? { subject: cluster } : {}
+    const details = { ...(cluster === undefined ? {} : { cluster }), ttlSeconds: ttlMs / 1000, uses, allowedCIDRs }
+    return auditedCommand(
+      this.#audited,
+      { act, ...subject, details },
+      (tx) => this.#make(tx, init, also),
+      ({ id, expiresAtMs }) => ({
+        ...(act === 'token.create' ? { subject: id } : {}),
+        details: { ...details, token: id, expires: new Date(expiresAtMs).toISOString() },
+      }),
+    )
+  }
+
+  #make(tx: Transaction, init: TokenInit, also: (tx: Transaction) => void): TokenSummary & { readonly text: string } {
     const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
     checkInit(ttlMs, uses)
     checkAllowed(allowedCIDRs)
@@ -136,18 +159,16 @@ class SqliteBrokerStore implements BrokerStore {
       ...(cluster === undefined ? {} : { cluster }),
       ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
     }
-    await this.#log.transact((tx) => {
-      if (cluster !== undefined) checkNewId(tx, cluster)
-      also(tx)
-      if (tx.count('token') >= MAX_TOKENS) {
-        throw new RefusedError(
-          'TokenLimit',
-          'token',
-          `token: there are ${MAX_TOKENS} already: dead ones go a week after they expire`,
-        )
-      }
-      tx.put('token', token.id, row)
-    })
+    if (cluster !== undefined) checkNewId(tx, cluster)
+    also(tx)
+    if (tx.count('token') >= MAX_TOKENS) {
+      throw new RefusedError(
+        'TokenLimit',
+        'token',
+        `token: there are ${MAX_TOKENS} already: dead ones go a week after they expire`,
+      )
+    }
+    tx.put('token', token.id, row)
     return { ...summary(token.id, row, nowMs), text: token.text() }
   }
 
@@ -161,7 +182,8 @@ class SqliteBrokerStore implements BrokerStore {
   }
 
   async revoke(id: string): Promise<TokenSummary> {
-    const row = await this.#log.transact((tx) => revokeToken(tx, id, this.#clock.now()))
+    const command: AuditedCommand = { act: 'token.revoke', subject: id }
+    const row = await auditedCommand(this.#audited, command, (tx) => revokeToken(tx, id, this.#clock.now()))
     return summary(id, row, this.#clock.now())
   }
 
@@ -179,7 +201,13 @@ class SqliteBrokerStore implements BrokerStore {
       recordsPerCluster: 0,
       recordBytesPerCluster: 0,
     }
-    return this.#log.transact((tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }))
+    const details = { force: init.force }
+    return auditedCommand(
+      this.#audited,
+      { act: 'cluster.evict', subject: init.cluster, details },
+      (tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }),
+      ({ repeated }) => ({ details: { ...details, repeated } }),
+    )
   }
 
   close(): Promise<void> {

@@ -8,6 +8,10 @@ import { join } from 'node:path'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
+import type { AuditActor } from '../audit/audit-event.ts'
+import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
+import { notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
+import { localOperator } from '../audit/operator.ts'
 import { AUTHORITY_FILES } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
@@ -15,7 +19,7 @@ import { StateError } from '../log/record-log.ts'
 import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
-import { SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
+import { type AuditRow, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
 import { timeText } from '../tokens/tokens.ts'
 
 /** The backup that waits to take the state's place. */
@@ -37,10 +41,20 @@ export interface Restored {
  * RefusedError where the state there has members, unless `force`, or is of another clusterset.
  */
 export async function stageRestore(
+  clock: Clock,
   stateDir: string,
   file: string,
   { force }: { readonly force: boolean },
 ): Promise<void> {
+  const database = join(stateDir, DATABASE_FILE)
+  const stage = (): Promise<void> => stageFile(stateDir, file, force)
+  // Into a folder without a state: what is done with it there is in the line of the restored one.
+  if (!(await isThere(database))) return stage()
+  const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
+  await notedCommand(clock, database, command, stage)
+}
+
+async function stageFile(stateDir: string, file: string, force: boolean): Promise<void> {
   readBackup(file)
   await makeStateDir(stateDir)
   await checkPresent(stateDir, file, force)
@@ -59,15 +73,23 @@ export async function stageRestore(
   })
 }
 
-/** Puts what is staged in the place of the state. The caller holds the lock. Undefined: nothing is staged. */
-export async function finishRestore(clock: Clock, stateDir: string): Promise<Restored | undefined> {
+/**
+ * Puts what is staged in the place of the state. The caller holds the lock. `who` is in the audit log. Undefined: nothing
+ * is staged.
+ */
+export async function finishRestore(
+  clock: Clock,
+  stateDir: string,
+  who: AuditActor = localOperator(),
+): Promise<Restored | undefined> {
   const staged = join(stateDir, STAGED)
   if (!(await isThere(staged))) return undefined
   const { takenAtMs, files } = readBackup(staged)
   const unpacked = join(stateDir, UNPACKED)
   for (const suffix of ['', '-wal', '-shm']) await rm(`${unpacked}${suffix}`, { force: true })
   unpackBackup(staged, unpacked)
-  const { members, mark } = await adapt(unpacked, takenAtMs, clock.now())
+  const waiting = await rowsOfOldStore(join(stateDir, DATABASE_FILE))
+  const { members, mark } = await adapt(unpacked, takenAtMs, { who, waiting, nowMs: clock.now() })
   const before = await setAside(stateDir, clock.now())
   for (const name of AUTHORITY_FILES) await writeSafely(join(stateDir, name), files[name] ?? '')
   await onFile(unpacked, () => rename(unpacked, join(stateDir, DATABASE_FILE)))
@@ -76,13 +98,20 @@ export async function finishRestore(clock: Clock, stateDir: string): Promise<Res
   return { takenAtMs, members, before }
 }
 
+interface RestoreInit {
+  readonly who: AuditActor
+  /** Lines of the audit log that the state before has not written. */
+  readonly waiting: readonly AuditRow[]
+  readonly nowMs: number
+}
+
 /**
  * What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state.
  */
 async function adapt(
   database: string,
   takenAtMs: number,
-  nowMs: number,
+  { who, waiting, nowMs }: RestoreInit,
 ): Promise<{ readonly members: readonly string[]; readonly mark: Mark }> {
   const log = openSqliteLog({ file: database, create: false })
   try {
@@ -98,6 +127,10 @@ async function adapt(
         // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
         tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
       }
+      // Those of the backup were written since.
+      replaceRows(tx, waiting)
+      const details = { step: 'done', takenAt: new Date(takenAtMs).toISOString(), members: members.length }
+      keepEvent(tx, { act: 'broker.restore', result: 'ok', who, details }, nowMs)
       return members.map(({ key }) => key)
     })
     return { members: ids, mark: markOf(log, nowMs) }

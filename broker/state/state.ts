@@ -5,6 +5,7 @@
 import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { AuditEvent } from '../audit/audit-event.ts'
 
 /** Key: recordKeyText(). The only scope that goes out by Watch. */
 export interface RecordRow {
@@ -157,6 +158,13 @@ export interface SettingsRow {
   readonly resolved?: readonly string[]
 }
 
+/** Key: a number below MAX_WAITING (audit-outbox.ts). An act whose line in the audit log is not written yet. */
+export interface AuditRow {
+  readonly event: AuditEvent
+  /** Events that this one, and those before it, took the place of: their lines are lost. */
+  readonly lost?: number
+}
+
 export interface Scopes {
   record: RecordRow
   member: MemberRow
@@ -167,6 +175,7 @@ export interface Scopes {
   publicKey: PublicKeyRow
   formerKeys: FormerKeysRow
   settings: SettingsRow
+  audit: AuditRow
 }
 export type Scope = keyof Scopes
 

@@ -119,6 +119,11 @@ export function isKnownToken(view: LogView, secret: string): boolean {
   return findToken(view, secret) !== undefined
 }
 
+/** Id of the token of this secret; undefined: it is not known. */
+export function tokenId(view: LogView, secret: string): string | undefined {
+  return findToken(view, secret)?.key
+}
+
 /** Looks at every token, so that the time it takes says nothing about any of them. */
 function findToken(view: LogView, secret: string): { readonly key: string; readonly value: TokenRow } | undefined {
   const hash = Buffer.from(hashTokenSecret(secret), 'hex')

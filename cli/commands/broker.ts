@@ -1,5 +1,5 @@
 /** `sealane broker serve` */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
@@ -21,6 +21,14 @@ import {
 import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 
+/** As `--audit-log`: no audit log. */
+const AUDIT_OFF = 'off'
+const MIB = 1024 * 1024
+const DEFAULT_AUDIT_MIB = 32
+const MAX_AUDIT_MIB = 1_000_000
+const DEFAULT_AUDIT_KEEP = 8
+const MAX_AUDIT_KEEP = 1000
+
 interface ServeOptions {
   readonly state: string
   readonly listen: string
@@ -32,6 +40,9 @@ interface ServeOptions {
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmpty?: true | number
+  readonly auditLog: string
+  readonly auditLogSize: number
+  readonly auditLogKeep: number
   readonly logLevel: LogThreshold
 }
 
@@ -55,6 +66,19 @@ const time = (text: string): number => {
     exitCode: 2,
   })
 }
+
+const auditLog = (text: string): string => {
+  if (text !== '') return text
+  throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
+}
+
+const count =
+  (flag: string, min: number, max: number) =>
+  (text: string): number => {
+    const value = Number(text)
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value
+    throw new UserError(`${flag} ${JSON.stringify(text)}: expected ${min} to ${max}`, { exitCode: 2 })
+  }
 
 const range =
   (flag: string) =>
@@ -114,6 +138,25 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       'start also with a state that is empty, or older than what was given away; with a time: if it was so then',
       parsed(time),
     )
+    .addOption(
+      new Option(
+        '--audit-log <file>',
+        `writes who did what, a line of JSON for each act; "-": on standard output, "${AUDIT_OFF}": not`,
+      )
+        .argParser(parsed(auditLog))
+        .env('SEALANE_AUDIT_LOG')
+        .default(AUDIT_OFF),
+    )
+    .addOption(
+      new Option('--audit-log-size <MiB>', 'a file of that size makes way for a new one; 0: never')
+        .argParser(parsed(count('--audit-log-size', 0, MAX_AUDIT_MIB)))
+        .default(DEFAULT_AUDIT_MIB),
+    )
+    .addOption(
+      new Option('--audit-log-keep <count>', 'files that are kept beside it')
+        .argParser(parsed(count('--audit-log-keep', 1, MAX_AUDIT_KEEP)))
+        .default(DEFAULT_AUDIT_KEEP),
+    )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {
       const advertise = options.advertise ?? []
@@ -123,10 +166,12 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         })
       }
       const { serveBrokerProcess } = await import('../../compose/parts/broker.ts')
-      const { acceptEmpty } = options
+      const { acceptEmpty, auditLog, auditLogSize, auditLogKeep } = options
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }
-      await serveBrokerProcess({ ...options, advertise, ...more }, signal)
+      const audit = { log: auditLog, maxBytes: auditLogSize * MIB, keep: auditLogKeep }
+      const audited = auditLog === AUDIT_OFF ? {} : { audit }
+      await serveBrokerProcess({ ...options, advertise, ...more, ...audited }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

@@ -33,13 +33,13 @@ export async function restoreState(
   { force, atNextStart }: RestoreInit,
 ): Promise<Restored | undefined> {
   if (atNextStart) {
-    await stageRestore(state, file, { force })
+    await stageRestore(new SystemClock(), state, file, { force })
     return undefined
   }
   await makeStateDir(state)
   const unlock = lockDirectory(state)
   try {
-    await stageRestore(state, file, { force })
+    await stageRestore(new SystemClock(), state, file, { force })
     return await finishRestore(new SystemClock(), state)
   } finally {
     unlock()

@@ -1,5 +1,5 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
-import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { withProcess } from '../process.ts'
@@ -15,6 +15,7 @@ export interface BrokerProcessInit {
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmptyAtMs?: number
+  readonly audit?: AuditConfig
   readonly logLevel: LogThreshold
 }
 
@@ -29,9 +30,17 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
+    ...(init.audit === undefined ? {} : { audit: init.audit }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
   }
+  // Where there is no file to open anew, the signal ends the process, as everywhere.
+  const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, (deps, started) =>
-    runBroker({ ...deps, onListening: started }, config, signal),
+    runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal),
   )
+}
+
+function onLogsMoved(callback: () => void): () => void {
+  process.on('SIGHUP', callback)
+  return () => void process.off('SIGHUP', callback)
 }

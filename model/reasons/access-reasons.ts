@@ -75,6 +75,16 @@ export const ACCESS_REASONS = {
     todo: 'Nothing, if you restored it. Members that joined after the backup was taken join again.',
     shows: ['log of the broker'],
   },
+  AuditLogUnwritable: {
+    means: 'The broker cannot write its audit log. Lines wait, up to a thousand of each kind; the broker goes on.',
+    todo: 'Check the folder and the disk that the message names, or what reads its standard output.',
+    shows: ['log of the broker'],
+  },
+  AuditLinesLost: {
+    means: 'The audit log could not be written for so long that lines of it were lost. It has their number.',
+    todo: 'Make it writable again. The log of the broker has most of what happened meanwhile.',
+    shows: ['log of the broker'],
+  },
   StateFileDamaged: {
     means: 'A file of the state directory is damaged, and what it says is not used. Its writer makes it anew.',
     todo: 'Nothing, if it happens once. Otherwise check the disk.',

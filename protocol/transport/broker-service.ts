@@ -30,6 +30,17 @@ const STATUS_MS = 5000
 /** Node's timers cannot wait longer. */
 const MAX_TIMER_MS = 0x7fffffff
 
+/** A call that ended with a status for the peer other than OK. */
+export interface FailedCall {
+  readonly method: string
+  readonly address: string
+  /** Undefined: it has shown no certificate of this clusterset that is valid. */
+  readonly peer: Peer | undefined
+  /** SHA-256 of the certificate that was shown, hex; undefined: none was. */
+  readonly fingerprint: string | undefined
+  readonly error: unknown
+}
+
 export interface BrokerServiceDeps {
   readonly api: BrokerApi
   readonly clock: Clock
@@ -41,6 +52,8 @@ export interface BrokerServiceDeps {
   readonly verdictOf: (peer: string) => PeerValidation
   /** At which a refusal is logged: anybody can cause one, and all are counted. */
   readonly refusalLevel: () => 'info' | 'debug'
+  /** Called for each call that is refused, or fails. */
+  readonly onFailed: (call: FailedCall) => void
   /** Closes the connection of this peer. */
   readonly drop: (peer: string) => void
 }
@@ -240,4 +253,7 @@ function report(deps: BrokerServiceDeps, method: string, peer: string, error: un
     const why = error instanceof Error ? error.stack : String(error)
     deps.logger.error('call failed', { reason: reasonOf(error) ?? 'InternalError', method, peer, why })
   }
+  const found = deps.verdictOf(peer)
+  const member = found.t === 'member' ? peerOf(found, peer) : undefined
+  deps.onFailed({ method, address: peerAddress(peer), peer: member, fingerprint: found.fingerprint, error })
 }

@@ -15,7 +15,7 @@ import type { BrokerApi } from '../broker-api.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { certificateToPem } from '../identity/pem.ts'
 import { MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES } from '../limits.ts'
-import { type BrokerServiceDeps, brokerService } from './broker-service.ts'
+import { type BrokerServiceDeps, type FailedCall, brokerService } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS } from './connections.ts'
 import { type StreamLimits, limitResets, streamLimiter } from './limit-streams.ts'
 import { RAW_SERVICE } from './raw-service.ts'
@@ -63,6 +63,8 @@ export interface ServeBrokerInit {
   readonly logger: Logger
   readonly metrics?: Metrics
   readonly limits?: Partial<ServerLimits>
+  /** Called for each call that is refused, or fails. */
+  readonly onFailed?: (call: FailedCall) => void
 }
 
 export interface BrokerServer {
@@ -104,6 +106,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     ...{ api, clock, logger, metrics, stopping: stopping.signal },
     verdictOf: (peer) => connections.verdictOf(peer),
     refusalLevel: refusalLevel(clock),
+    onFailed: init.onFailed ?? (() => undefined),
     drop: (peer) => connections.drop(peer),
   }
   const members = grpcPart(deps, memberOptions(limits), MEMBER_STREAMS)

@@ -8,6 +8,7 @@ import type { ClusterId } from '../../model/ids.ts'
 import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { BACKDATE_MS } from '../identity/certificate-terms.ts'
+import { fingerprint } from '../identity/pem.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
 
 export type PeerValidation =
@@ -15,11 +16,18 @@ export type PeerValidation =
       readonly t: 'member'
       readonly cluster: ClusterId
       readonly serial: string
+      /** SHA-256 of the certificate, hex. */
+      readonly fingerprint: string
       readonly issuedAtMs: number
       readonly renews?: string
       readonly notAfterMs: number
     }
-  | { readonly t: 'stranger'; readonly error: CertificateError }
+  /** With the fingerprint of what was shown, if anything was. */
+  | { readonly t: 'stranger'; readonly error: CertificateError; readonly fingerprint?: string }
+
+type Stranger = Extract<PeerValidation, { t: 'stranger' }>
+/** What was found, without the fingerprint of what was looked at. */
+type Unmarked = Omit<Extract<PeerValidation, { t: 'member' }>, 'fingerprint'> | Stranger
 
 /** `clusterset` is the broker's own. */
 export function validatePeer(socket: TLSSocket, clusterset: string): PeerValidation {
@@ -27,6 +35,12 @@ export function validatePeer(socket: TLSSocket, clusterset: string): PeerValidat
   if (der === undefined) {
     return stranger('missing', 'this call needs the certificate that a cluster gets by joining; none was shown')
   }
+  const found = validateShown(socket, der, clusterset)
+  const shown = { fingerprint: fingerprint(der) }
+  return found.t === 'member' ? { ...found, ...shown } : { ...found, ...shown }
+}
+
+function validateShown(socket: TLSSocket, der: Uint8Array, clusterset: string): Unmarked {
   const facts = readOrUndefined(der)
   if (facts === undefined) return stranger('wrongIdentity', 'the certificate cannot be read')
   if (facts.clusterset !== undefined && facts.clusterset !== clusterset) {
@@ -53,9 +67,9 @@ export function requireMember(validation: PeerValidation, nowMs: number): PeerVa
 
 /** The member as the broker knows it; `peer` is grpc-js' text `address:port`. */
 export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
-  const { cluster, serial, issuedAtMs, notAfterMs, renews } = validation
+  const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews } = validation
   const address = peerAddress(peer)
-  const known = { cluster, serial, issuedAtMs, expiresAtMs: notAfterMs, address }
+  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address }
   return renews === undefined ? known : { ...known, renews }
 }
 
@@ -68,7 +82,7 @@ export function expiredError(notAfterMs: number): CertificateError {
   return new CertificateError('expired', `the certificate expired at ${new Date(notAfterMs).toISOString()}`)
 }
 
-function validationFailure(socket: TLSSocket, facts: CertificateFacts): PeerValidation {
+function validationFailure(socket: TLSSocket, facts: CertificateFacts): Stranger {
   // OpenSSL's verify codes, as Node names them. The typings say Error; it is the code's name.
   const code = String(socket.authorizationError)
   if (code.includes('CERT_HAS_EXPIRED')) return { t: 'stranger', error: expiredError(facts.notAfterMs) }
@@ -80,7 +94,7 @@ function validationFailure(socket: TLSSocket, facts: CertificateFacts): PeerVali
   return stranger('untrusted', `the certificate was not issued by this broker's CA (${code})`)
 }
 
-function stranger(problem: CertificateError['problem'], message: string): PeerValidation {
+function stranger(problem: CertificateError['problem'], message: string): Stranger {
   return { t: 'stranger', error: new CertificateError(problem, message) }
 }
 

@@ -12,6 +12,9 @@ export const SERVE_FLAGS: readonly string[] = [
   '--allow-namespace',
   '--external-traffic-policy',
   '--accept-empty',
+  '--audit-log',
+  '--audit-log-size',
+  '--audit-log-keep',
   '--log-level',
 ]
 

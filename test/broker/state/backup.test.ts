@@ -25,7 +25,7 @@ const GENTLY = { force: false }
 async function restore(stateDir: string, file: string, init = GENTLY) {
   const unlock = lockDirectory(stateDir)
   try {
-    await stageRestore(stateDir, file, init)
+    await stageRestore(clock, stateDir, file, init)
     return await finishRestore(clock, stateDir)
   } finally {
     unlock()
@@ -160,7 +160,7 @@ t.test('what is staged is for its owner alone, whoever may read the backup', asy
   for (const mode of [0o644, 0o400, 0o600]) {
     chmodSync(file, mode)
     const folder = temporaryFolder(t)
-    await stageRestore(folder, file, GENTLY)
+    await stageRestore(clock, folder, file, GENTLY)
     t.equal(statSync(join(folder, 'restore.db')).mode & 0o777, 0o600, mode.toString(8))
   }
 })
@@ -171,7 +171,7 @@ t.test('a restore that broke off is finished by the next start', async (t) => {
   const file = await backup(t, broker)
   const fresh = await LoopbackBroker.start(t)
   // Staged beside a broker that runs, which has no members: no force is needed.
-  await stageRestore(fresh.state, file, GENTLY)
+  await stageRestore(clock, fresh.state, file, GENTLY)
   t.strictSame(await fresh.tokens((store) => store.members()), [], 'the one that runs is not disturbed')
   await fresh.stop()
   // As after a power cut in the middle: half of the old state is away.

@@ -2,6 +2,8 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'
+import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
+import { AuditTrail } from '../../../broker/audit/audit-trail.ts'
 import { CertificateAuthority } from '../../../broker/members/certificate-authority.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
 import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
@@ -45,6 +47,8 @@ export interface Harness {
   readonly logger: CapturingLogger
   readonly tokens: BrokerStore
   readonly stateDir: string
+  /** Its loop does not run: lines come with flush(). */
+  readonly audit: AuditTrail
   stop(): Promise<void>
 }
 
@@ -53,6 +57,8 @@ export interface HarnessInit {
   readonly clock?: FakeClock
   readonly stateDir?: string
   readonly keepRemoved?: number
+  /** Where its audit log goes; without, it has none. */
+  readonly auditSink?: AuditSink
 }
 
 export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harness> {
@@ -73,14 +79,16 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
   )
   const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), keepRemoved: init.keepRemoved ?? 1000 })
   await fixSettings(log, config)
-  const broker = new Broker({ log, authority, clock, logger, metrics: brokerMetrics(createMetrics('broker')) }, config)
+  const metrics = brokerMetrics(createMetrics('broker'))
+  const audit = new AuditTrail({ log, clock, logger, metrics, sink: init.auditSink })
+  const broker = new Broker({ log, authority, clock, logger, metrics, audit }, config)
   const tokens = await openBrokerStore(stateDir, clock)
   const stop = async (): Promise<void> => {
     broker.close()
     await Promise.all([log.close(), tokens.close()])
   }
   t.teardown(stop)
-  return { broker, log, clock, logger, tokens, stateDir, stop }
+  return { broker, log, clock, logger, tokens, stateDir, audit, stop }
 }
 
 export function facts(podCIDRs: string[] = ['10.42.0.0/16'], change: Partial<ClusterFacts> = {}): ClusterFacts {

@@ -34,6 +34,31 @@ export const STRANGERS: readonly AttackRow[] = [
     against: '`broker/members/join-gate.ts`: failures are counted by address, and a known token passes.',
   },
   {
+    id: 'audit-forged-lines',
+    tried:
+      'Strangers and holders of a token ask with names that have newlines, JSON, escapes of terminals, 60,000 letters.',
+    holds: 'Each line of the audit log is one whole line of ASCII below 4 KiB, and says what happened.',
+    against: '`broker/audit/audit-line.ts`: texts are cut and escaped, and the line has a bound.',
+  },
+  {
+    id: 'audit-flooded',
+    tried: 'A stranger is refused 60 times, and a member with 300 records.',
+    holds: 'Each has about ten lines in the audit log, the rest is counted, and a join meanwhile has its line.',
+    against: '`broker/audit/refusal-pace.ts`: how many lines a source can cause.',
+  },
+  {
+    id: 'audit-disk-full',
+    tried: 'The disk of the audit log is full, to the last byte.',
+    holds: 'Members join and publish; it is logged once; when there is room all lines are there, each once and whole.',
+    against: '`broker/audit/audit-outbox.ts`: lines of acts wait in the store, and nobody waits for them.',
+  },
+  {
+    id: 'audit-reader-stalled',
+    tried: 'Whoever reads the standard output of the broker stops to read.',
+    holds: 'Members join, the number of waiting lines is a metric, and the broker ends when it is asked to.',
+    against: '`broker/audit/audit-output.ts`: a pipe is written to as far as it takes.',
+  },
+  {
     id: 'member-seventh-connection',
     tried: 'A member opens a seventh connection.',
     holds: 'Its oldest is closed, and no other member notices.',

@@ -1,0 +1,49 @@
+/** Callers and outcomes as the audit log has them. */
+import type { Peer } from '../../protocol/broker-api.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { reasonField } from '../../protocol/error-reason.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
+import type { FailedCall } from '../../protocol/transport/broker-service.ts'
+import { AUDIT_ACTS, type AuditActor, type AuditEvent, type AuditValue } from './audit-event.ts'
+import type { Audit } from './audit-trail.ts'
+import { memberSource, strangerSource } from './refusal-pace.ts'
+
+/** For a broker without an audit log. */
+export const NO_AUDIT: Audit = { keep: () => undefined, report: () => undefined, allows: () => false }
+
+export function memberActor({ cluster, fingerprint, address }: Peer): AuditActor {
+  return { kind: 'member', cluster, ...(fingerprint === undefined ? {} : { fingerprint }), address }
+}
+
+/** What was thrown, as the end of an act. */
+export function outcomeOf(error: unknown): Pick<AuditEvent, 'result' | 'reason'> {
+  const refused = error instanceof RefusedError || error instanceof CertificateError || error instanceof CodecError
+  const reason = reasonField(error).reason ?? reasonOf(error) ?? 'InternalError'
+  return { result: refused ? 'refused' : 'failed', reason }
+}
+
+/**
+ * A call that the transport has refused, or that failed. A join is audited where its token is known, and what ends
+ * because this broker stops is no refusal.
+ */
+export function auditFailedCall(audit: Audit, { method, address, peer, fingerprint, error }: FailedCall): void {
+  const act = AUDIT_ACTS.find((one) => one === method)
+  const isAudited = method === 'join' && !(error instanceof CodecError)
+  if (act === undefined || isAudited || error instanceof BrokerUnreachableError) return
+  if (!audit.allows(peer === undefined ? strangerSource(address) : memberSource(peer.cluster))) return
+  const shown = fingerprint === undefined ? {} : { fingerprint }
+  audit.report({
+    act,
+    ...outcomeOf(error),
+    who: peer === undefined ? { kind: 'stranger', ...shown, address } : memberActor(peer),
+    ...(peer === undefined ? {} : { subject: peer.cluster }),
+    details: fieldOf(error),
+  })
+}
+
+/** The field that a refusal names; empty where it names none. */
+export function fieldOf(error: unknown): Readonly<Record<string, AuditValue>> {
+  return error instanceof RefusedError || error instanceof CodecError ? { field: error.field } : {}
+}

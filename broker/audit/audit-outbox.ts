@@ -1,0 +1,48 @@
+/**
+ * Acts whose lines are not written yet, as rows of the store. Who changes the store puts the line into the same
+ * transaction: there is no act without a line, also by a process beside the broker or when the broker is killed. The
+ * broker alone writes lines, and takes the rows away afterwards.
+ */
+import type { LogView, Transaction } from '../log/record-log.ts'
+import type { AuditRow } from '../state/state.ts'
+import { type AuditInit, auditEvent } from './audit-event.ts'
+
+/**
+ * Rows that can wait, while no broker runs or its audit log cannot be written. Keys are used again, since a store
+ * remembers each key that was removed.
+ */
+export const MAX_WAITING = 1000
+
+/** Puts the event where the broker finds it. When there is no room it takes the place of the oldest, which is lost. */
+export function keepEvent(tx: Transaction, init: AuditInit, nowMs: number): void {
+  const event = auditEvent(init, nowMs)
+  for (let place = 0; place < MAX_WAITING; place += 1) {
+    const key = placeKey(place)
+    if (tx.get('audit', key) !== undefined) continue
+    tx.put('audit', key, { event })
+    return
+  }
+  const oldest = waitingEvents(tx)[0]
+  if (oldest !== undefined) tx.put('audit', oldest.key, { event, lost: (oldest.row.lost ?? 0) + 1 })
+}
+
+/** Puts what waits in another store in the place of what waits in this one. */
+export function replaceRows(tx: Transaction, rows: readonly AuditRow[]): void {
+  for (const { key } of tx.list('audit')) tx.remove('audit', key)
+  for (const [place, row] of rows.slice(0, MAX_WAITING).entries()) tx.put('audit', placeKey(place), row)
+}
+
+/** By the time of the event. */
+export function waitingEvents(view: LogView): { readonly key: string; readonly row: AuditRow }[] {
+  const rows = view.list('audit').map(({ key, value }) => ({ key, row: value }))
+  return rows.sort((a, b) => (a.row.event.id < b.row.event.id ? -1 : 1))
+}
+
+/** Takes away what was written, unless its place holds another event by now. */
+export function removeEvents(tx: Transaction, events: readonly { readonly key: string; readonly id: string }[]): void {
+  for (const { key, id } of events) if (tx.get('audit', key)?.event.id === id) tx.remove('audit', key)
+}
+
+function placeKey(place: number): string {
+  return String(place).padStart(4, '0')
+}

@@ -1,0 +1,247 @@
+/**
+ * The audit log. Acts that change the store come by the store itself (audit-outbox.ts), refusals by a bounded queue in
+ * memory. One loop writes both, in batches, and is the only one that does: a log that cannot be written holds up nobody
+ * but itself.
+ */
+import type { Clock } from '../../reconcile/clock.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
+import type { RecordLog, Transaction } from '../log/record-log.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { type AuditEvent, type AuditInit, auditEvent } from './audit-event.ts'
+import { auditLine } from './audit-line.ts'
+import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'
+import type { AuditSink } from './audit-sink.ts'
+import { RefusalPace, type Source } from './refusal-pace.ts'
+
+/** Lines that wait in memory. */
+export const MAX_QUEUED = 1000
+const MAX_BATCH = 200
+/** Suppressed refusals are reported this often. */
+const REPORT_MS = 60_000
+const LOOP: LoopInit = { minMs: 10, resyncMs: REPORT_MS, retryMinMs: 200, retryMaxMs: 10_000 }
+/** What is left when the broker stops is written within this. */
+const LAST_WRITE_MS = 2000
+
+const BROKER = { kind: 'broker' } as const
+
+export interface AuditTrailDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'auditLines' | 'auditLost' | 'auditSuppressed' | 'auditWaiting'>
+  /** Absent: there is no audit log, and nothing is kept for one. */
+  readonly sink?: AuditSink | undefined
+}
+
+/** What the parts of the broker that act need of it. */
+export type Audit = Pick<AuditTrail, 'keep' | 'report' | 'allows'>
+
+interface Batch {
+  readonly events: readonly AuditEvent[]
+  /** Of them, how many are of the queue. */
+  readonly queued: number
+  /** Lines that a line of this batch says are lost. */
+  readonly lost: { readonly ofQueue: number; readonly ofStore: number }
+}
+
+export class AuditTrail {
+  readonly #deps: AuditTrailDeps
+  readonly #pace: RefusalPace
+  readonly #loop: ReconcileLoop
+  readonly #stopCommits: () => void
+  #queue: AuditEvent[] = []
+  /** Ids of rows whose lines are out, and which the store did not let go of yet. */
+  #written = new Set<string>()
+  /** Not in the log yet. */
+  #lost = 0
+  #lookedAtMs: number
+  /** Since it was last written, each is logged once. */
+  readonly #said = { failing: false, losing: false }
+  #writing: Promise<void> | undefined
+  /** Somebody said so. */
+  #isMoved = false
+
+  constructor(deps: AuditTrailDeps) {
+    this.#deps = deps
+    this.#pace = new RefusalPace(deps.clock)
+    this.#lookedAtMs = deps.clock.monotonic()
+    const onError = (error: unknown): void => deps.logger.debug('audit log not written', { why: messageOf(error) })
+    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, LOOP, (signal) => this.#round(signal))
+    this.#stopCommits = deps.log.onCommit((changes) => {
+      // What this trail takes away needs no round.
+      if (changes.some(({ scope, value }) => scope === 'audit' && value !== undefined)) this.#loop.poke()
+    })
+  }
+
+  /** Puts an act into the transaction that it is part of: both are durable, or neither. */
+  keep(tx: Transaction, init: AuditInit): void {
+    if (this.#deps.sink !== undefined) keepEvent(tx, init, this.#deps.clock.now())
+  }
+
+  /** True when a line that this source causes may be written. False: it is counted, and is not to be. */
+  allows(source: Source): boolean {
+    if (this.#deps.sink === undefined) return false
+    const allowed = this.#pace.allows(source)
+    if (!allowed) this.#deps.metrics.auditSuppressed.inc()
+    return allowed
+  }
+
+  /** An act that left nothing in the store, mostly a refusal. Where others can cause it, allows() is asked before. */
+  report(init: AuditInit): void {
+    const { sink, clock, metrics } = this.#deps
+    if (sink === undefined) return
+    if (this.#queue.length < MAX_QUEUED) this.#queue.push(auditEvent(init, clock.now()))
+    else {
+      this.#lost += 1
+      metrics.auditLost.inc()
+      this.#sayLost(this.#lost)
+    }
+    this.#loop.poke()
+  }
+
+  /** To be called when the file may have been moved: it is opened anew. */
+  reopen(): void {
+    this.#isMoved = true
+    this.#loop.poke()
+  }
+
+  /** Writes until the signal; then what is left, for two seconds at most. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, sink } = this.#deps
+    await this.#loop.run(signal)
+    this.#stopCommits()
+    const late = new AbortController()
+    const cancel = clock.setTimer(LAST_WRITE_MS, () => late.abort(new Error('the broker stops')))
+    try {
+      await this.flush(late.signal)
+    } catch (error) {
+      // Acts wait in the store for the next start; refusals are gone.
+      const lines = this.#queue.length
+      if (lines > 0) {
+        this.#deps.metrics.auditLost.inc({}, lines)
+        logger.error('lines of the audit log are lost', { reason: 'AuditLinesLost', lines, why: messageOf(error) })
+      }
+    } finally {
+      cancel()
+      await sink?.close()
+    }
+  }
+
+  /** Writes all that waits now. Throws what the sink and the store throw, and the signal's reason. */
+  async flush(signal: AbortSignal): Promise<void> {
+    do await this.#round(signal)
+    while (this.#deps.sink !== undefined && (this.#queue.length > 0 || this.#waiting().length > 0))
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { log, sink, metrics } = this.#deps
+    if (sink === undefined) return this.#discard()
+    // Of a round that did not wait for its end.
+    if (this.#writing !== undefined) await orAbort(this.#writing, signal)
+    this.#reportSuppressed()
+    metrics.auditWaiting.set(this.#queue.length + this.#waiting().length)
+    const batch = this.#batch()
+    if (batch.events.length > 0 || this.#isMoved) {
+      this.#writing = this.#write(sink, batch).finally(() => (this.#writing = undefined))
+      await orAbort(this.#writing, signal)
+    }
+    await this.#removeWritten(log)
+    const left = this.#queue.length + this.#waiting().length
+    metrics.auditWaiting.set(left)
+    if (left > 0) this.#loop.poke()
+  }
+
+  /** Rows of the store that are not written. */
+  #waiting(): ReturnType<typeof waitingEvents> {
+    return waitingEvents(this.#deps.log).filter(({ row }) => !this.#written.has(row.event.id))
+  }
+
+  #batch(): Batch {
+    const rows = this.#waiting().slice(0, MAX_BATCH)
+    const queued = this.#queue.slice(0, MAX_BATCH)
+    const lost = { ofQueue: this.#lost, ofStore: rows.reduce((sum, { row }) => sum + (row.lost ?? 0), 0) }
+    const lines = lost.ofQueue + lost.ofStore
+    const events = [...rows.map(({ row }) => row.event), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
+    if (lines > 0) events.unshift(this.#own({ act: 'audit.lost', result: 'failed', details: { lines } }))
+    return { events, queued: queued.length, lost }
+  }
+
+  async #write(sink: AuditSink, { events, queued, lost }: Batch): Promise<void> {
+    const { logger, metrics } = this.#deps
+    try {
+      if (this.#isMoved) await sink.reopen?.()
+      this.#isMoved = false
+      if (events.length > 0) await sink.write(events.map(auditLine))
+    } catch (error) {
+      if (!this.#said.failing)
+        logger.error('the audit log cannot be written: lines wait', {
+          reason: 'AuditLogUnwritable',
+          why: messageOf(error),
+        })
+      this.#said.failing = true
+      throw error
+    }
+    this.#queue = this.#queue.slice(queued)
+    for (const { id } of events) this.#written.add(id)
+    this.#lost -= lost.ofQueue
+    metrics.auditLines.inc({}, events.length)
+    if (lost.ofStore > 0) {
+      metrics.auditLost.inc({}, lost.ofStore)
+      this.#sayLost(lost.ofStore)
+    }
+    if (this.#said.failing) logger.info('the audit log is written again')
+    this.#said.failing = false
+    this.#said.losing = false
+  }
+
+  async #removeWritten(log: RecordLog): Promise<void> {
+    const done = waitingEvents(log)
+      .map(({ key, row }) => ({ key, id: row.event.id }))
+      .filter(({ id }) => this.#written.has(id))
+    if (done.length > 0) await log.transact((tx) => removeEvents(tx, done))
+    this.#written = new Set()
+  }
+
+  /** Without an audit log: what commands beside the broker have put there. */
+  async #discard(): Promise<void> {
+    const { log } = this.#deps
+    const rows = waitingEvents(log).map(({ key, row }) => ({ key, id: row.event.id }))
+    if (rows.length > 0) await log.transact((tx) => removeEvents(tx, rows))
+  }
+
+  #reportSuppressed(): void {
+    const nowMs = this.#deps.clock.monotonic()
+    // Where there is no room the count grows on.
+    if (nowMs - this.#lookedAtMs < REPORT_MS || this.#queue.length >= MAX_QUEUED) return
+    this.#lookedAtMs = nowMs
+    const suppressed = this.#pace.take()
+    if (suppressed === undefined) return
+    const { count, sources, most } = suppressed
+    this.#queue.push(this.#own({ act: 'audit.suppressed', result: 'ok', details: { lines: count, sources, most } }))
+  }
+
+  #own(init: Omit<AuditInit, 'who'>): AuditEvent {
+    return auditEvent({ ...init, who: BROKER }, this.#deps.clock.now())
+  }
+
+  #sayLost(lines: number): void {
+    if (this.#said.losing) return
+    this.#said.losing = true
+    this.#deps.logger.error('lines of the audit log are lost: more wait than there is room for', {
+      reason: 'AuditLinesLost',
+      lines,
+    })
+  }
+}
+
+/** Without an effect on the promise: what does not end in time goes on, and nobody waits for it. */
+function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}

@@ -1,0 +1,124 @@
+/**
+ * How many lines callers can cause: each source a few at once and then one a minute; all strangers together a hundred
+ * and then one a second, and all others as many again, so that strangers do not hide what a stolen token or certificate
+ * is used for. What is not written is counted, and reported once a minute.
+ */
+import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/ip.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+
+interface Rate {
+  readonly burst: number
+  readonly refillMs: number
+}
+
+const OF_ONE: Rate = { burst: 10, refillMs: 60_000 }
+const OF_ALL: Rate = { burst: 100, refillMs: 1000 }
+const MAX_SOURCES = 4096
+/** Named in one report. */
+const MAX_NAMED = 8
+/** Who has an IPv6 address mostly has all of its /64. */
+const IPV6_SUBNET = 64
+const MAX_NAME = 64
+
+/** Whom lines are counted for. */
+export interface Source {
+  readonly name: string
+  /** Has shown neither a certificate nor a token of ours. */
+  readonly isStranger: boolean
+}
+
+interface Bucket {
+  left: number
+  atMs: number
+}
+
+export interface Suppressed {
+  readonly count: number
+  /** How many sources they came from; of more than are remembered: of those at least. */
+  readonly sources: number
+  /** `source: count` of those with most. */
+  readonly most: readonly string[]
+}
+
+export class RefusalPace {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  /** In the order of their last line. */
+  readonly #buckets = new Map<string, Bucket>()
+  readonly #strangers: Bucket
+  readonly #known: Bucket
+  #suppressed = new Map<string, number>()
+  #count = 0
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock
+    this.#strangers = { left: OF_ALL.burst, atMs: clock.monotonic() }
+    this.#known = { ...this.#strangers }
+  }
+
+  /** True when one more line of this source may be written; false counts it as suppressed. */
+  allows({ name, isStranger }: Source): boolean {
+    const nowMs = this.#clock.monotonic()
+    const bucket = this.#buckets.get(name) ?? { left: OF_ONE.burst, atMs: nowMs }
+    const all = isStranger ? this.#strangers : this.#known
+    refill(bucket, OF_ONE, nowMs)
+    refill(all, OF_ALL, nowMs)
+    if (bucket.left < 1 || all.left < 1) {
+      this.#suppress(name)
+      return false
+    }
+    bucket.left -= 1
+    all.left -= 1
+    this.#buckets.delete(name)
+    this.#buckets.set(name, bucket)
+    const oldest = this.#buckets.size > MAX_SOURCES ? this.#buckets.keys().next().value : undefined
+    if (oldest !== undefined) this.#buckets.delete(oldest)
+    return true
+  }
+
+  /** What was suppressed since the last call; undefined: nothing was. */
+  take(): Suppressed | undefined {
+    if (this.#count === 0) return undefined
+    const sorted = [...this.#suppressed].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
+    const most = sorted.slice(0, MAX_NAMED).map(([source, count]) => `${source}: ${count}`)
+    const taken = { count: this.#count, sources: sorted.length, most }
+    this.#suppressed = new Map()
+    this.#count = 0
+    return taken
+  }
+
+  #suppress(source: string): void {
+    this.#count += 1
+    const count = this.#suppressed.get(source)
+    if (count !== undefined || this.#suppressed.size < MAX_SOURCES) this.#suppressed.set(source, (count ?? 0) + 1)
+  }
+}
+
+/** Who has shown nothing of ours, by address. */
+export function strangerSource(address: string): Source {
+  return { name: subnetOf(address), isStranger: true }
+}
+
+/** Who has shown a token that this broker made, by its id. */
+export function tokenSource(id: string): Source {
+  return { name: `token ${id}`, isStranger: false }
+}
+
+/** Who has shown a certificate of ours. */
+export function memberSource(cluster: string): Source {
+  return { name: `cluster ${cluster}`, isStranger: false }
+}
+
+/** What is no address is a source by itself. */
+function subnetOf(address: string): string {
+  try {
+    const parsed = parseAddress(address)
+    return parsed.family === 6 ? formatPrefix(prefixOf(parsed, IPV6_SUBNET)) : address
+  } catch {
+    return address.slice(0, MAX_NAME)
+  }
+}
+
+function refill(bucket: Bucket, { burst, refillMs }: Rate, nowMs: number): void {
+  bucket.left = Math.min(burst, bucket.left + (nowMs - bucket.atMs) / refillMs)
+  bucket.atMs = nowMs
+}

@@ -1,0 +1,227 @@
+/** Which acts leave which line: of members, of those who want to be members, and of operators beside the broker. */
+import t, { type Test } from 'tap'
+import { backupBroker } from '../../../broker/state/backup.ts'
+import { fingerprint } from '../../../protocol/identity/pem.ts'
+import { createKey } from '../../../protocol/identity/keys.ts'
+import { createCsr } from '../../../protocol/identity/x509.ts'
+import { eventually } from '../../support/eventually.ts'
+import { failure } from '../../support/failure.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import {
+  type Harness,
+  Publisher,
+  anExport,
+  declaration,
+  facts,
+  join_,
+  joinRequest,
+  peerOf,
+  startBroker,
+} from '../support/harness.ts'
+import { type AuditLine, MemorySink, shortLine } from './audit-lines.ts'
+
+const never = new AbortController().signal
+
+async function started(t: Test) {
+  const sink = new MemorySink()
+  const harness = await startBroker(t, { auditSink: sink })
+  let seen = 0
+  /** Since it was called last. */
+  const lines = async (): Promise<AuditLine[]> => {
+    await harness.log.refresh()
+    await harness.audit.flush(never)
+    const all = sink.lines()
+    const fresh = all.slice(seen)
+    seen = all.length
+    return fresh
+  }
+  return { ...harness, sink, lines }
+}
+
+t.test('a join says who came by which token, and what it was given', async (t) => {
+  const harness = await started(t)
+  const { text, id } = await harness.tokens.create({ cluster: 'milano' })
+  await harness.lines()
+  const { response } = await join_(harness, 'milano', { token: text })
+  const [line, ...more] = await harness.lines()
+  t.same(more, [])
+  t.same(line?.who, {
+    kind: 'joining',
+    cluster: 'milano',
+    fingerprint: fingerprint(response.certificate),
+    token: id,
+    address: '192.0.2.1',
+  })
+  t.match(line, {
+    v: 1,
+    time: '2026-01-01T00:00:00.000Z',
+    result: 'ok',
+    what: { act: 'join', subject: 'milano', details: { podCIDRs: ['10.42.0.0/16'], repeated: false } },
+  })
+  t.type(line?.ms, 'number')
+  t.notOk(JSON.stringify(line).includes(text.slice(20, 60)), 'and not the token itself')
+})
+
+type Refused = (harness: Harness) => Promise<Parameters<typeof joinRequest>[1]>
+
+const refusals: readonly (readonly [want: string, request: Refused])[] = [
+  ['join refused TokenUnknown milano', async () => ({ secret: 'x'.repeat(43) })],
+  ['join refused TokenMalformed milano', async () => ({ secret: 'no token' })],
+  [
+    'join refused TokenUsed milano',
+    async (harness) => {
+      const { text } = await harness.tokens.create({})
+      await join_(harness, 'paris', { token: text })
+      return { token: text }
+    },
+  ],
+  [
+    'join refused TokenRevoked milano',
+    async ({ tokens }) => {
+      const { text, id } = await tokens.create({})
+      await tokens.revoke(id)
+      return { token: text }
+    },
+  ],
+  [
+    'join refused TokenForOtherCluster milano',
+    async ({ tokens }) => ({ token: (await tokens.create({ cluster: 'paris' })).text }),
+  ],
+  ['join refused ClusterIdReserved kube-x', async () => ({ cluster: 'kube-x' })],
+  ['join refused InvalidValue a\nb', async () => ({ cluster: 'a\nb' })],
+  ['join refused PublicSpaceNotAllowed milano', async () => ({ facts: facts(['8.8.0.0/16']) })],
+  ['join refused ClockDiffers milano', async () => ({ nowMs: 0 })],
+]
+t.test('a refused join says why, and whose token it was', async (t) => {
+  for (const [want, request] of refusals) {
+    const harness = await started(t)
+    const change = await request(harness)
+    const full = await joinRequest(harness, change)
+    await harness.lines()
+    await t.rejects(harness.broker.join(full, '192.0.2.9'))
+    const lines = await harness.lines()
+    t.same(lines.map(shortLine), [want])
+    t.match(lines[0]?.who, { kind: 'joining', address: '192.0.2.9' })
+    const isKnown = !/TokenUnknown|TokenMalformed/.test(want)
+    t.equal(lines[0]?.who['token'] !== undefined, isKnown, `${want}: the token is named where it is one of ours`)
+    t.notOk(harness.sink.text.includes(full.secret), 'never by its secret')
+    await harness.stop()
+  }
+})
+
+t.test('a look is told where it is refused', async (t) => {
+  const harness = await started(t)
+  const request = await joinRequest(harness, { look: true })
+  await harness.lines()
+  await harness.broker.lookAtJoin(request, '192.0.2.9')
+  t.same(await harness.lines(), [])
+  await t.rejects(harness.broker.lookAtJoin({ ...request, secret: 'y'.repeat(43) }, '192.0.2.9'))
+  t.same((await harness.lines()).map(shortLine), ['join.look refused TokenUnknown milano'])
+})
+
+t.test('the life of a member', async (t) => {
+  const harness = await started(t)
+  const { broker } = harness
+  const { peer, response } = await join_(harness, 'milano')
+  await harness.lines()
+  const shown = { ...peer, fingerprint: fingerprint(response.certificate) }
+  const renewed = await broker.renew(shown, await createCsr(createKey()))
+  const [renewal, ...none] = await harness.lines()
+  t.same(none, [])
+  t.match(renewal, {
+    result: 'ok',
+    who: { kind: 'member', cluster: 'milano', fingerprint: fingerprint(response.certificate), address: '192.0.2.1' },
+    what: { act: 'renew', subject: 'milano', details: { certificate: fingerprint(renewed.certificate) } },
+  })
+
+  const next = peerOf('milano', renewed)
+  const publisher = new Publisher(harness, next)
+  await publisher.send(declaration([]))
+  await publisher.facts(facts(['10.42.0.0/16', '10.77.0.0/16']))
+  await publisher.facts(facts(['127.0.0.0/8']))
+  await publisher.put(anExport('web', {}, 'kube-system'))
+  await publisher.acknowledged()
+  t.same((await harness.lines()).map(shortLine).sort(), [
+    'facts ok milano',
+    'facts refused RangeReserved milano',
+    'record refused NamespaceNotAllowed ServiceExport/kube-system/web',
+  ])
+
+  // The overlap of the two certificates is over, and somebody shows the old one.
+  await harness.clock.advance(6 * 60_000)
+  await failure(() => broker.watch(shown, {}, never)[Symbol.asyncIterator]().next())
+  const copied = (await harness.lines()).filter(({ what }) => what.act === 'certificate.copied')
+  t.match(copied, [{ result: 'refused', reason: 'CertificateCopied', who: { kind: 'member' } }])
+
+  await broker.leave(next)
+  await broker.leave(next)
+  t.same((await harness.lines()).map(shortLine), ['leave ok milano'], 'once')
+})
+
+t.test('what operators do beside the broker', async (t) => {
+  const harness = await started(t)
+  const { tokens, stateDir } = harness
+  const own = { kind: 'operator', uid: process.getuid?.() }
+  const acted = async (): Promise<string[]> => {
+    const lines = await harness.lines()
+    for (const { who } of lines) t.match(who, own)
+    return lines.map(shortLine)
+  }
+  const { id } = await tokens.create({ uses: 2, ttlMs: 60_000 })
+  t.same(await acted(), [`token.create ok ${id}`])
+  await tokens.revoke(id)
+  t.same(await acted(), [`token.revoke ok ${id}`])
+  await t.rejects(tokens.revoke('nope'))
+  t.same(await acted(), ['token.revoke refused TokenUnknown nope'])
+  await t.rejects(tokens.create({ uses: 0 }))
+  t.same(await acted(), ['token.create refused InvalidValue'])
+
+  await join_(harness, 'milano')
+  await harness.lines()
+  await t.rejects(tokens.evict({ cluster: 'roma', force: false }))
+  await tokens.rekey({ cluster: 'milano' })
+  await tokens.evict({ cluster: 'milano', force: true })
+  await tokens.evict({ cluster: 'milano', force: true })
+  t.same(await acted(), [
+    'cluster.evict refused MemberUnknown roma',
+    'cluster.rekey ok milano',
+    'cluster.evict ok milano',
+    'cluster.evict ok milano',
+  ])
+  t.same(
+    harness.sink
+      .lines()
+      .slice(-2)
+      .map(({ what }) => what.details?.['repeated']),
+    [false, true],
+    'the second did nothing, and says so',
+  )
+
+  const file = `${temporaryFolder(t)}/a.backup`
+  await backupBroker(harness.clock, stateDir, file)
+  await t.rejects(backupBroker(harness.clock, stateDir, file), 'it is there already')
+  t.same(await acted(), [`broker.backup ok ${file}`, `broker.backup failed StateFailed ${file}`])
+})
+
+t.test('what a broken store refuses leaves no line', async (t) => {
+  const harness = await started(t)
+  await harness.tokens.close()
+  await t.rejects(harness.tokens.create({}))
+  t.same(await harness.lines(), [])
+})
+
+t.test('refusals of one address are bounded, and a member beside it is told', async (t) => {
+  const harness = await started(t)
+  const request = await joinRequest(harness, { secret: 'z'.repeat(43) })
+  await harness.lines()
+  for (let i = 0; i < 60; i += 1) await failure(harness.broker.join({ ...request, cluster: `c${i}` }, '192.0.2.66'))
+  await join_(harness, 'paris')
+  const lines = (await harness.lines()).map(shortLine)
+  t.equal(lines.filter((line) => line.startsWith('join refused')).length, 10)
+  t.ok(lines.includes('join ok paris'))
+  await harness.clock.advance(60_000)
+  const reported = await eventually(async () =>
+    (await harness.lines()).find(({ what }) => what.act === 'audit.suppressed'),
+  )
+  t.same(reported.what.details, { lines: 50, sources: 1, most: ['192.0.2.66: 50'] })
+})
