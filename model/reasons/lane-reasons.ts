@@ -112,7 +112,8 @@ export const LANE_REASONS = {
     shows: ['event on Node'],
   },
   LaneNotMade: {
-    means: 'Nothing of the lane can be made on its node, mostly because another program has its port; the note says which.',
+    means:
+      'Nothing of the lane can be made on its node, mostly because another program has its port; the note says which.',
     todo: 'End that program, or let it have another port. A node that stands by takes the lane after ten seconds.',
     shows: ['event on Node', 'log of the gateway'],
   },
