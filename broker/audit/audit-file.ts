@@ -132,6 +132,7 @@ export class AuditFile implements AuditSink {
 
   async #rotate(): Promise<void> {
     const { file, keep } = this.#init
+    await this.#handle?.datasync()
     await this.close()
     for (let i = keep - 1; i >= 1; i -= 1) await renameIfThere(`${file}.${i}`, `${file}.${i + 1}`)
     await renameIfThere(file, `${file}.1`)

@@ -18,8 +18,8 @@ import { RefusalPace, type Source } from './refusal-pace.ts'
 /** Lines that wait in memory. */
 export const MAX_QUEUED = 1000
 const MAX_BATCH = 200
-/** Suppressed refusals are reported this often. */
-const REPORT_MS = 60_000
+/** Suppressed lines are reported this often: an evicted member that is not stopped goes on to ask, for months. */
+const REPORT_MS = 300_000
 const LOOP: LoopInit = { minMs: 10, resyncMs: REPORT_MS, retryMinMs: 200, retryMaxMs: 10_000 }
 /** What is left when the broker stops is written within this. */
 const LAST_WRITE_MS = 2000
@@ -62,6 +62,7 @@ export class AuditTrail {
   #writing: Promise<void> | undefined
   /** Somebody said so. */
   #isMoved = false
+  #isStopping = false
 
   constructor(deps: AuditTrailDeps) {
     this.#deps = deps
@@ -112,6 +113,7 @@ export class AuditTrail {
     const { clock, logger, sink } = this.#deps
     await this.#loop.run(signal)
     this.#stopCommits()
+    this.#isStopping = true
     const late = new AbortController()
     const cancel = clock.setTimer(LAST_WRITE_MS, () => late.abort(new Error('the broker stops')))
     try {
@@ -213,8 +215,9 @@ export class AuditTrail {
 
   #reportSuppressed(): void {
     const nowMs = this.#deps.clock.monotonic()
+    const isDue = this.#isStopping || nowMs - this.#lookedAtMs >= REPORT_MS
     // Where there is no room the count grows on.
-    if (nowMs - this.#lookedAtMs < REPORT_MS || this.#queue.length >= MAX_QUEUED) return
+    if (!isDue || this.#queue.length >= MAX_QUEUED) return
     this.#lookedAtMs = nowMs
     const suppressed = this.#pace.take()
     if (suppressed === undefined) return

@@ -1,7 +1,7 @@
 /**
- * How many lines callers can cause: each source a few at once and then one a minute; all strangers together a hundred
- * and then one a second, and all others as many again, so that strangers do not hide what a stolen token or certificate
- * is used for. What is not written is counted, and reported once a minute.
+ * How many lines callers can cause: each source ten at once and then one in five minutes; all strangers together a
+ * hundred and then one a second, and all others as many again, so that strangers do not hide what a stolen token or
+ * certificate is used for. What is not written is counted, and reported now and then.
  */
 import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -11,7 +11,7 @@ interface Rate {
   readonly refillMs: number
 }
 
-const OF_ONE: Rate = { burst: 10, refillMs: 60_000 }
+const OF_ONE: Rate = { burst: 10, refillMs: 300_000 }
 const OF_ALL: Rate = { burst: 100, refillMs: 1000 }
 const MAX_SOURCES = 4096
 /** Named in one report. */

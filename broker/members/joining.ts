@@ -22,6 +22,7 @@ import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText, tokenI
 import { reasonField } from '../../protocol/error-reason.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { fieldOf, outcomeOf } from '../audit/audit-callers.ts'
+import type { AuditInit } from '../audit/audit-event.ts'
 import type { Audit } from '../audit/audit-trail.ts'
 import { strangerSource, tokenSource } from '../audit/refusal-pace.ts'
 
@@ -211,14 +212,16 @@ export class Joining {
       const outcome = joinMember(tx, join, this.#context(cluster))
       const { podCIDRs, globalCIDRs } = outcome.spec
       const { podCIDRs: stated, serviceCIDRs, version } = request.facts
-      audit.keep(tx, {
+      const event: AuditInit = {
         act: 'join',
         result: 'ok',
         who: { kind: 'joining', cluster, fingerprint: fingerprint(certificate), token: token.id, address },
         subject: cluster,
         details: { podCIDRs: stated, serviceCIDRs, carried: podCIDRs, globalCIDRs, version, repeated },
         tookMs: clock.monotonic() - startedMs,
-      })
+      }
+      // Who repeats a request that was granted gets the same answer, as often as it asks.
+      if (!repeated || audit.allows(tokenSource(token.id))) audit.keep(tx, event)
       return { ...outcome, repeated }
     })
     return { certificate, ...joined }

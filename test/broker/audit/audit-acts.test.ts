@@ -62,6 +62,19 @@ t.test('a join says who came by which token, and what it was given', async (t) =
   t.notOk(JSON.stringify(line).includes(text.slice(20, 60)), 'and not the token itself')
 })
 
+t.test('who asks for the same again and again, as it may, does not fill the log', async (t) => {
+  const harness = await started(t)
+  const { text } = await harness.tokens.create({})
+  const csr = await createCsr(createKey())
+  for (let i = 0; i < 20; i += 1) await join_(harness, 'milano', { token: text, csr })
+  const joins = (await harness.lines()).filter(({ what }) => what.act === 'join')
+  t.equal(joins.length, 11)
+  t.same(
+    joins.map(({ what }) => what.details?.['repeated']),
+    [false, ...Array.from({ length: 10 }, () => true)],
+  )
+})
+
 type Refused = (harness: Harness) => Promise<Parameters<typeof joinRequest>[1]>
 
 const refusals: readonly (readonly [want: string, request: Refused])[] = [
@@ -219,7 +232,7 @@ t.test('refusals of one address are bounded, and a member beside it is told', as
   const lines = (await harness.lines()).map(shortLine)
   t.equal(lines.filter((line) => line.startsWith('join refused')).length, 10)
   t.ok(lines.includes('join ok paris'))
-  await harness.clock.advance(60_000)
+  await harness.clock.advance(300_000)
   const reported = await eventually(async () =>
     (await harness.lines()).find(({ what }) => what.act === 'audit.suppressed'),
   )

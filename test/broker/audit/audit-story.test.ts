@@ -4,9 +4,12 @@ import { readFileSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { AUDIT_ACTS } from '../../../broker/audit/audit-event.ts'
+import { backupBroker } from '../../../broker/state/backup.ts'
+import { stageRestore } from '../../../broker/state/restore.ts'
 import { BrokerService } from '../../../protocol/gen/broker.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { fingerprint } from '../../../protocol/identity/pem.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
 import { LoopbackBroker } from '../../cli/loopback-broker.ts'
 import { callUnary, openChannel, outcomeOf } from '../../hostile/support/raw-channel.ts'
 import { joinWith } from '../../hostile/support/raw-join.ts'
@@ -122,3 +125,37 @@ t.test('a broker whose audit log cannot be written starts and serves, and says s
   t.equal(said.length, 1)
   t.match(said[0]?.fields['why'], `${log}: ENOENT`)
 })
+
+t.test(
+  'a restore: what waited in the state before is not lost, and what the backup had waiting is not repeated',
+  async (t) => {
+    const { broker, file, line, all } = await started(t)
+    const clock = new SystemClock()
+    const backup = join(temporaryFolder(t), 'a.backup')
+    await TlsMember.join(t, broker.state, 'paris')
+    await line('join ok paris')
+    await broker.stop()
+    const waiting = await broker.tokens((store) => store.create({}))
+    await backupBroker(clock, broker.state, backup)
+    await broker.start({ audit: { log: file, maxBytes: 0, keep: 1 } })
+    await line(`broker.backup ok ${backup}`)
+    await broker.stop()
+    await broker.tokens((store) => store.evict({ cluster: 'paris', force: true }))
+    await t.rejects(stageRestore(clock, broker.state, join(broker.state, 'ca.crt'), { force: true }))
+    await stageRestore(clock, broker.state, backup, { force: true })
+    await broker.start({ audit: { log: file, maxBytes: 0, keep: 1 } })
+    await line('broker.start ok demo')
+    const done = await eventually(() =>
+      all().find(({ what }) => what.act === 'broker.restore' && what.details?.['step'] === 'done'),
+    )
+    t.match(done, { result: 'ok', who: { kind: 'broker' }, what: { details: { members: 1 } } })
+    await line('cluster.evict ok paris')
+    const staged = all().filter(({ what }) => what.details?.['step'] === 'staged')
+    t.same(
+      staged.map(({ result }) => result),
+      ['failed', 'ok'],
+    )
+    t.match(staged, [{ who: { kind: 'operator' } }, { who: { kind: 'operator' } }])
+    t.equal(all().filter((one) => shortLine(one) === `token.create ok ${waiting.id}`).length, 1)
+  },
+)
