@@ -6,10 +6,9 @@ import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { nearAddresses } from '../runtime/machine-network.ts'
 import { messageOf } from '../runtime/thrown.ts'
-import { sealaneVersion } from '../runtime/version.ts'
 import { auditFailedCall } from './audit/audit-callers.ts'
 import { AuditTrail } from './audit/audit-trail.ts'
-import { openAuditSink } from './audit/open-audit-sink.ts'
+import { openAuditSink, runAudit } from './audit/run-audit.ts'
 import { DATABASE_FILE } from './state/broker-store.ts'
 import { Broker } from './broker.ts'
 import { CertificateAuthority, makeStateDir } from './members/certificate-authority.ts'
@@ -76,8 +75,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await fixSettings(log, config)
   const mark = new StateMark({ stateDir, log, clock, logger })
   stack.defer(() => mark.close())
-  const sink = config.audit === undefined ? undefined : openAuditSink(config.audit)
-  const audit = new AuditTrail({ log, clock, logger, metrics, sink })
+  const audit = new AuditTrail({ log, clock, logger, metrics, sink: openAuditSink(config.audit) })
   stack.defer(runAudit(audit, config))
   stack.defer(deps.onLogsMoved?.(() => audit.reopen()) ?? (() => undefined))
   const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit }, config)
@@ -118,29 +116,6 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])
   logger.info('stopping')
-}
-
-/** Writes the audit log from now on; the function given back ends that, with what is left. */
-function runAudit(audit: AuditTrail, config: BrokerConfig): () => Promise<void> {
-  const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, acceptEmptyAtMs } = config
-  const own = { result: 'ok', who: { kind: 'broker' }, subject: clusterset } as const
-  const accepted = acceptEmptyAtMs === undefined ? {} : { acceptEmpty: new Date(acceptEmptyAtMs).toISOString() }
-  const details = {
-    release: sealaneVersion(),
-    advertise,
-    globalRange,
-    clustersetIpRange,
-    allowedNamespaces,
-    ...accepted,
-  }
-  const stop = new AbortController()
-  const running = audit.run(stop.signal)
-  audit.report({ ...own, act: 'broker.start', details })
-  return async () => {
-    audit.report({ ...own, act: 'broker.stop' })
-    stop.abort()
-    await running
-  }
 }
 
 /** Whether the store can be written, looked at together with what others have written to it. */

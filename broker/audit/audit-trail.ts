@@ -38,8 +38,14 @@ export interface AuditTrailDeps {
 /** What the parts of the broker that act need of it. */
 export type Audit = Pick<AuditTrail, 'keep' | 'report' | 'allows'>
 
+/** A line as it will be written: a caller's text of 60 KB is not kept until then. */
+interface Line {
+  readonly id: string
+  readonly text: string
+}
+
 interface Batch {
-  readonly events: readonly AuditEvent[]
+  readonly lines: readonly Line[]
   /** Of them, how many are of the queue. */
   readonly queued: number
   /** Lines that a line of this batch says are lost. */
@@ -51,7 +57,7 @@ export class AuditTrail {
   readonly #pace: RefusalPace
   readonly #loop: ReconcileLoop
   readonly #stopCommits: () => void
-  #queue: AuditEvent[] = []
+  #queue: Line[] = []
   /** Ids of rows whose lines are out, and which the store did not let go of yet. */
   #written = new Set<string>()
   /** Not in the log yet. */
@@ -93,7 +99,7 @@ export class AuditTrail {
   report(init: AuditInit): void {
     const { sink, clock, metrics } = this.#deps
     if (sink === undefined) return
-    if (this.#queue.length < MAX_QUEUED) this.#queue.push(auditEvent(init, clock.now()))
+    if (this.#queue.length < MAX_QUEUED) this.#queue.push(lineOf(auditEvent(init, clock.now())))
     else {
       this.#lost += 1
       metrics.auditLost.inc()
@@ -145,7 +151,7 @@ export class AuditTrail {
     this.#reportSuppressed()
     metrics.auditWaiting.set(this.#queue.length + this.#waiting().length)
     const batch = this.#batch()
-    if (batch.events.length > 0 || this.#isMoved) {
+    if (batch.lines.length > 0 || this.#isMoved) {
       this.#writing = this.#write(sink, batch).finally(() => (this.#writing = undefined))
       await orAbort(this.#writing, signal)
     }
@@ -164,18 +170,18 @@ export class AuditTrail {
     const rows = this.#waiting().slice(0, MAX_BATCH)
     const queued = this.#queue.slice(0, MAX_BATCH)
     const lost = { ofQueue: this.#lost, ofStore: rows.reduce((sum, { row }) => sum + (row.lost ?? 0), 0) }
-    const lines = lost.ofQueue + lost.ofStore
-    const events = [...rows.map(({ row }) => row.event), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
-    if (lines > 0) events.unshift(this.#own({ act: 'audit.lost', result: 'failed', details: { lines } }))
-    return { events, queued: queued.length, lost }
+    const count = lost.ofQueue + lost.ofStore
+    const lines = [...rows.map(({ row }) => lineOf(row.event)), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
+    if (count > 0) lines.unshift(this.#own({ act: 'audit.lost', result: 'failed', details: { lines: count } }))
+    return { lines, queued: queued.length, lost }
   }
 
-  async #write(sink: AuditSink, { events, queued, lost }: Batch): Promise<void> {
+  async #write(sink: AuditSink, { lines, queued, lost }: Batch): Promise<void> {
     const { logger, metrics } = this.#deps
     try {
       if (this.#isMoved) await sink.reopen?.()
       this.#isMoved = false
-      if (events.length > 0) await sink.write(events.map(auditLine))
+      if (lines.length > 0) await sink.write(lines.map(({ text }) => text))
     } catch (error) {
       if (!this.#said.failing)
         logger.error('the audit log cannot be written: lines wait', {
@@ -186,9 +192,9 @@ export class AuditTrail {
       throw error
     }
     this.#queue = this.#queue.slice(queued)
-    for (const { id } of events) this.#written.add(id)
+    for (const { id } of lines) this.#written.add(id)
     this.#lost -= lost.ofQueue
-    metrics.auditLines.inc({}, events.length)
+    metrics.auditLines.inc({}, lines.length)
     if (lost.ofStore > 0) {
       metrics.auditLost.inc({}, lost.ofStore)
       this.#sayLost(lost.ofStore)
@@ -225,8 +231,8 @@ export class AuditTrail {
     this.#queue.push(this.#own({ act: 'audit.suppressed', result: 'ok', details: { lines: count, sources, most } }))
   }
 
-  #own(init: Omit<AuditInit, 'who'>): AuditEvent {
-    return auditEvent({ ...init, who: BROKER }, this.#deps.clock.now())
+  #own(init: Omit<AuditInit, 'who'>): Line {
+    return lineOf(auditEvent({ ...init, who: BROKER }, this.#deps.clock.now()))
   }
 
   #sayLost(lines: number): void {
@@ -237,6 +243,10 @@ export class AuditTrail {
       lines,
     })
   }
+}
+
+function lineOf(event: AuditEvent): Line {
+  return { id: event.id, text: auditLine(event) }
 }
 
 /** Without an effect on the promise: what does not end in time goes on, and nobody waits for it. */
