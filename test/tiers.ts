@@ -77,4 +77,6 @@ export const TIERS: readonly Tier[] = [
   },
   // A guest has one processor. What lanes do in time is alone: emulated, it needs a whole one.
   { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, jobs: 2, seconds: 1200, alone: LANES, rerun: true },
+  // Six to eight minutes, most of them the start of six nodes on one emulated processor: too long for .ci/run.
+  { name: 'emulated', folders: ['test/emulated'], skip: kernelProblem, jobs: 1, seconds: 1200 },
 ]

@@ -13,6 +13,8 @@ export interface Load {
   /** Datagrams a second, over all flows. */
   readonly pps: number
   readonly connections: number
+  /** Between two bytes of a connection; 20 where absent. */
+  readonly byteMs?: number
 }
 
 export class Caller {
@@ -20,8 +22,8 @@ export class Caller {
   readonly #waiting: ((line: string) => void)[] = []
   readonly started: Promise<unknown>
 
-  constructor(pod: Netns, address: string, { flows, pps, connections }: Load) {
-    const args = [PROGRAM, 'call', address, ...[flows, pps, connections].map(String)]
+  constructor(pod: Netns, address: string, { flows, pps, connections, byteMs = 20 }: Load) {
+    const args = [PROGRAM, 'call', address, ...[flows, pps, connections, byteMs].map(String)]
     const inside = ['netns', 'exec', pod.name, process.execPath, ...args]
     this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'inherit'] })
     this.#child.stdin?.on('error', () => undefined)

@@ -1,6 +1,7 @@
 /**
- * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP` sends
- * PPS datagrams a second over FLOWS sockets, and a byte each 20 ms over each of TCP connections, until its input ends.
+ * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP MS`
+ * sends PPS datagrams a second over FLOWS sockets, and a byte each MS over each of TCP connections, until its input
+ * ends.
  * One line on standard input asks for what was seen since the last one: a line of JSON (Seen).
  */
 import { createSocket } from 'node:dgram'
@@ -8,7 +9,6 @@ import { type Socket, connect, createServer } from 'node:net'
 import { createInterface } from 'node:readline'
 
 const PORT = 9000
-const BYTE_MS = 20
 const TICK_MS = 4
 
 export interface Seen {
@@ -24,7 +24,7 @@ export interface Seen {
 
 const [mode, ...args] = process.argv.slice(2)
 if (mode === 'serve') serve()
-else if (mode === 'call') call(args[0] ?? '', Number(args[1]), Number(args[2]), Number(args[3]))
+else if (mode === 'call') call(args[0] ?? '', args.slice(1).map(Number))
 
 function serve(): void {
   createServer((socket) => {
@@ -47,19 +47,20 @@ function touch(gap: Gap, nowMs: number): void {
   gap.lastMs = nowMs
 }
 
-function call(address: string, flows: number, pps: number, connections: number): void {
+function call(address: string, [flows = 0, pps = 0, connections = 0, byteMs = 0]: readonly number[]): void {
   const counts = { sent: 0, answered: 0, broken: 0 }
   const udp = Array.from({ length: flows }, () => datagrams(address, () => (counts.answered += 1)))
-  const tcp = Array.from({ length: connections }, () => bytes(address, () => (counts.broken += 1)))
+  const tcp = Array.from({ length: connections }, () => bytes(address, byteMs, () => (counts.broken += 1)))
   const startMs = performance.now()
   let due = 0
+  const tickMs = Math.max(TICK_MS, 500 / pps)
   setInterval(() => {
     const until = ((performance.now() - startMs) * pps) / 1000
     for (; due < until; due += 1) {
       udp[due % flows]?.send()
       counts.sent += 1
     }
-  }, TICK_MS)
+  }, tickMs)
   const pauseMs = (1000 * flows) / pps
   const input = createInterface({ input: process.stdin })
   input.on('line', () => {
@@ -67,7 +68,7 @@ function call(address: string, flows: number, pps: number, connections: number):
     for (const { gap } of [...udp, ...tcp]) gap.longestMs = Math.max(gap.longestMs, nowMs - gap.lastMs)
     const seen: Seen = {
       longestGapMs: Math.max(0, ...udp.map(({ gap }) => gap.longestMs - pauseMs)),
-      longestTcpGapMs: Math.max(0, ...tcp.map(({ gap }) => gap.longestMs - BYTE_MS)),
+      longestTcpGapMs: Math.max(0, ...tcp.map(({ gap }) => gap.longestMs - byteMs)),
       ...counts,
     }
     console.log(JSON.stringify(seen))
@@ -90,13 +91,13 @@ function datagrams(address: string, onAnswer: () => void): { readonly gap: Gap; 
   return { gap, send: () => socket.send(bytes, PORT, address, () => undefined) }
 }
 
-function bytes(address: string, onBroken: () => void): { readonly gap: Gap } {
+function bytes(address: string, byteMs: number, onBroken: () => void): { readonly gap: Gap } {
   const gap = { lastMs: performance.now(), longestMs: 0 }
   const socket: Socket = connect(PORT, address)
   socket.setNoDelay(true)
   socket.on('error', () => undefined)
   socket.on('data', () => touch(gap, performance.now()))
-  const sending = setInterval(() => socket.write('x'), BYTE_MS)
+  const sending = setInterval(() => socket.write('x'), byteMs)
   socket.on('close', () => {
     clearInterval(sending)
     onBroken()

@@ -13,6 +13,7 @@ const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), '
 const NODE = join(ROOT, 'node_modules', 'node', 'bin', 'node')
 /** Emulation is 5 to 40 times slower than the host. */
 const GUEST_SECONDS = '840'
+const LARGE_MIB = 3072
 
 interface Ended {
   readonly status: number
@@ -25,30 +26,52 @@ export async function prepareGuest(): Promise<void> {
   if (status !== 0) throw new Error(`the guest cannot be made: ${output}`)
 }
 
+/**
+ * What a guest with many processes is started with. Has Node here compile what Node there will load: emulated, that
+ * takes seconds for each process. Throws with what Node said.
+ */
+async function largeGuest(): Promise<NodeJS.ProcessEnv> {
+  const folder = join(CACHE, 'compiled')
+  const program = join(import.meta.dirname, 'load-modules.ts')
+  const { status, output } = await run(NODE, [program], { NODE_COMPILE_CACHE: folder })
+  if (status !== 0) throw new Error(`the modules cannot be loaded: ${output}`)
+  return { GUEST_MEMORY: String(LARGE_MIB), GUEST_COMPILED: folder }
+}
+
 /** Runs a command in a guest that has been prepared. */
 export function runInGuest(...words: readonly string[]): Promise<Ended> {
   return run('bash', [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, ...words])
 }
 
-/** A test: test/netns/NAME.test.ts passes in a guest, and skips nothing. */
-export function guestSuite(name: string): void {
-  t.setTimeout(0)
-  void t.test(`${name}, in a guest`, (t) => suite(t, join('test', 'netns', `${name}.test.ts`)))
+interface SuiteInit {
+  /** test/netns/NAME.test.ts where absent. */
+  readonly file?: string
+  /** It has many processes. */
+  readonly isLarge?: boolean
 }
 
-async function suite(t: Test, file: string): Promise<void> {
+/** A test: the file passes in a guest, and skips nothing. */
+export function guestSuite(name: string, init: SuiteInit = {}): void {
+  t.setTimeout(0)
+  void t.test(`${name}, in a guest`, (t) => suite(t, { file: join('test', 'netns', `${name}.test.ts`), ...init }))
+}
+
+async function suite(t: Test, { file, isLarge }: SuiteInit & { readonly file: string }): Promise<void> {
   t.ok(existsSync(join(ROOT, file)), `${file} exists`)
   await prepareGuest()
-  const { status, output } = await runInGuest(NODE, file)
+  const settings = isLarge === true ? await largeGuest() : {}
+  const script = [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, NODE, file]
+  const { status, output } = await run('bash', script, settings)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))
+  for (const [, figures = ''] of output.matchAll(/^ *# figures: (.*)$/gm)) t.comment(figures)
   const counted = /# \{ total: (\d+), pass: (\d+)/.exec(output)
   t.ok(Number(counted?.[2] ?? 0) > 0, `assertions passed in the guest: ${counted?.[2] ?? 'none'}`)
   t.notMatch(output, /# SKIP/, 'nothing is skipped in the guest')
 }
 
-function run(command: string, args: readonly string[]): Promise<Ended> {
+function run(command: string, args: readonly string[], more: NodeJS.ProcessEnv = {}): Promise<Ended> {
   return new Promise((resolve) => {
-    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS }
+    const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS, ...more }
     const child = spawn(command, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     for (const stream of [child.stdout, child.stderr])

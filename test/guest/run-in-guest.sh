@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-in-guest.sh FOLDER COMMAND [ARG…]: runs the command in a guest with the prepared kernel, in the current folder,
 # which it sees but cannot change. Output comes here; the exit status is the command's, 125 when the guest gave none.
-# GUEST_MEMORY (MiB, 1024), GUEST_CPUS (1), GUEST_TIMEOUT (s, 300).
+# GUEST_MEMORY (MiB, 1024), GUEST_CPUS (1), GUEST_TIMEOUT (s, 300), GUEST_COMPILED (what load-modules.ts compiled).
 # One processor: with two, emulated at the same time, Node ended with a segmentation fault now and then, a moment after
 # its start. The suite in which that was seen takes as long with one.
 folder=$(realpath "$1"); shift
@@ -9,6 +9,7 @@ out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 {
   printf 'cd %q || exit 125\n' "$PWD"
   printf 'export SEALANE_GUEST=1 TAP_TIMEOUT=%q PATH=%q\n' "${GUEST_TIMEOUT:-300}" "$PATH"
+  if [ -n "${GUEST_COMPILED:-}" ]; then printf 'export NODE_COMPILE_CACHE=%q\n' "$GUEST_COMPILED"; fi
   printf '%q ' "$@"; echo
 } > "$out/job.sh"
 echo "$folder/kernel/lib/modules" > "$out/modules"

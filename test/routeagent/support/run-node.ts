@@ -3,7 +3,7 @@
  * kernel drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all
  * waits of loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments:
  * node, state directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors
- * as the product does: for what is measured.
+ * as the product does: for what is measured. SEALANE_TEST_STATUS_MS is how often it reports.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -64,6 +64,8 @@ const common = {
       }
     : {}),
 }
+const statusMs = process.env['SEALANE_TEST_STATUS_MS']
+const pace = statusMs === undefined ? {} : { statusMs: Number(statusMs) }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
   { ...common, wireguard: new WgCommand({ routes, clock }) },
@@ -76,7 +78,7 @@ await Promise.all([
     : [
         runGateway(
           { ...deps('gateway'), cable },
-          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes }),
+          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, ...pace }),
           stopping.signal,
         ),
       ]),
