@@ -20,7 +20,7 @@ import { reasonOf } from '../runtime/error-reason.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import { NO_AUDIT, memberActor } from './audit/audit-callers.ts'
 import type { Audit } from './audit/audit-trail.ts'
-import { memberSource } from './audit/refusal-pace.ts'
+import { accepted, memberSource } from './audit/refusal-pace.ts'
 import type { CertificateAuthority } from './members/certificate-authority.ts'
 import { CertificateUse } from './members/certificate-use.ts'
 import { clusterRecordKey } from './records/cluster-records.ts'
@@ -120,7 +120,7 @@ export class Broker implements BrokerApi {
     this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
-    const isAudited = audit.allows(memberSource(peer.cluster))
+    const isAudited = audit.allows(accepted(memberSource(peer.cluster)))
     await log.transact((tx) => {
       useToRenew(tx, peer, clock.now())
       noteIssued(tx, peer.cluster, { expiresAtMs }, clock.now())

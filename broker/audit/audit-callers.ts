@@ -11,7 +11,7 @@ import type { Audit } from './audit-trail.ts'
 import { memberSource, strangerSource } from './refusal-pace.ts'
 
 /** For a broker without an audit log. */
-export const NO_AUDIT: Audit = { keep: () => undefined, report: () => undefined, allows: () => false }
+export const NO_AUDIT: Audit = { isOn: false, keep: () => undefined, report: () => undefined, allows: () => false }
 
 export function memberActor({ cluster, fingerprint, address }: Peer): AuditActor {
   return { kind: 'member', cluster, ...(fingerprint === undefined ? {} : { fingerprint }), address }

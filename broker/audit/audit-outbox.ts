@@ -16,14 +16,48 @@ export const MAX_WAITING = 1000
 /** Puts the event where the broker finds it. When there is no room it takes the place of the oldest, which is lost. */
 export function keepEvent(tx: Transaction, init: AuditInit, nowMs: number): void {
   const event = auditEvent(init, nowMs)
-  for (let place = 0; place < MAX_WAITING; place += 1) {
-    const key = placeKey(place)
-    if (tx.get('audit', key) !== undefined) continue
-    tx.put('audit', key, { event })
+  const free = freePlace(tx)
+  if (free !== undefined) {
+    tx.put('audit', free, { event })
     return
   }
-  const oldest = waitingEvents(tx)[0]
+  const oldest = oldestPlace(tx)
   if (oldest !== undefined) tx.put('audit', oldest.key, { event, lost: (oldest.row.lost ?? 0) + 1 })
+}
+
+/** Mostly the first one after those that are taken, and found at once. */
+function freePlace(tx: Transaction): string | undefined {
+  const taken = tx.count('audit')
+  if (taken >= MAX_WAITING) return undefined
+  for (let i = 0; i < MAX_WAITING; i += 1) {
+    const key = placeKey((taken + i) % MAX_WAITING)
+    if (tx.get('audit', key) === undefined) return key
+  }
+  return undefined
+}
+
+/**
+ * Rows of a full store in the order of time, when they were listed last. What came since is younger than all of them,
+ * so the first that still is in its place is the oldest, also in a store that others write: to sort a thousand rows for
+ * each act would hold up those whose acts they are. Rows whose successors were thrown away stay until the next listing.
+ */
+const order: { rows: readonly { readonly key: string; readonly id: string }[]; next: number } = { rows: [], next: 0 }
+
+function oldestPlace(tx: Transaction): { readonly key: string; readonly row: AuditRow } | undefined {
+  const found = knownOldest(tx)
+  if (found !== undefined) return found
+  order.rows = waitingEvents(tx).map(({ key, row }) => ({ key, id: row.event.id }))
+  order.next = 0
+  return knownOldest(tx)
+}
+
+function knownOldest(tx: Transaction): { readonly key: string; readonly row: AuditRow } | undefined {
+  for (; order.next < order.rows.length; order.next += 1) {
+    const { key, id } = order.rows[order.next] ?? { key: '', id: '' }
+    const row = tx.get('audit', key)
+    if (row?.event.id === id) return { key, row }
+  }
+  return undefined
 }
 
 /** Puts what waits in another store in the place of what waits in this one. */

@@ -7,8 +7,9 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
-import type { RecordLog, Transaction } from '../log/record-log.ts'
+import type { Change, RecordLog, Transaction } from '../log/record-log.ts'
 import type { BrokerMetrics } from '../metrics.ts'
+import type { AuditRow } from '../state/state.ts'
 import { type AuditEvent, type AuditInit, auditEvent } from './audit-event.ts'
 import { auditLine } from './audit-line.ts'
 import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'
@@ -21,6 +22,8 @@ const MAX_BATCH = 200
 /** Suppressed lines are reported this often: an evicted member that is not stopped goes on to ask, for months. */
 const REPORT_MS = 300_000
 const LOOP: LoopInit = { minMs: 10, resyncMs: REPORT_MS, retryMinMs: 200, retryMaxMs: 10_000 }
+/** A write that takes longer is reported as one that fails: the reader of a pipe stands still, or a disk does. */
+const STALLED_MS = 10_000
 /** What is left when the broker stops is written within this. */
 const LAST_WRITE_MS = 2000
 
@@ -36,20 +39,23 @@ export interface AuditTrailDeps {
 }
 
 /** What the parts of the broker that act need of it. */
-export type Audit = Pick<AuditTrail, 'keep' | 'report' | 'allows'>
+export type Audit = Pick<AuditTrail, 'isOn' | 'keep' | 'report' | 'allows'>
 
 /** A line as it will be written: a caller's text of 60 KB is not kept until then. */
 interface Line {
   readonly id: string
   readonly text: string
+  /** There is no line of the event: this one says so. */
+  readonly isStub?: true
 }
 
 interface Batch {
   readonly lines: readonly Line[]
   /** Of them, how many are of the queue. */
   readonly queued: number
-  /** Lines that a line of this batch says are lost. */
-  readonly lost: { readonly ofQueue: number; readonly ofStore: number }
+  readonly rows: ReturnType<typeof waitingEvents>
+  /** Of what a line of this batch says is lost, how many were of the queue. */
+  readonly ofQueue: number
 }
 
 export class AuditTrail {
@@ -62,6 +68,10 @@ export class AuditTrail {
   #written = new Set<string>()
   /** Not in the log yet. */
   #lost = 0
+  /** By row of the store: what it says is lost, as it was counted last. */
+  readonly #counted = new Map<string, number>()
+  /** The same, where the row has got another event while a line that reports them was on its way. */
+  readonly #reported = new Map<string, number>()
   #lookedAtMs: number
   /** Since it was last written, each is logged once. */
   readonly #said = { failing: false, losing: false }
@@ -76,20 +86,24 @@ export class AuditTrail {
     this.#lookedAtMs = deps.clock.monotonic()
     const onError = (error: unknown): void => deps.logger.debug('audit log not written', { why: messageOf(error) })
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, LOOP, (signal) => this.#round(signal))
-    this.#stopCommits = deps.log.onCommit((changes) => {
-      // What this trail takes away needs no round.
-      if (changes.some(({ scope, value }) => scope === 'audit' && value !== undefined)) this.#loop.poke()
-    })
+    this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
+    // Nobody was there to count them; what a broker before this one counted is not in the counters of this process.
+    for (const { key, value } of deps.log.list('audit')) this.#countLost(key, value)
+  }
+
+  /** False: nothing is kept, and nothing has to be found out for it. */
+  get isOn(): boolean {
+    return this.#deps.sink !== undefined
   }
 
   /** Puts an act into the transaction that it is part of: both are durable, or neither. */
   keep(tx: Transaction, init: AuditInit): void {
-    if (this.#deps.sink !== undefined) keepEvent(tx, init, this.#deps.clock.now())
+    if (this.isOn) keepEvent(tx, init, this.#deps.clock.now())
   }
 
   /** True when a line that this source causes may be written. False: it is counted, and is not to be. */
   allows(source: Source): boolean {
-    if (this.#deps.sink === undefined) return false
+    if (!this.isOn) return false
     const allowed = this.#pace.allows(source)
     if (!allowed) this.#deps.metrics.auditSuppressed.inc()
     return allowed
@@ -105,6 +119,7 @@ export class AuditTrail {
       metrics.auditLost.inc()
       this.#sayLost(this.#lost)
     }
+    this.#showWaiting()
     this.#loop.poke()
   }
 
@@ -144,21 +159,52 @@ export class AuditTrail {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { log, sink, metrics } = this.#deps
+    const { log, sink } = this.#deps
     if (sink === undefined) return this.#discard()
     // Of a round that did not wait for its end.
     if (this.#writing !== undefined) await orAbort(this.#writing, signal)
     this.#reportSuppressed()
-    metrics.auditWaiting.set(this.#queue.length + this.#waiting().length)
+    this.#showWaiting()
     const batch = this.#batch()
     if (batch.lines.length > 0 || this.#isMoved) {
       this.#writing = this.#write(sink, batch).finally(() => (this.#writing = undefined))
       await orAbort(this.#writing, signal)
     }
     await this.#removeWritten(log)
-    const left = this.#queue.length + this.#waiting().length
-    metrics.auditWaiting.set(left)
-    if (left > 0) this.#loop.poke()
+    if (this.#showWaiting() > 0) this.#loop.poke()
+  }
+
+  /** Also while a write does not end. Gives the number. */
+  #showWaiting(): number {
+    const { log, metrics } = this.#deps
+    const rows = this.#written.size === 0 ? log.count('audit') : this.#waiting().length
+    const waiting = this.#queue.length + rows
+    metrics.auditWaiting.set(waiting)
+    return waiting
+  }
+
+  #onCommit(changes: readonly Change[]): void {
+    const rows = changes.filter(({ scope }) => scope === 'audit') as readonly Change<'audit'>[]
+    if (rows.length === 0 || !this.isOn) return
+    for (const { key, value } of rows) this.#countLost(key, value)
+    this.#showWaiting()
+    // What this trail takes away needs no round.
+    if (rows.some(({ value }) => value !== undefined)) this.#loop.poke()
+  }
+
+  /** When it happens, and once: who waits for the log to be written again would learn it too late. */
+  #countLost(key: string, row: AuditRow | undefined): void {
+    if (!this.isOn) return
+    const { lost = 0 } = row ?? {}
+    const before = this.#counted.get(key) ?? 0
+    // Fewer: the row was taken away meanwhile, and these are of another one.
+    const more = lost < before ? lost : lost - before
+    if (lost < before) this.#reported.delete(key)
+    if (lost === 0) this.#counted.delete(key)
+    else this.#counted.set(key, lost)
+    if (more === 0) return
+    this.#deps.metrics.auditLost.inc({}, more)
+    this.#sayLost(more)
   }
 
   /** Rows of the store that are not written. */
@@ -169,35 +215,42 @@ export class AuditTrail {
   #batch(): Batch {
     const rows = this.#waiting().slice(0, MAX_BATCH)
     const queued = this.#queue.slice(0, MAX_BATCH)
-    const lost = { ofQueue: this.#lost, ofStore: rows.reduce((sum, { row }) => sum + (row.lost ?? 0), 0) }
-    const count = lost.ofQueue + lost.ofStore
+    const ofQueue = this.#lost
+    const count = rows.reduce((sum, { key, row }) => sum + (row.lost ?? 0) - (this.#reported.get(key) ?? 0), ofQueue)
     const lines = [...rows.map(({ row }) => lineOf(row.event)), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
     if (count > 0) lines.unshift(this.#own({ act: 'audit.lost', result: 'failed', details: { lines: count } }))
-    return { lines, queued: queued.length, lost }
+    return { lines, queued: queued.length, rows, ofQueue }
   }
 
-  async #write(sink: AuditSink, { lines, queued, lost }: Batch): Promise<void> {
-    const { logger, metrics } = this.#deps
+  async #write(sink: AuditSink, { lines, queued, rows, ofQueue }: Batch): Promise<void> {
+    const { clock, log, logger, metrics } = this.#deps
+    const cancel = clock.setTimer(STALLED_MS, () =>
+      this.#sayFailing(`nothing was taken for ${STALLED_MS / 1000} s: does its reader stand still?`),
+    )
     try {
       if (this.#isMoved) await sink.reopen?.()
       this.#isMoved = false
       if (lines.length > 0) await sink.write(lines.map(({ text }) => text))
     } catch (error) {
-      if (!this.#said.failing)
-        logger.error('the audit log cannot be written: lines wait', {
-          reason: 'AuditLogUnwritable',
-          why: messageOf(error),
-        })
-      this.#said.failing = true
+      this.#sayFailing(messageOf(error))
       throw error
+    } finally {
+      cancel()
     }
     this.#queue = this.#queue.slice(queued)
     for (const { id } of lines) this.#written.add(id)
-    this.#lost -= lost.ofQueue
+    this.#lost -= ofQueue
+    for (const { key, row } of rows) {
+      const now = log.get('audit', key)
+      // Another event took the place of one whose line was on its way: that one is not lost.
+      if (now !== undefined && now.event.id !== row.event.id) this.#reported.set(key, (row.lost ?? 0) + 1)
+    }
     metrics.auditLines.inc({}, lines.length)
-    if (lost.ofStore > 0) {
-      metrics.auditLost.inc({}, lost.ofStore)
-      this.#sayLost(lost.ofStore)
+    const stubs = lines.filter(({ isStub }) => isStub === true)
+    if (stubs.length > 0) {
+      metrics.auditLost.inc({}, stubs.length)
+      const ids = stubs.map(({ id }) => id).join()
+      logger.error('lines of the audit log cannot be made', { reason: 'AuditLinesLost', ids })
     }
     if (this.#said.failing) logger.info('the audit log is written again')
     this.#said.failing = false
@@ -235,6 +288,12 @@ export class AuditTrail {
     return lineOf(auditEvent({ ...init, who: BROKER }, this.#deps.clock.now()))
   }
 
+  #sayFailing(why: string): void {
+    if (this.#said.failing) return
+    this.#said.failing = true
+    this.#deps.logger.error('the audit log cannot be written: lines wait', { reason: 'AuditLogUnwritable', why })
+  }
+
   #sayLost(lines: number): void {
     if (this.#said.losing) return
     this.#said.losing = true
@@ -245,8 +304,15 @@ export class AuditTrail {
   }
 }
 
+/** One event of which no line can be made must not stop all others: another release may have kept what this one lacks. */
 function lineOf(event: AuditEvent): Line {
-  return { id: event.id, text: auditLine(event) }
+  const { id, atMs } = event
+  try {
+    return { id, text: auditLine(event) }
+  } catch {
+    const stub = { id, atMs, act: 'audit.lost', result: 'failed', who: BROKER, details: { lines: 1, id } } as const
+    return { id, text: auditLine(stub), isStub: true }
+  }
 }
 
 /** Without an effect on the promise: what does not end in time goes on, and nobody waits for it. */

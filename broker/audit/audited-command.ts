@@ -3,6 +3,7 @@
  * it changes the store, and afterwards where it changes files beside it: backup and restore.
  */
 import type { Clock } from '../../reconcile/clock.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import type { AuditRow } from '../state/state.ts'
@@ -63,14 +64,19 @@ export async function noteCommand(
   }
 }
 
+/** Takes a sentence for who has run a command: it worked, and something about it did not. */
+export type Warn = (text: string) => void
+
 /**
- * Runs the command, and notes how it ended. Throws what it throws; and StateError where it worked and cannot be noted.
+ * Runs the command, and notes how it ended. Throws what it throws. What worked and cannot be noted has worked all the
+ * same: who is told of a failure would throw the backup away, or restore again.
  */
 export async function notedCommand(
   clock: Clock,
   database: string,
   command: AuditedCommand,
   run: () => Promise<void>,
+  warn: Warn,
 ): Promise<void> {
   try {
     await run()
@@ -79,7 +85,9 @@ export async function notedCommand(
     await noteCommand(clock, database, command, error).catch(() => undefined)
     throw error
   }
-  await noteCommand(clock, database, command)
+  await noteCommand(clock, database, command).catch((error: unknown) => {
+    warn(`it is done, but the audit log will not have it: ${messageOf(error)}`)
+  })
 }
 
 /** Rows that wait in a store that is about to make way. Of one that cannot be read: none. */

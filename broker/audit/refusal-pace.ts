@@ -1,7 +1,8 @@
 /**
  * How many lines callers can cause: each source ten at once and then one in five minutes; all strangers together a
  * hundred and then one a second, and all others as many again, so that strangers do not hide what a stolen token or
- * certificate is used for. What is not written is counted, and reported now and then.
+ * certificate is used for. What was accepted is paced by itself: a thief that sends ten bad records does not hide that
+ * it renews. What is not written is counted, and reported now and then.
  */
 import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -23,8 +24,8 @@ const MAX_NAME = 64
 /** Whom lines are counted for. */
 export interface Source {
   readonly name: string
-  /** Has shown neither a certificate nor a token of ours. */
-  readonly isStranger: boolean
+  /** Strangers have shown neither a certificate nor a token of ours. */
+  readonly among: 'strangers' | 'known' | 'accepted'
 }
 
 interface Bucket {
@@ -44,22 +45,21 @@ export class RefusalPace {
   readonly #clock: Pick<Clock, 'monotonic'>
   /** In the order of their last line. */
   readonly #buckets = new Map<string, Bucket>()
-  readonly #strangers: Bucket
-  readonly #known: Bucket
+  readonly #all: Readonly<Record<Source['among'], Bucket>>
   #suppressed = new Map<string, number>()
   #count = 0
 
   constructor(clock: Pick<Clock, 'monotonic'>) {
     this.#clock = clock
-    this.#strangers = { left: OF_ALL.burst, atMs: clock.monotonic() }
-    this.#known = { ...this.#strangers }
+    const full = { left: OF_ALL.burst, atMs: clock.monotonic() }
+    this.#all = { strangers: { ...full }, known: { ...full }, accepted: { ...full } }
   }
 
   /** True when one more line of this source may be written; false counts it as suppressed. */
-  allows({ name, isStranger }: Source): boolean {
+  allows({ name, among }: Source): boolean {
     const nowMs = this.#clock.monotonic()
     const bucket = this.#buckets.get(name) ?? { left: OF_ONE.burst, atMs: nowMs }
-    const all = isStranger ? this.#strangers : this.#known
+    const all = this.#all[among]
     refill(bucket, OF_ONE, nowMs)
     refill(all, OF_ALL, nowMs)
     if (bucket.left < 1 || all.left < 1) {
@@ -95,17 +95,27 @@ export class RefusalPace {
 
 /** Who has shown nothing of ours, by address. */
 export function strangerSource(address: string): Source {
-  return { name: subnetOf(address), isStranger: true }
+  return { name: subnetOf(address), among: 'strangers' }
 }
 
 /** Who has shown a token that this broker made, by its id. */
 export function tokenSource(id: string): Source {
-  return { name: `token ${id}`, isStranger: false }
+  return { name: `token ${id}`, among: 'known' }
 }
 
 /** Who has shown a certificate of ours. */
 export function memberSource(cluster: string): Source {
-  return { name: `cluster ${cluster}`, isStranger: false }
+  return { name: `cluster ${cluster}`, among: 'known' }
+}
+
+/** The same one, for what it asked for and got. */
+export function accepted({ name }: Source): Source {
+  return { name: `${name}, accepted`, among: 'accepted' }
+}
+
+/** Who shows a certificate of this cluster that was replaced: nothing else that the cluster causes may hide it. */
+export function copySource(cluster: string): Source {
+  return { name: `copy of cluster ${cluster}`, among: 'accepted' }
 }
 
 /** What is no address is a source by itself. */

@@ -7,6 +7,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { memberActor } from '../audit/audit-callers.ts'
 import type { Audit } from '../audit/audit-trail.ts'
+import { copySource } from '../audit/refusal-pace.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
@@ -21,7 +22,7 @@ export interface CertificateUseDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'superseded'>
-  readonly audit: Pick<Audit, 'report'>
+  readonly audit: Pick<Audit, 'report' | 'allows'>
 }
 
 export class CertificateUse {
@@ -49,7 +50,7 @@ export class CertificateUse {
   }
 
   #report(peer: Peer): void {
-    const { clock, logger, metrics, log, audit } = this.#deps
+    const { clock, logger, metrics, log } = this.#deps
     metrics.superseded.inc()
     const now = clock.monotonic()
     const reported = this.#reported.get(peer.cluster)
@@ -66,18 +67,25 @@ export class CertificateUse {
       address,
       advice: `sealane cluster rekey ${cluster}`,
     })
+    this.#audit(peer, misuse.serial)
+    const noted = log.transact((tx) => {
+      const row = tx.get('member', cluster)
+      if (isLive(row)) tx.put('member', cluster, { ...row, misuse })
+    })
+    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
+  }
+
+  #audit(peer: Peer, serial: string): void {
+    const { audit } = this.#deps
+    const { cluster } = peer
+    if (!audit.allows(copySource(cluster))) return
     audit.report({
       act: 'certificate.copied',
       result: 'refused',
       reason: 'CertificateCopied',
       who: memberActor(peer),
       subject: cluster,
-      details: { serial: misuse.serial },
+      details: { serial },
     })
-    const noted = log.transact((tx) => {
-      const row = tx.get('member', cluster)
-      if (isLive(row)) tx.put('member', cluster, { ...row, misuse })
-    })
-    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
   }
 }

@@ -18,13 +18,21 @@ import { observedDoubt } from '../addresses/observed-address.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
-import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText, tokenId } from '../tokens/tokens.ts'
+import {
+  checkSecretForm,
+  checkToken,
+  hasSecretForm,
+  isKnownToken,
+  spendToken,
+  timeText,
+  tokenId,
+} from '../tokens/tokens.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { fieldOf, outcomeOf } from '../audit/audit-callers.ts'
 import type { AuditInit } from '../audit/audit-event.ts'
 import type { Audit } from '../audit/audit-trail.ts'
-import { strangerSource, tokenSource } from '../audit/refusal-pace.ts'
+import { accepted, strangerSource, tokenSource } from '../audit/refusal-pace.ts'
 
 /** More than this and certificates, tokens and conflicts would go by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
@@ -138,7 +146,9 @@ export class Joining {
 
   #auditRefused({ cluster, secret, look }: JoinRequest, { address, startedMs }: Call, error: unknown): void {
     const { audit, log, clock } = this.#deps
-    const token = tokenId(log, secret)
+    if (!audit.isOn) return
+    // To look at every token for what can be none would be work that any stranger may ask for.
+    const token = hasSecretForm(secret) ? tokenId(log, secret) : undefined
     if (!audit.allows(token === undefined ? strangerSource(address) : tokenSource(token))) return
     audit.report({
       act: look === true ? 'join.look' : 'join',
@@ -221,7 +231,7 @@ export class Joining {
         tookMs: clock.monotonic() - startedMs,
       }
       // Who repeats a request that was granted gets the same answer, as often as it asks.
-      if (!repeated || audit.allows(tokenSource(token.id))) audit.keep(tx, event)
+      if (!repeated || audit.allows(accepted(tokenSource(token.id)))) audit.keep(tx, event)
       return { ...outcome, repeated }
     })
     return { certificate, ...joined }

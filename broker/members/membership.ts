@@ -97,12 +97,16 @@ class OnlyLooked extends Error {
   }
 }
 
-/** Takes new facts of a member: addresses may be added, and its records are validated anew. Throws RefusedError. */
-export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): void {
+/**
+ * Takes new facts of a member: addresses may be added, and its records are validated anew. False: it has said the same
+ * before. Throws RefusedError.
+ */
+export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): boolean {
   const row = tx.get('member', context.cluster)
-  if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return
+  if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return false
   refuseSpace(facts, allowedOf(row))
   writeMember(tx, { ...row, facts }, context)
+  return true
 }
 
 /** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */

@@ -3,7 +3,7 @@ import type { ClusterId } from '../../model/ids.ts'
 import { ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
 import { neededIn, neededRanges } from '../../model/addresses/needed-ranges.ts'
 import type { EndpointBody, MemberRecord } from '../../model/records.ts'
-import { type MemberKey, type PublishMessage, RefusedError } from '../../protocol/broker-api.ts'
+import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/broker-api.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { checkMemberRecord } from '../../protocol/codec/records-codec.ts'
@@ -26,6 +26,8 @@ export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonl
 export interface ChangeContext extends WriteContext {
   /** False: a status is only validated here, and written later (status-pace.ts). */
   readonly writesStatus: boolean
+  /** Called with facts that are not those of before. */
+  readonly onFacts: (facts: ClusterFacts) => void
 }
 
 /** Applies a change, or gives the reason why not; then nothing was written. */
@@ -42,7 +44,7 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Chan
       removeRecord(tx, change.key, context)
       return undefined
     case 'facts':
-      return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
+      return admitFacts(change.facts, context.rules) ?? takeFacts(tx, change.facts, context)
     case 'status': {
       const refused = admitStatus(change.status)
       if (refused === undefined && context.writesStatus)
@@ -66,6 +68,12 @@ function isInsidePods(tx: Transaction, endpoint: EndpointBody, cluster: ClusterI
   return others.some(({ value: { facts } }) =>
     ipv4Among(facts.podCIDRs).some((text) => neededIn(parsePrefix(text), called)),
   )
+}
+
+function takeFacts(tx: Transaction, facts: ClusterFacts, context: ChangeContext): Refusal | undefined {
+  return refusing(() => {
+    if (changeFacts(tx, facts, context)) context.onFacts(facts)
+  })
 }
 
 function tooLarge(body: MemberRecord['body']): Refusal | undefined {

@@ -6,6 +6,7 @@
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
 import {
+  type ClusterFacts,
   type MemberKey,
   type Peer,
   type PublishMessage,
@@ -21,7 +22,7 @@ import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { memberActor } from '../audit/audit-callers.ts'
 import type { Audit } from '../audit/audit-trail.ts'
-import { memberSource } from '../audit/refusal-pace.ts'
+import { accepted, memberSource } from '../audit/refusal-pace.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { RecordLog, Transaction } from '../log/record-log.ts'
@@ -227,14 +228,20 @@ export class MemberPublishSession implements PublishSession {
     const { changes } = group
     const filled = this.#isFilledBy(changes)
     const writesStatus = statuses.isDue(peer.cluster)
-    const factsAudited = changes.some(({ t }) => t === 'facts') && this.#deps.audit.allows(memberSource(peer.cluster))
+    // Asked once, however often the store has the transaction run.
+    let isAudited: boolean | undefined
     let tookMs = 0
     const refusals = await this.#transact((tx) => {
       const begunMs = clock.monotonic()
       if (filled) markComplete(tx, peer)
-      const context = { ...this.#context(), writesStatus }
+      // Of one group only the last count: nobody has seen those before it.
+      let taken: ClusterFacts | undefined
+      const context = { ...this.#context(), writesStatus, onFacts: (facts: ClusterFacts) => void (taken = facts) }
       const results = changes.map((change) => applyChange(tx, change, context))
-      if (factsAudited) this.#auditFacts(tx, changes, results)
+      if (taken !== undefined) {
+        isAudited ??= this.#deps.audit.allows(accepted(memberSource(peer.cluster)))
+        if (isAudited) this.#auditFacts(tx, taken)
+      }
       tookMs = clock.monotonic() - begunMs
       return results
     })
@@ -272,14 +279,10 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /** Facts that were taken: addresses are what others rely on. */
-  #auditFacts(tx: Transaction, changes: readonly MemberChange[], results: readonly (Refusal | undefined)[]): void {
+  #auditFacts(tx: Transaction, { podCIDRs, serviceCIDRs, version }: ClusterFacts): void {
     const { peer } = this.#init
-    for (const [i, change] of changes.entries()) {
-      if (change.t !== 'facts' || results[i] !== undefined) continue
-      const { podCIDRs, serviceCIDRs, version } = change.facts
-      const details = { podCIDRs, serviceCIDRs, version }
-      this.#deps.audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(peer), subject: peer.cluster, details })
-    }
+    const details = { podCIDRs, serviceCIDRs, version }
+    this.#deps.audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(peer), subject: peer.cluster, details })
   }
 
   #auditRefused(change: MemberChange, { field, reason }: Refusal): void {

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
-import { notedCommand } from '../audit/audited-command.ts'
+import { type Warn, notedCommand } from '../audit/audited-command.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { StateError, absentState } from '../log/record-log.ts'
 import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
@@ -13,14 +13,18 @@ export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
 
 /**
  * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
- * not. `knownAs` is where the user finds it, for the message that says to restore it. Throws StateError when there is
- * no broker state, or a file cannot be read or written.
+ * not. `knownAs` is where the user finds it, for the message that says to restore it. `warn` hears of an audit log that
+ * will not have it. Throws StateError when there is no broker state, or a file cannot be read or written.
  */
-export async function backupBroker(clock: Clock, stateDir: string, target: string, knownAs = target): Promise<void> {
+export async function backupBroker(
+  clock: Clock,
+  stateDir: string,
+  target: string,
+  { knownAs = target, warn = () => undefined }: { readonly knownAs?: string; readonly warn?: Warn } = {},
+): Promise<void> {
   // Who has a backup can let any cluster in.
-  await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, () =>
-    copyState(clock, stateDir, target, knownAs),
-  )
+  const copy = (): Promise<void> => copyState(clock, stateDir, target, knownAs)
+  await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, copy, warn)
 }
 
 async function copyState(clock: Clock, stateDir: string, target: string, knownAs: string): Promise<void> {

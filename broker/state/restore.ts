@@ -3,14 +3,14 @@
  * the state's place, under the lock: at once, or when the broker starts next. A restore that was broken off is finished
  * by the next of either.
  */
-import { chmod, copyFile, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
-import { notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
+import { type Warn, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
 import { AUTHORITY_FILES } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
@@ -25,6 +25,8 @@ import { timeText } from '../tokens/tokens.ts'
 /** The backup that waits to take the state's place. */
 const STAGED = 'restore.db'
 const UNPACKED = `${DATABASE_FILE}.restored`
+/** Folders of what made way. */
+const BEFORE = 'before-restore-'
 /** What makes way, the database's own two among it. */
 const REPLACED = [DATABASE_FILE, `${DATABASE_FILE}-wal`, `${DATABASE_FILE}-shm`, ...AUTHORITY_FILES, 'server.crt']
 
@@ -44,14 +46,14 @@ export async function stageRestore(
   clock: Clock,
   stateDir: string,
   file: string,
-  { force }: { readonly force: boolean },
+  { force, warn = () => undefined }: { readonly force: boolean; readonly warn?: Warn },
 ): Promise<void> {
   const database = join(stateDir, DATABASE_FILE)
   const stage = (): Promise<void> => stageFile(stateDir, file, force)
   // Into a folder without a state: what is done with it there is in the line of the restored one.
   if (!(await isThere(database))) return stage()
   const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
-  await notedCommand(clock, database, command, stage)
+  await notedCommand(clock, database, command, stage, warn)
 }
 
 async function stageFile(stateDir: string, file: string, force: boolean): Promise<void> {
@@ -86,9 +88,9 @@ export async function finishRestore(
   if (!(await isThere(staged))) return undefined
   const { takenAtMs, files } = readBackup(staged)
   const unpacked = join(stateDir, UNPACKED)
+  const waiting = await rowsOfOldStore(await oldDatabase(stateDir))
   for (const suffix of ['', '-wal', '-shm']) await rm(`${unpacked}${suffix}`, { force: true })
   unpackBackup(staged, unpacked)
-  const waiting = await rowsOfOldStore(join(stateDir, DATABASE_FILE))
   const { members, mark } = await adapt(unpacked, takenAtMs, { who, waiting, nowMs: clock.now() })
   const before = await setAside(stateDir, clock.now())
   for (const name of AUTHORITY_FILES) await writeSafely(join(stateDir, name), files[name] ?? '')
@@ -96,6 +98,18 @@ export async function finishRestore(
   await writeMark(stateDir, mark)
   await rm(staged, { force: true })
   return { takenAtMs, members, before }
+}
+
+/**
+ * The database that makes way. An attempt that was broken off between putting it aside and putting the new one in its
+ * place has left that one, unpacked.
+ */
+async function oldDatabase(stateDir: string): Promise<string> {
+  const database = join(stateDir, DATABASE_FILE)
+  if ((await isThere(database)) || !(await isThere(join(stateDir, UNPACKED)))) return database
+  // Named by their times.
+  const asides = (await readdir(stateDir)).filter((name) => name.startsWith(BEFORE)).sort()
+  return join(stateDir, asides.at(-1) ?? '', DATABASE_FILE)
 }
 
 interface RestoreInit {
@@ -169,7 +183,7 @@ async function setAside(stateDir: string, nowMs: number): Promise<string | undef
   const there: string[] = []
   for (const name of REPLACED) if (await isThere(join(stateDir, name))) there.push(name)
   if (!there.includes(DATABASE_FILE)) return undefined
-  const folder = join(stateDir, `before-restore-${timeText(nowMs).replaceAll(':', '')}`)
+  const folder = join(stateDir, `${BEFORE}${timeText(nowMs).replaceAll(':', '')}`)
   await onFile(folder, async () => {
     await mkdir(folder, { recursive: true, mode: 0o700 })
     // The database last: while it is there, what is broken off here is done again.

@@ -16,9 +16,14 @@ export interface TokenBearer {
 
 const CREATE_ANOTHER = 'create a new one with "sealane token create"'
 
-/** 256 bits in base64url. Throws RefusedError: Unauthenticated, field `token`. */
+/** 256 bits in base64url. */
+export function hasSecretForm(secret: string): boolean {
+  return /^[A-Za-z0-9_-]{43}$/.test(secret)
+}
+
+/** Throws RefusedError: Unauthenticated, field `token`. */
 export function checkSecretForm(secret: string): void {
-  if (/^[A-Za-z0-9_-]{43}$/.test(secret)) return
+  if (hasSecretForm(secret)) return
   throw new RefusedError('TokenMalformed', 'token', `token: malformed: ${CREATE_ANOTHER}`)
 }
 

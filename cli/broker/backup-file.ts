@@ -5,6 +5,9 @@ import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { UserError } from '../../runtime/user-error.ts'
 
+/** Begins a line on standard error of a command that did what it was asked for, and something beside it not. */
+export const WARNING = 'warning: '
+
 export interface BackupFileInit {
   readonly file: string
   /** Also where there is a file of that name. */

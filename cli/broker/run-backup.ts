@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { writeBackupFile, writeUnframed } from './backup-file.ts'
+import { WARNING, writeBackupFile, writeUnframed } from './backup-file.ts'
 import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/parts/broker-backup.ts'
 import type { CommandContext } from '../context.ts'
 import type { ClusterAdmin } from '../kube/access/admin.ts'
@@ -27,7 +27,7 @@ export async function runBackup(
   const file = given ?? `sealane-broker-${timeText(new SystemClock().now())}.backup`
   const write = (target: string): Promise<void> =>
     kube === undefined
-      ? backupState(state, target, resolve(file))
+      ? backupState(state, target, { knownAs: resolve(file), warn: warnTo(context) })
       : withPod(kube, timeout, context, async (pod) => {
           const { backupFromPod } = await import('../kube/broker/pod-backup.ts')
           await backupFromPod(pod.admin, target, pod.init)
@@ -37,15 +37,20 @@ export async function runBackup(
   context.output.remark('keep it as you keep a key: who has it can let any cluster in\n')
 }
 
+/** On standard error: what was asked for is done. */
+function warnTo({ output }: CommandContext): (text: string) => void {
+  return (text) => output.remark(`${WARNING}${text}\n`)
+}
+
 function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+/, '').replaceAll(':', '')
 }
 
 /** For the reader at the other end of this process's standard output. */
-export async function backupToStdout(state: string, { signal }: CommandContext): Promise<void> {
+export async function backupToStdout(state: string, context: CommandContext): Promise<void> {
   await withTemporary(state, async (file) => {
-    await backupState(state, file, 'a file that was sent away')
-    await pipeline(createReadStream(file), process.stdout, { signal, end: false })
+    await backupState(state, file, { knownAs: 'a file that was sent away', warn: warnTo(context) })
+    await pipeline(createReadStream(file), process.stdout, { signal: context.signal, end: false })
   })
 }
 
@@ -69,10 +74,11 @@ export interface RunRestoreOptions extends WhichBroker {
 /** Throws UserError, StateError, or what the cluster says. */
 export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
   const { kube, state, timeout, force, atNextStart } = options
+  const warn = warnTo(context)
   if (options.framed) {
     return withTemporary(state, async (received) => {
       await writeUnframed(process.stdin, received)
-      report(await restoreState(state, received, { force, atNextStart }), context)
+      report(await restoreState(state, received, { force, atNextStart, warn }), context)
     })
   }
   // SQLite would say that it cannot be written.
@@ -81,7 +87,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   }
   const takenAtMs = timeOfBackup(file)
   if (kube === undefined) {
-    report(await restoreState(state, file, { force, atNextStart }), context)
+    report(await restoreState(state, file, { force, atNextStart, warn }), context)
     return
   }
   await withPod(kube, timeout, context, async ({ admin, init }) => {

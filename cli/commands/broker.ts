@@ -67,11 +67,6 @@ const time = (text: string): number => {
   })
 }
 
-const auditLog = (text: string): string => {
-  if (text !== '') return text
-  throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
-}
-
 const count =
   (flag: string, min: number, max: number) =>
   (text: string): number => {
@@ -143,7 +138,6 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         '--audit-log <file>',
         `writes who did what, a line of JSON for each act; "-": on standard output, "${AUDIT_OFF}": not`,
       )
-        .argParser(parsed(auditLog))
         .env('SEALANE_AUDIT_LOG')
         .default(AUDIT_OFF),
     )
@@ -158,7 +152,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         .default(DEFAULT_AUDIT_KEEP),
     )
     .addOption(logLevelOption())
-    .action(async (options: ServeOptions) => {
+    .action(async (options: ServeOptions, command: Command) => {
       const advertise = options.advertise ?? []
       if (advertise.length === 0) {
         throw new UserError('--advertise: expected at least one host:port under which members reach this broker', {
@@ -170,7 +164,10 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }
       const audit = { log: auditLog, maxBytes: auditLogSize * MIB, keep: auditLogKeep }
-      const audited = auditLog === AUDIT_OFF ? {} : { audit }
+      // As of all settings by the environment, one that is set to nothing is none. A flag was meant.
+      if (auditLog === '' && command.getOptionValueSource('auditLog') !== 'env')
+        throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
+      const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
       await serveBrokerProcess({ ...options, advertise, ...more, ...audited }, signal)
     })
   addBrokerDeployCommand(broker, context)

@@ -81,7 +81,7 @@ export const ACCESS_REASONS = {
     shows: ['log of the broker'],
   },
   AuditLinesLost: {
-    means: 'The audit log could not be written for so long that lines of it were lost. It has their number.',
+    means: 'Lines of the audit log are lost: it could not be written for too long, or no line can be made of an act.',
     todo: 'Make it writable again. The log of the broker has most of what happened meanwhile.',
     shows: ['log of the broker'],
   },

@@ -89,6 +89,7 @@ export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementa
 
 function unary(deps: BrokerServiceDeps, method: string, run: (call: Unary) => Promise<Uint8Array>) {
   return (call: Unary, callback: sendUnaryData<Buffer>): void => {
+    const caller = callerOf(deps, call)
     const answer = async (): Promise<Uint8Array> => run(call)
     answer().then(
       (bytes) => {
@@ -96,7 +97,7 @@ function unary(deps: BrokerServiceDeps, method: string, run: (call: Unary) => Pr
         callback(null, asBuffer(bytes))
       },
       (error: unknown) => {
-        report(deps, method, call.getPeer(), error)
+        report(deps, method, caller, error)
         callback(errorToStatus(error))
       },
     )
@@ -110,6 +111,7 @@ async function streaming(
   call: Duplex | Writer,
   run: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
+  const caller = callerOf(deps, call)
   const ended = new AbortController()
   call.on('cancelled', () => ended.abort(new Error('the peer has gone')))
   call.on('error', () => ended.abort(new Error('the stream broke')))
@@ -126,7 +128,7 @@ async function streaming(
   } catch (error) {
     const cause: unknown = ended.signal.aborted ? ended.signal.reason : error
     if (!call.cancelled) {
-      report(deps, method, call.getPeer(), cause)
+      report(deps, method, caller, cause)
       // grpc-js' way to end a stream with a status: replies already written go out first.
       endWithin(deps, call, () => call.emit('error', errorToStatus(cause)))
     }
@@ -243,7 +245,18 @@ function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   })
 }
 
-function report(deps: BrokerServiceDeps, method: string, peer: string, error: unknown): void {
+/** Who calls, as it was when the call began: of a connection that was closed meanwhile nobody knows it any more. */
+interface Caller {
+  readonly peer: string
+  readonly found: PeerValidation
+}
+
+function callerOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Caller {
+  const peer = call.getPeer()
+  return { peer, found: deps.verdictOf(peer) }
+}
+
+function report(deps: BrokerServiceDeps, method: string, { peer, found }: Caller, error: unknown): void {
   const { code, details } = errorToStatus(error)
   deps.metrics.called(method, isForPeer(error) ? 'refused' : 'failed')
   if (isForPeer(error)) {
@@ -253,7 +266,6 @@ function report(deps: BrokerServiceDeps, method: string, peer: string, error: un
     const why = error instanceof Error ? error.stack : String(error)
     deps.logger.error('call failed', { reason: reasonOf(error) ?? 'InternalError', method, peer, why })
   }
-  const found = deps.verdictOf(peer)
   const member = found.t === 'member' ? peerOf(found, peer) : undefined
   deps.onFailed({ method, address: peerAddress(peer), peer: member, fingerprint: found.fingerprint, error })
 }

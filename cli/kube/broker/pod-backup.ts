@@ -4,7 +4,7 @@
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
-import { framed } from '../../broker/backup-file.ts'
+import { WARNING, framed } from '../../broker/backup-file.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { brokerPod } from './deploy-broker.ts'
 import { isReady } from '../wait/node-rollout.ts'
@@ -27,7 +27,7 @@ const { namespace } = DEFAULT_VALUES.broker
 
 /** Writes a backup into `target`, which must not exist. Throws UserError with what the broker's pod says. */
 export async function backupFromPod(admin: Admin, target: string, init: PodBackupInit): Promise<void> {
-  const { flags, timeoutMs, signal } = init
+  const { flags, timeoutMs, signal, say } = init
   const pod = await brokerPod(admin, { namespace, flags }, signal)
   const command = ['sealane', 'broker', 'backup', '--state', STATE, '--output', '-']
   const file = openSync(target, 'wx', 0o600)
@@ -36,9 +36,15 @@ export async function backupFromPod(admin: Admin, target: string, init: PodBacku
     const place = { namespace, pod, container: 'broker', command }
     const { status, stderr } = await admin.exec({ ...place, onStdout, timeoutMs }, signal)
     if (status !== 0) throw refusedInPod(admin, stderr)
+    sayWarnings(stderr, say)
   } finally {
     closeSync(file)
   }
+}
+
+/** What the command in the pod has done, but not all of it. */
+function sayWarnings(stderr: string, say: (text: string) => void): void {
+  for (const line of stderr.split('\n')) if (line.startsWith(WARNING)) say(`${line}\n`)
 }
 
 function writeAll(file: number, part: Buffer): void {
@@ -61,6 +67,7 @@ export async function restoreIntoPod(
   const place = { namespace, pod, container: 'broker', command }
   const { status, stderr } = await admin.exec({ ...place, input: framed(file), timeoutMs }, signal)
   if (status !== 0) throw refusedInPod(admin, stderr)
+  sayWarnings(stderr, say)
   const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod }
   const before = uidOf(await admin.get(ref, signal))
   say('starting the broker anew with the backup\n')

@@ -238,3 +238,77 @@ t.test('refusals of one address are bounded, and a member beside it is told', as
   )
   t.same(reported.what.details, { lines: 50, sources: 1, most: ['192.0.2.66: 50'] })
 })
+
+const cidrs = (i: number): string[] => ['10.42.0.0/16', `10.${100 + i}.0.0/16`]
+const NEW = Array.from({ length: 65 }, (_, i) => cidrs(i))
+/** Facts one after the other, or all at once: the first of them is a group by itself, the other 64 are one. */
+const restated: readonly (readonly [say: string, sent: string[][], atOnce: boolean, want: string[][]])[] = [
+  ['what the join said, again and again', [['10.42.0.0/16'], ['10.42.0.0/16'], ['10.42.0.0/16']], false, []],
+  ['what is new, and then again', [cidrs(1), cidrs(1), cidrs(1)], false, [cidrs(1)]],
+  ['new, and back', [cidrs(1), ['10.42.0.0/16']], false, [cidrs(1), ['10.42.0.0/16']]],
+  ['65 at once', NEW, true, [cidrs(0), cidrs(64)]],
+]
+for (const [say, sent, atOnce, want] of restated) {
+  t.test(`facts are told where they change: ${say}`, async (t) => {
+    const harness = await started(t)
+    const { peer } = await join_(harness, 'milano')
+    const publisher = new Publisher(harness, peer)
+    await publisher.send(declaration([]))
+    await harness.lines()
+    const before = harness.log.revision
+    for (const podCIDRs of sent) {
+      const taken = publisher.facts(facts(podCIDRs))
+      if (atOnce) continue
+      await taken
+      await publisher.acknowledged()
+    }
+    await publisher.acknowledged()
+    t.equal(harness.log.revision === before, want.length === 0, 'what does not change costs the store nothing')
+    const reported = (await harness.lines()).filter(({ what }) => what.act === 'facts')
+    t.same(
+      reported.map(({ what }) => what.details?.['podCIDRs']),
+      want,
+    )
+  })
+}
+
+t.test('who holds a stolen key does not hide behind its own refusals', async (t) => {
+  const harness = await started(t)
+  const { peer, response } = await join_(harness, 'milano')
+  const shown = { ...peer, fingerprint: fingerprint(response.certificate) }
+  const publisher = new Publisher(harness, shown)
+  await publisher.send(declaration([]))
+  for (let i = 0; i < 30; i += 1) await publisher.put(anExport(`web-${i}`, {}, 'kube-system'))
+  await publisher.facts(facts(cidrs(1)))
+  await publisher.acknowledged()
+  const renewed = peerOf('milano', await harness.broker.renew(shown, await createCsr(createKey())))
+  const next = new Publisher(harness, renewed)
+  await next.send(declaration([]))
+  await harness.clock.advance(6 * 60_000)
+  await failure(() => harness.broker.watch(shown, {}, never)[Symbol.asyncIterator]().next())
+  const lines = (await harness.lines()).map(shortLine)
+  t.equal(lines.filter((line) => line.startsWith('record refused')).length, 10)
+  for (const want of ['facts ok milano', 'renew ok milano', 'certificate.copied refused CertificateCopied milano'])
+    t.ok(lines.includes(want), want)
+})
+
+const scans: readonly (readonly [say: string, isAudited: boolean, secret: string, want: number])[] = [
+  ['no token can be of that form', true, 'no token', 0],
+  ['nobody wants to know which one it was', false, 'q'.repeat(43), 1],
+  ['it may be one of ours', true, 'q'.repeat(43), 2],
+]
+for (const [say, isAudited, secret, want] of scans) {
+  t.test(`a refused join looks at all tokens as seldom as it can: ${say}`, async (t) => {
+    const harness = isAudited ? await started(t) : await startBroker(t)
+    const request = await joinRequest(harness, { secret })
+    const { log } = harness
+    const list = log.list.bind(log)
+    let scanned = 0
+    log.list = (scope, group) => {
+      if (scope === 'token') scanned += 1
+      return list(scope, group)
+    }
+    await t.rejects(harness.broker.join(request, '192.0.2.9'))
+    t.equal(scanned, want)
+  })
+}

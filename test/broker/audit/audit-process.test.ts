@@ -78,11 +78,17 @@ t.test('a file that was moved, and a hangup', async (t) => {
   t.equal(stdout(), '')
 })
 
-t.test('the flag goes before the environment', async (t) => {
-  const { stop, stdout } = await serve(t, ['--audit-log', 'off'], { SEALANE_AUDIT_LOG: '-' })
-  t.equal(await stop(), 0)
-  t.equal(stdout(), '')
-})
+const off: readonly (readonly [say: string, args: readonly string[], env: string])[] = [
+  ['the flag goes before the environment', ['--audit-log', 'off'], '-'],
+  ['an environment that says nothing', [], ''],
+]
+for (const [say, args, env] of off) {
+  t.test(`no audit log: ${say}`, async (t) => {
+    const { stop, stdout } = await serve(t, args, { SEALANE_AUDIT_LOG: env })
+    t.equal(await stop(), 0)
+    t.equal(stdout(), '')
+  })
+}
 
 const wrong: readonly (readonly [args: readonly string[], want: string])[] = [
   [['--audit-log', ''], '--audit-log "": expected a file, "-" or "off"'],

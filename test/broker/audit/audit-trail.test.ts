@@ -206,3 +206,96 @@ t.test('without an audit log nothing is kept, and what commands put there goes',
   await trail.flush(never)
   t.equal(log.count('audit'), 0)
 })
+
+t.test('a write that does not end is told once, and what waits meanwhile is counted', async (t) => {
+  const { trail, log, sink, clock, logger, count } = started(t)
+  sink.hold()
+  trail.report(act('a'))
+  const flushed = trail.flush(never)
+  await clock.advance(9_999)
+  t.same(logger.lines, [])
+  await clock.advance(1)
+  t.match(logger.lines, [
+    { level: 'error', fields: { reason: 'AuditLogUnwritable', why: /^nothing was taken for 10 s/ } },
+  ])
+  trail.report(act('b'))
+  await log.transact((tx) => trail.keep(tx, act('c')))
+  t.equal(await count('waiting_lines'), 3)
+  await clock.advance(60_000)
+  t.equal(logger.lines.length, 1)
+  sink.letGo()
+  await flushed
+  t.equal(logger.lines.at(-1)?.message, 'the audit log is written again')
+  t.equal(await count('waiting_lines'), 0)
+  await clock.advance(60_000)
+  t.equal(logger.lines.length, 2, 'and not after it has ended')
+})
+
+t.test('what is lost is counted when it is, and once', async (t) => {
+  const { trail, log, sink, clock, logger, count, file } = started(t)
+  sink.failure = new Error('full')
+  const keep = async (names: number): Promise<void> => {
+    await clock.advance(1)
+    await log.transact((tx) => {
+      for (let i = 0; i < names; i += 1) trail.keep(tx, act(`x-${i}`))
+    })
+  }
+  await keep(MAX_WAITING)
+  t.equal(await count('lost_lines_total'), 0)
+  for (const want of [3, 6, 9]) {
+    await keep(3)
+    t.equal(await count('lost_lines_total'), want)
+  }
+  const said = logger.lines.filter(({ fields }) => fields.reason === 'AuditLinesLost')
+  t.equal(said.length, 1, 'before the log is written again')
+  const beside = openSqliteLog({ file })
+  t.teardown(() => beside.close())
+  const registry = createMetrics('broker')
+  const deps = { log: beside, clock, logger, metrics: brokerMetrics(registry), sink: new MemorySink() }
+  t.ok(new AuditTrail(deps))
+  t.match(await registry.text(), /^sealane_broker_audit_lost_lines_total\S* 9$/m, 'a broker that starts finds them')
+  sink.failure = undefined
+  await trail.flush(never)
+  t.equal(await count('lost_lines_total'), 9)
+  await keep(5)
+  t.equal(await count('lost_lines_total'), 9, 'there is room again')
+})
+
+t.test('an act that takes the place of one whose line is on its way loses none', async (t) => {
+  const { trail, log, sink, clock } = started(t)
+  await log.transact((tx) => {
+    for (let i = 0; i < MAX_WAITING; i += 1) trail.keep(tx, act(`early-${i}`))
+  })
+  sink.hold()
+  const flushed = trail.flush(never)
+  await clock.advance(1)
+  for (let i = 0; i < 3; i += 1) await log.transact((tx) => trail.keep(tx, act(`late-${i}`)))
+  sink.letGo()
+  await flushed
+  const acts = sink.lines().map(({ what }) => what.act)
+  t.equal(acts.filter((one) => one === 'cluster.evict').length, MAX_WAITING + 3)
+  t.notOk(acts.includes('audit.lost'))
+})
+
+const bad: readonly (readonly [say: string, change: object])[] = [
+  ['a detail that is null', { details: { a: null } }],
+  ['nobody', { who: null }],
+  ['a subject that is a number', { subject: 7, details: { a: {} } }],
+]
+for (const [say, change] of bad) {
+  t.test(`a row with ${say} stops no other`, async (t) => {
+    const { trail, log, sink, count, logger } = started(t)
+    await log.transact((tx) => {
+      trail.keep(tx, act('before'))
+      trail.keep(tx, { ...act('bad'), ...change })
+      trail.keep(tx, act('after'))
+    })
+    const id = waitingEvents(log)[1]?.row.event.id
+    await trail.flush(never)
+    t.same(sink.short(), ['cluster.evict ok before', 'audit.lost failed', 'cluster.evict ok after'])
+    t.match(sink.lines()[1], { id, what: { details: { lines: 1, id } } })
+    t.equal(log.count('audit'), 0)
+    t.equal(await count('lost_lines_total'), 1)
+    t.match(logger.lines, [{ fields: { reason: 'AuditLinesLost', ids: id } }])
+  })
+}

@@ -3,6 +3,8 @@ import t from 'tap'
 import {
   RefusalPace,
   type Source,
+  accepted,
+  copySource,
   memberSource,
   strangerSource,
   tokenSource,
@@ -66,3 +68,23 @@ const names: readonly (readonly [address: string, name: string])[] = [
 t.test('who has an IPv6 address has all of its subnet', async (t) => {
   for (const [address, name] of names) t.equal(strangerSource(address).name, name, address.slice(0, 40))
 })
+
+const others: readonly (readonly [say: string, source: Source])[] = [
+  ['what a member gets', accepted(memberSource('milano'))],
+  ['what a token gets', accepted(tokenSource('4f0c2a9b11'))],
+  ['that somebody has a copy of its certificate', copySource('milano')],
+]
+for (const [say, source] of others) {
+  t.test(`no refusals hide ${say}`, (t) => {
+    const pace = new RefusalPace(new FakeClock())
+    for (const refused of [memberSource('milano'), tokenSource('4f0c2a9b11')]) allowed(pace, () => refused, 50)
+    allowed(pace, (i) => memberSource(`c${i}`), 500)
+    allowed(pace, (i) => strangerSource(`10.0.${i}.1`), 250)
+    t.notOk(pace.allows(memberSource('another')), 'nobody is refused with a line any more')
+    t.equal(
+      allowed(pace, () => source, 50),
+      10,
+    )
+    t.end()
+  })
+}

@@ -1,5 +1,14 @@
 /** Backup beside a running broker that writes, restore, and what members and tokens are afterwards. */
-import { chmodSync, copyFileSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { backupBroker } from '../../../broker/state/backup.ts'
@@ -187,4 +196,25 @@ t.test('a restore that broke off is finished by the next start', async (t) => {
   t.match(await fresh.tokens((store) => store.members()), [{ id: 'milano' }], 'and once only')
   t.equal(readdirSync(fresh.state).filter((name) => name.startsWith('before-restore-')).length, 1)
   await milano.stop()
+})
+
+t.test('a restore that broke off when the old state was away keeps what waits for the audit log', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const file = await backup(t, broker)
+  const { state } = broker
+  await broker.stop()
+  const { id } = await broker.tokens((store) => store.create({}))
+  await stageRestore(clock, state, file, FORCE)
+  const staged = readFileSync(join(state, 'restore.db'))
+  await finishRestore(clock, state)
+  // As it was before the last step.
+  renameSync(join(state, 'broker.db'), join(state, 'broker.db.restored'))
+  for (const suffix of ['-wal', '-shm']) rmSync(join(state, `broker.db${suffix}`), { force: true })
+  writeFileSync(join(state, 'restore.db'), staged)
+  await finishRestore(clock, state)
+  const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })
+  t.teardown(() => log.close())
+  const waiting = log.list('audit').map(({ value: { event } }) => `${event.act} ${event.subject ?? ''}`.trim())
+  t.ok(waiting.includes(`token.create ${id}`), waiting.join())
+  t.equal(waiting.filter((one) => one === 'broker.restore').length, 1)
 })

@@ -109,3 +109,13 @@ t.test('no pod, and a pod that refuses', async (t) => {
     'the broker of context "c1" of kubeconfig says: the disk is full',
   )
 })
+
+t.test('what the command in the pod warns of is said here', async (t) => {
+  const said: string[] = []
+  const init = { ...INIT, say: (text: string) => void said.push(text) }
+  const admin = new MemoryAdmin([pod('uid-1')])
+  const stderr = 'keep it\nwarning: it is done, but\n'
+  admin.run = () => Promise.resolve({ status: 0, stdout: '', stderr })
+  await backupFromPod(admin, join(temporaryFolder(t), 'backup'), init)
+  t.strictSame(said, ['warning: it is done, but\n'])
+})

@@ -1,0 +1,28 @@
+/** Commands beside the broker whose line cannot be kept: what they say of themselves. */
+import { join } from 'node:path'
+import t from 'tap'
+import { notedCommand } from '../../../broker/audit/audited-command.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const cases: readonly (readonly [
+  say: string,
+  run: () => Promise<void>,
+  failure: string | undefined,
+  warned: RegExp[],
+])[] = [
+  ['worked', () => Promise.resolve(), undefined, [/^it is done, but the audit log will not have it: ./]],
+  ['failed', () => Promise.reject(new Error('no room')), 'no room', []],
+]
+for (const [say, run, failure, warned] of cases) {
+  t.test(`a command that ${say} says so, although it cannot be noted`, async (t) => {
+    const nowhere = join(temporaryFolder(t), 'not-there', 'broker.db')
+    const texts: string[] = []
+    const command = { act: 'broker.backup', subject: 'a.backup' } as const
+    const ran = notedCommand(new FakeClock(), nowhere, command, run, (text) => void texts.push(text))
+    if (failure === undefined) await ran
+    else await t.rejects(ran, { message: failure })
+    t.match(texts, warned)
+    t.equal(texts.length, warned.length)
+  })
+}
