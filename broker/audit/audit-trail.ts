@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import { orAborted } from '../../reconcile/until-aborted.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { Change, RecordLog, Transaction } from '../log/record-log.ts'
@@ -162,13 +163,13 @@ export class AuditTrail {
     const { log, sink } = this.#deps
     if (sink === undefined) return this.#discard()
     // Of a round that did not wait for its end.
-    if (this.#writing !== undefined) await orAbort(this.#writing, signal)
+    if (this.#writing !== undefined) await orAborted(this.#writing, signal)
     this.#reportSuppressed()
     this.#showWaiting()
     const batch = this.#batch()
     if (batch.lines.length > 0 || this.#isMoved) {
       this.#writing = this.#write(sink, batch).finally(() => (this.#writing = undefined))
-      await orAbort(this.#writing, signal)
+      await orAborted(this.#writing, signal)
     }
     await this.#removeWritten(log)
     if (this.#showWaiting() > 0) this.#loop.poke()
@@ -313,14 +314,4 @@ function lineOf(event: AuditEvent): Line {
     const stub = { id, atMs, act: 'audit.lost', result: 'failed', who: BROKER, details: { lines: 1, id } } as const
     return { id, text: auditLine(stub), isStub: true }
   }
-}
-
-/** Without an effect on the promise: what does not end in time goes on, and nobody waits for it. */
-function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
 }

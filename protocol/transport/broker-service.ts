@@ -7,6 +7,7 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/clock.ts'
+import { orAborted } from '../../reconcile/until-aborted.ts'
 import { reasonOf } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
@@ -191,11 +192,11 @@ async function readAll(
     if (bytes === undefined) break
     deps.metrics.received(bytes.length)
     // The broker may wait for its disk; the stream may have to end meanwhile.
-    await orAbort(session.onMessage(codec.decodePublishMessage(bytes), bytes.length), signal)
+    await orAborted(session.onMessage(codec.decodePublishMessage(bytes), bytes.length), signal)
     signal.throwIfAborted()
     if (call.writableNeedDrain) await taken(deps, new Promise((resolve) => call.once('drain', resolve)), signal)
   }
-  await orAbort(session.onLast(), signal)
+  await orAborted(session.onLast(), signal)
 }
 
 /** Until the peer has taken what was written for it. Throws RefusedError when that is not so in time. */
@@ -205,7 +206,7 @@ async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: Ab
   const reason = new RefusedError('StreamStalled', 'stream', `stream: nothing of it was read for ${seconds} s`)
   const cancel = deps.clock.setTimer(STALLED_MS, () => stalled.abort(reason))
   try {
-    await orAbort(written, AbortSignal.any([signal, stalled.signal]))
+    await orAborted(written, AbortSignal.any([signal, stalled.signal]))
   } finally {
     cancel()
   }
@@ -234,15 +235,6 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
   const peer = call.getPeer()
   return peerOf(requireMember(deps.verdictOf(peer), deps.clock.now()), peer)
-}
-
-function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
 }
 
 /** Who calls, as it was when the call began: of a connection that was closed meanwhile nobody knows it any more. */
