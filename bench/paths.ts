@@ -28,8 +28,8 @@ const HANG_MS = 30_000
 const GAP_MS = 5000
 /** Until it is known that traffic flows. */
 const BUSY_MS = 3000
-/** Until workers have heard of a size, so that the next connection begins with it. */
-const REPORTED_MS = 3000
+/** A size that falls within a minute after it grew is tried more seldom: each round shall be like the first. */
+const GROWN_WELL_MS = 61_000
 
 interface Sizes {
   readonly tcpGapMs: number[]
@@ -81,7 +81,7 @@ async function measureSizes(sites: TwoSites, rounds: number): Promise<Sizes> {
     await untilAll(sites, (mtu) => mtu > NARROW_LANE)
     sizes.backMs.push(performance.now() - mended)
     await stream.stop()
-    await sleep(REPORTED_MS)
+    if (i + 1 < rounds) await sleep(GROWN_WELL_MS)
     process.stderr.write(`size, round ${i + 1} of ${rounds}: ${JSON.stringify(last(sizes))}\n`)
   }
   return sizes

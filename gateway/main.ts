@@ -12,6 +12,7 @@ import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { whenCachesSynced, whyCachesNotSynced } from './read-world.ts'
 import type { Notice } from '../kernel/probing/notice-packet.ts'
 import { openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
+import { sizeHints } from './health/others-sizes.ts'
 import { Probing } from './health/probing.ts'
 import { startRenewal } from './rotation/renewal.ts'
 import { StatusLoop } from './status/status-loop.ts'
@@ -64,7 +65,7 @@ async function serve(
   metrics: GatewayMetrics,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, logger, status } = deps
+  const { api, clock, logger, status } = deps
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
     lanes.linksChanged('state')
@@ -86,10 +87,14 @@ async function serve(
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
   const stopFollowing = lanes.follow()
+  const stopHints = api.cache('Gateway').onChange((change) => {
+    for (const hint of sizeHints(change, config.node)) probing.suspectSize(hint)
+  })
   try {
     await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal)])
   } finally {
     stopFollowing()
+    stopHints()
     reports.close()
     probing.close()
   }

@@ -12,6 +12,7 @@ import type { GatewayConfig } from '../config.ts'
 import type { GatewayMetrics } from '../metrics.ts'
 import { BusyLinks } from './busy-links.ts'
 import { FlapDamping } from './flap-damping.ts'
+import type { SizeHint } from './others-sizes.ts'
 import { TransitionCounts } from './transition-counts.ts'
 import { clusterOfKey, healthKey } from '../world.ts'
 
@@ -103,6 +104,12 @@ export class Probing {
   /** Says something to the far ends of these links, by healthKey(). */
   notify(keys: ReadonlySet<string>, words: Pick<Notice, 'mark' | 'step'>): void {
     this.#running?.prober.notify(keys, words)
+  }
+
+  /** Another gateway of this cluster found that less gets to this cluster than before, or more. */
+  suspectSize({ cluster, what }: SizeHint): void {
+    const keys = [...this.health().keys()].filter((key) => clusterOfKey(key) === cluster)
+    this.#running?.prober.suspect(new Set(keys), what)
   }
 
   /**

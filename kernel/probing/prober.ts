@@ -90,6 +90,11 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     for (const entry of this.#peers.values()) if (keys.has(entry.peer.key)) this.#sendCounted(entry, bytes)
   }
 
+  /** Somebody else found that less gets to these far ends than before, or more: it is looked at soon. */
+  suspect(keys: ReadonlySet<string>, what: 'less' | 'more'): void {
+    for (const { peer, size } of this.#peers.values()) if (keys.has(peer.key)) size?.suspect(what)
+  }
+
   /** Probes until the signal. */
   run(signal: AbortSignal): Promise<void> {
     this.#running = true

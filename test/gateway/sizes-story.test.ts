@@ -1,7 +1,7 @@
 /** A way that carries less than its device: the routes to that cluster follow, others do not, and people are told. */
 import t, { type Test } from 'tap'
 import { CAPABILITY_SIZED_PROBES } from '../../model/lanes/lane-number.ts'
-import type { Endpoint } from '../../model/objects.ts'
+import type { Endpoint, Gateway } from '../../model/objects.ts'
 import { HOME, MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint } from './support/worlds.ts'
 
@@ -105,4 +105,31 @@ t.test('what gets through a hostile way is never less than IPv4 needs', async (t
   t.equal(stage.connection('paris')?.mtu, 1440, 'no size answers: that is no size')
   stage.probes.widths.set(AT_PARIS, 580)
   await stage.until(() => mtuOf(stage, '244.1.0.0/16') === '576', 'the least', 100)
+})
+
+t.test('a link without traffic is looked at as soon as another gateway finds its own narrow', async (t) => {
+  const stage = await withParisAndTokyo(t)
+  const other = (mtu: number): Gateway => {
+    const [paris] = stage.gateway()?.connections.filter(({ cluster }) => cluster === 'paris') ?? []
+    const connections = paris === undefined ? [] : [{ ...paris, state: 'up' as const, lane: 1, mtu }]
+    const metadata = { name: 'gw2' }
+    return {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Gateway',
+      metadata,
+      status: { version: '1', lanes: [], connections },
+    }
+  }
+  stage.put(other(1440))
+  // What was known when the link came up is confirmed by now, and nothing is due for ten seconds.
+  await stage.passSlowly(1000)
+  for (const address of [AT_PARIS, AT_TOKYO]) stage.probes.widths.set(address, 1240)
+  await stage.passSlowly(1000)
+  t.equal(stage.connection('paris')?.mtu, 1440, 'nobody asked')
+  const beganMs = stage.clock.monotonic()
+  stage.put(other(1232))
+  await stage.until(() => stage.connection('paris')?.mtu === 1232, 'found')
+  t.ok(stage.clock.monotonic() - beganMs < 2000, 'at once')
+  await stage.until(() => stage.connection('tokyo')?.mtu === 1232, 'and what this one finds, its other links hear of')
+  t.ok(stage.clock.monotonic() - beganMs < 3500)
 })
