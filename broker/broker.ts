@@ -25,7 +25,8 @@ import type { CertificateAuthority } from './members/certificate-authority.ts'
 import { CertificateUse } from './members/certificate-use.ts'
 import { clusterRecordKey } from './records/cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
-import type { RecordLog } from './log/record-log.ts'
+import { groupOf } from './log/log-state.ts'
+import type { Change, RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './members/member-list.ts'
 import { HeardMembers } from './members/heard-members.ts'
 import { Joining } from './members/joining.ts'
@@ -40,6 +41,8 @@ import { type MemberRow, SETTINGS_KEY, isLive } from './state/state.ts'
 import { StatusPace } from './records/status-pace.ts'
 import { writeStatusRecord } from './records/status-records.ts'
 import { normalSerial } from './members/succession.ts'
+import { ChangePace } from './quota/change-pace.ts'
+import { countQuotas } from './quota/count-quotas.ts'
 import { WritePace } from './records/write-pace.ts'
 import { pruneTokens } from './tokens/tokens.ts'
 import { WatchHub } from './records/watch-hub.ts'
@@ -72,7 +75,7 @@ export class Broker implements BrokerApi {
   readonly #use: CertificateUse
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #statuses: StatusPace
-  readonly #paces = new Map<ClusterId, WritePace>()
+  readonly #paces = new Map<ClusterId, { readonly pace: WritePace; readonly changePace: ChangePace }>()
   readonly #joining: Joining
   readonly #stopCommits: () => void
   readonly #warnings: MemberWarnings
@@ -83,18 +86,18 @@ export class Broker implements BrokerApi {
     this.#deps = deps
     this.#heard = new HeardMembers(deps.clock)
     const { globalRange, clustersetIpRange, allowedNamespaces } = init
-    const { recordsPerCluster, recordBytesPerCluster } = init.limits
-    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster, recordBytesPerCluster }
+    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, quota: init.limits.quota }
     this.#use = new CertificateUse(deps)
     this.#warnings = new MemberWarnings(deps)
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
-    this.#hub = new WatchHub(deps, { watchesPerCluster: init.limits.watchesPerCluster })
+    this.#hub = new WatchHub(deps, this.#rules)
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
       if (membersChanged) this.#endDeparted()
       for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
+      this.#reportQuotas(changes)
       this.#hub.wake(membersChanged)
       if (membersChanged) this.#warnings.reportNotes()
       this.#count(membersChanged)
@@ -154,9 +157,10 @@ export class Broker implements BrokerApi {
     this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
-    const pace = this.#paces.get(peer.cluster) ?? new WritePace(this.#deps.clock)
-    this.#paces.set(peer.cluster, pace)
-    const deps = { ...this.#deps, statuses: this.#statuses, pace }
+    const { clock } = this.#deps
+    const paces = this.#paces.get(peer.cluster) ?? { pace: new WritePace(clock), changePace: new ChangePace(clock) }
+    this.#paces.set(peer.cluster, paces)
+    const deps = { ...this.#deps, statuses: this.#statuses, ...paces }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
@@ -234,6 +238,8 @@ export class Broker implements BrokerApi {
     this.#endDeparted()
     for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
     this.#hub.reportContact(silent)
+    countQuotas(this.#deps, this.#rules.quota)
+    for (const session of this.#sessions.values()) session.reportQuota()
   }
 
   close(): void {
@@ -263,6 +269,16 @@ export class Broker implements BrokerApi {
    */
   #endDeparted(): void {
     for (const [cluster, session] of [...this.#sessions]) if (session.endIfGone()) this.#sessions.delete(cluster)
+  }
+
+  /** Whose limits have changed, and who has more or less than before. */
+  #reportQuotas(changes: readonly Change[]): void {
+    const concerned = new Set<string>()
+    for (const { scope, key } of changes) {
+      if (scope === 'settings') for (const cluster of this.#sessions.keys()) concerned.add(cluster)
+      else if (scope === 'record' || scope === 'member') concerned.add(groupOf(key))
+    }
+    for (const cluster of concerned) this.#sessions.get(cluster as ClusterId)?.reportQuota()
   }
 
   #recordChanged(key: string): void {

@@ -1,6 +1,7 @@
 /** Configuration of the broker, with its defaults. */
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isDnsLabel } from '../model/ids.ts'
+import { DEFAULT_MEMBER_QUOTA, type MemberQuota, QUOTA_BOUNDS, QUOTA_FIELDS } from '../model/quota/member-quota.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../protocol/broker-address.ts'
 import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
@@ -47,21 +48,14 @@ export interface AuditConfig {
 export const AUDIT_STDOUT = '-'
 const MAX_AUDIT_KEEP = 1000
 
-/** Bounds on what one member can make the broker hold. */
+/** Bounds on what members can make the broker hold. */
 export interface BrokerLimits {
-  readonly recordsPerCluster: number
-  /** Of their contents, encoded: in memory it is up to ten times as much. */
-  readonly recordBytesPerCluster: number
   readonly membersPerClusterset: number
-  readonly watchesPerCluster: number
+  /** Of each member that has no other; `sealane cluster quota` gives one another. */
+  readonly quota: MemberQuota
 }
 
-export const DEFAULT_LIMITS: BrokerLimits = {
-  recordsPerCluster: 50_000,
-  recordBytesPerCluster: 16 * 1024 * 1024,
-  membersPerClusterset: 1000,
-  watchesPerCluster: 8,
-}
+export const DEFAULT_LIMITS: BrokerLimits = { membersPerClusterset: 1000, quota: DEFAULT_MEMBER_QUOTA }
 
 export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
   clusterset: 'default',
@@ -110,6 +104,7 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
   for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)
+  checkQuotas(config.limits.quota)
   if (config.audit !== undefined) checkAudit(config.audit)
   return config
 }
@@ -120,6 +115,15 @@ function checkAudit({ log, maxBytes, keep }: AuditConfig): void {
     throw new BrokerConfigError('audit.maxBytes', String(maxBytes), 'a number of bytes, or 0')
   if (!Number.isInteger(keep) || keep < 1 || keep > MAX_AUDIT_KEEP)
     throw new BrokerConfigError('audit.keep', String(keep), `1 to ${MAX_AUDIT_KEEP}`)
+}
+
+function checkQuotas(quota: MemberQuota): void {
+  for (const field of QUOTA_FIELDS) {
+    const { min, max } = QUOTA_BOUNDS[field]
+    const value = quota[field]
+    if (!Number.isInteger(value) || value < min || value > max)
+      throw new BrokerConfigError(`limits.quota.${field}`, String(value), `${min} to ${max}`)
+  }
 }
 
 function checkRanges(config: BrokerConfig): void {

@@ -15,6 +15,10 @@ export interface BrokerMetrics {
   readonly snapshots: Counter
   readonly encoded: Counter
   readonly delivered: Counter
+  readonly quotaRefused: Counter
+  readonly quotaSlowed: Counter
+  readonly quotaMembers: Gauge
+  readonly quotaMost: Gauge
   readonly auditLines: Counter
   readonly auditLost: Counter
   readonly auditSuppressed: Counter
@@ -74,6 +78,25 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     delivered: metrics.counter({
       name: 'sealane_broker_delivered_events_total',
       help: 'Record events handed to watchers.',
+    }),
+    quotaRefused: metrics.counter({
+      name: 'sealane_broker_quota_refused_records_total',
+      help: 'Records refused because their member has no room for them, by reason. Each is taken as soon as there is.',
+      labels: ['reason'],
+    }),
+    quotaSlowed: metrics.counter({
+      name: 'sealane_broker_quota_slowed_total',
+      help: 'Times that a member began to change faster than its quota and was slowed down.',
+    }),
+    quotaMembers: metrics.gauge({
+      name: 'sealane_broker_quota_members',
+      help: 'Members that use 80 percent of a quota or more (near), and all of it or more (full).',
+      labels: ['resource', 'use'],
+    }),
+    quotaMost: metrics.gauge({
+      name: 'sealane_broker_quota_most_used_ratio',
+      help: 'Of the member that uses most of its quota: the part that it uses. Above 1 it is over it.',
+      labels: ['resource'],
     }),
     auditLines: metrics.counter({
       name: 'sealane_broker_audit_lines_total',

@@ -4,6 +4,7 @@
  * inside the messages cannot, and admission validates it.
  */
 import type { ClusterId } from '../model/ids.ts'
+import type { QuotaReport } from '../model/quota/member-quota.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { OpenConnections } from '../model/open-connections.ts'
 import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
@@ -15,6 +16,8 @@ export interface Peer {
   readonly cluster: ClusterId
   /** Where the connection comes from, as the broker sees it. */
   readonly address: string
+  /** One text for each connection that is open. Absent: not known. */
+  readonly connection?: string
   /** Serial number of the certificate, hex. */
   readonly serial: string
   /** SHA-256 of the certificate, hex. Absent: not known. */
@@ -136,6 +139,8 @@ export type PublishMessage =
        * withdrawn.
        */
       readonly tellsStatus?: true
+      /** The member knows what a quota is: the broker says how much it has. */
+      readonly takesQuota?: true
     }
   /**
    * Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it.
@@ -173,7 +178,15 @@ export type PublishReply =
       readonly reason: RefusalReason
       /** For people; reads on after the field. */
       readonly message: string
+      /** There is no room for the record as it is to be; as it was before, it is there still. */
+      readonly kept?: true
     }
+  /**
+   * Where the member takes it: once the broker knows what it lacks, and whenever the limits change, its changes are
+   * slowed down or no longer, or there is more room than at the last refusal. What was refused for want of room is to be
+   * offered again then, as far as it fits.
+   */
+  | ({ readonly t: 'quota' } & QuotaReport)
 
 export interface WatchRequest {
   /** Epoch and revision of the last state seen; absent for everything. */

@@ -92,7 +92,9 @@ class ProtocolLink implements BrokerLink {
     this.#deps = deps
     this.#file = file
     this.#client = this.#open(identity)
-    this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: (keys) => published.call(keys) })
+    const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
+    const { cluster } = identity
+    this.#publish = new PublishSession({ cluster, connect, clock, logger, metrics, onChange })
     const contact = new LatestContact(clock)
     this.#watch = new WatchSession({
       connect,

@@ -6,7 +6,7 @@ import type { ServiceKey } from '../../model/ids.ts'
 import type { ServiceExport } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Publisher } from '../broker/broker-link.ts'
-import { exportEvents } from './export-events.ts'
+import { exportEvents, isRefusal } from './export-events.ts'
 import { importedCondition } from './importers.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import type { MirrorWriter } from '../import/mirror-writer.ts'
@@ -149,6 +149,6 @@ export class ExportConditions {
 
 function stateOf(planned: PlannedExport, ready: string | undefined): State {
   if (planned.valid.status !== 'True') return 'invalid'
-  if (ready === 'Failed' || ready === 'NamespaceNotAllowed') return 'failed'
+  if (ready !== undefined && isRefusal(ready)) return 'failed'
   return ready === 'Pending' ? 'pending' : 'exported'
 }

@@ -2,6 +2,7 @@
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition, ServiceExport } from '../../model/objects.ts'
+import { isQuotaReason } from '../../model/quota/member-quota.ts'
 import { firstReason } from '../../model/reasons/reasons.ts'
 
 /** Takes the conditions before and after. A restart changes none, so it reports nothing again. */
@@ -30,8 +31,8 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   }
   if (is.type === 'Ready') {
     if (is.status === 'True' && was?.status !== 'True') return { type: 'Normal', reason: 'Exported', note: is.message }
-    const isRefused = is.reason === 'Failed' || is.reason === 'NamespaceNotAllowed'
-    return isRefused ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
+    if (isQuotaReason(is.reason)) return { type: 'Warning', reason: is.reason, note: is.message }
+    return isRefusal(is.reason) ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
   }
   if (is.type === CONDITION_IMPORTED) {
     // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.
@@ -43,6 +44,11 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   if (is.status === 'True') return { type: 'Warning', reason: 'Conflict', note: `${is.reason}: ${is.message}` }
   if (was?.status !== 'True') return undefined
   return { type: 'Normal', reason: 'ConflictCleared', note: 'all exports of this service agree' }
+}
+
+/** As the reason of condition Ready: the broker does not take the export. */
+export function isRefusal(reason: string): boolean {
+  return reason === 'Failed' || reason === 'NamespaceNotAllowed' || isQuotaReason(reason)
 }
 
 function sameFinding(was: Condition | undefined, is: Condition): boolean {

@@ -1,5 +1,6 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
 import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../../model/conditions.ts'
+import { isQuotaReason } from '../../model/quota/member-quota.ts'
 import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PublishState } from '../broker/broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
@@ -69,6 +70,8 @@ function validateImported(
 
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {
   const states = planned.recordKeys.map((key) => ({ key, state: published.state(key) }))
+  const leftOut = planLeftOut(states)
+  if (leftOut !== undefined) return leftOut
   const refusals = states.flatMap(({ key, state }) =>
     state.t === 'refused' ? [`${key}: ${state.field}: ${state.message} (${state.reason})`] : [],
   )
@@ -91,6 +94,18 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
     'Exported',
     notes.length === 0 ? 'exported' : `exported; ${notes.slice(0, MAX_NOTES).join('; ')}${more}`,
   )
+}
+
+/** For want of room: what a person can allow has a name of its own. Refusals of another kind come first. */
+function planLeftOut(
+  states: readonly { readonly key: string; readonly state: PublishState }[],
+): ConditionFinding | undefined {
+  const refused = states.flatMap(({ key, state }) => (state.t === 'refused' ? [{ key, ...state }] : []))
+  const [first] = refused
+  if (first === undefined || refused.some(({ reason }) => !isQuotaReason(reason))) return undefined
+  const part = `${refused.length} of ${states.length} records of this export`
+  const all = states[0]?.state.t === 'refused' ? 'left out' : `left out in part (${part})`
+  return ready('False', first.reason, `${all}: ${first.message}; it is taken by itself as soon as there is room`)
 }
 
 function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {

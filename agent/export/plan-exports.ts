@@ -77,13 +77,19 @@ export function newExportMemory(): ExportMemory {
   return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap() }
 }
 
-/** Takes the world and, to save work, the memory of the round before. Everything comes out sorted by key. */
+/** Takes the world and, to save work, the memory of the round before. Sorted: gateways, then exports. */
 export function planExports(world: ExportWorld, memory: ExportMemory = newExportMemory()): ExportPlan {
   const memo = memory.plans
   const services = new Map(world.services.map((service) => [keyOf(service), service]))
   const slices = groupOwnSlices(world.slices)
   const records = new Map<string, MemberRecord>()
   const exports = new Map<ServiceKey, PlannedExport>()
+  // Gateways first: they are published first, and no service is in the way of a lane.
+  for (const endpoint of sortedByKey(world.endpoints)) {
+    if (endpoint.spec.cluster !== world.cluster || endpoint.metadata.deletionTimestamp !== undefined) continue
+    const key = `Endpoint//${endpoint.metadata.name}`
+    records.set(key, memo.get(key, [endpoint], () => endpointRecord(endpoint)) as MemberRecord)
+  }
   for (const object of sortedByKey(world.exports)) {
     if (object.metadata.deletionTimestamp !== undefined) continue
     const key = keyOf(object)
@@ -95,11 +101,6 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
-  }
-  for (const endpoint of sortedByKey(world.endpoints)) {
-    if (endpoint.spec.cluster !== world.cluster || endpoint.metadata.deletionTimestamp !== undefined) continue
-    const key = `Endpoint//${endpoint.metadata.name}`
-    records.set(key, memo.get(key, [endpoint], () => endpointRecord(endpoint)) as MemberRecord)
   }
   memo.endRound()
   return { records, exports }

@@ -17,6 +17,8 @@ export interface Refusal {
   readonly reason: RefusalReason
   /** Reads on after the field: `"x": expected …`. */
   readonly message: string
+  /** There is no room for the record as it is to be; as it was before, it is there still. */
+  readonly kept?: true
 }
 
 export function refusal(field: string, message: string, reason: RefusalReason = 'InvalidValue'): Refusal {

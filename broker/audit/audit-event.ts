@@ -20,6 +20,7 @@ export const AUDIT_ACTS = [
   'token.revoke',
   'cluster.evict',
   'cluster.rekey',
+  'cluster.quota',
   'broker.start',
   'broker.stop',
   'broker.backup',

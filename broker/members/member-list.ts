@@ -1,12 +1,19 @@
 /** Members as an operator sees them: who there is, who is in contact, and who is put out. */
-import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import { parseClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { quote } from '../admission/admission-checks.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
 import { clusterSpec } from '../records/cluster-records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
+import {
+  DEFAULT_MEMBER_QUOTA,
+  type MemberQuota,
+  type QuotaField,
+  type QuotaUse,
+} from '../../model/quota/member-quota.ts'
+import { quotaAndUse } from '../quota/member-quota.ts'
 import { departMember } from './membership.ts'
-import { type WriteContext, memberRecords } from '../records/record-writes.ts'
+import type { WriteContext } from '../records/record-writes.ts'
 import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
 import { type MemberRow, type Misuse, isLive } from '../state/state.ts'
 import { timeText } from '../tokens/tokens.ts'
@@ -36,6 +43,7 @@ export interface MemberSummary {
   readonly clashes?: readonly string[]
   /** Records that it publishes. */
   readonly records: number
+  readonly quota: MemberQuotaSummary
   /** As it states them. */
   readonly podCIDRs: readonly string[]
   /** Those of them that are left out because of another member's: no other member gets them. */
@@ -44,6 +52,13 @@ export interface MemberSummary {
   readonly globalCIDRs: readonly string[]
   /** Why they are not used as it states them, in sentences. */
   readonly notes: readonly string[]
+}
+
+export interface MemberQuotaSummary {
+  readonly limit: MemberQuota
+  readonly used: QuotaUse
+  /** Limits that are its own, and not those of all. */
+  readonly own: readonly QuotaField[]
 }
 
 export interface EvictInit {
@@ -72,7 +87,8 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       ...(misuse === undefined ? {} : { misuse }),
       ...(own.length === 0 ? {} : { clashes: own }),
     }
-    const records = memberRecords(view, key as ClusterId).length
+    const { limit, used } = quotaAndUse(view, key, DEFAULT_MEMBER_QUOTA)
+    const quota = { limit, used, own: Object.keys(value.quota ?? {}) as QuotaField[] }
     // Who has left has no Cluster record.
     const podCIDRs = clusterSpec(view, key)?.podCIDRs ?? facts.podCIDRs
     const addresses = {
@@ -81,7 +97,8 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
       notes: isLive(value) ? (value.notes ?? []) : [],
     }
-    return { id: key, ...validity(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, ...addresses }
+    const { records } = used
+    return { id: key, ...validity(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, quota, ...addresses }
   })
 }
 

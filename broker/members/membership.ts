@@ -67,6 +67,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     lastSeenMs: context.nowMs,
     certificates: [certificate],
     complete: isLive(old) && old.complete,
+    ...(old?.quota === undefined ? {} : { quota: old.quota }),
   }
   const before = globalAddresses(tx)
   writeMember(tx, row, context)

@@ -25,11 +25,15 @@ import type { Audit } from '../audit/audit-trail.ts'
 import { accepted, memberSource } from '../audit/refusal-pace.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
-import type { RecordLog, Transaction } from '../log/record-log.ts'
+import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
 import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
+import { type QuotaReport, isQuotaReason } from '../../model/quota/member-quota.ts'
 import { markComplete } from '../members/membership.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
+import { ChangePace } from '../quota/change-pace.ts'
+import { quotaAndUse, quotaOf } from '../quota/member-quota.ts'
+import { QuotaNews } from '../quota/quota-news.ts'
 import { writePatiently } from './patient-write.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
 import type { StatusPace } from './status-pace.ts'
@@ -38,11 +42,17 @@ import { type ChangeGroup, WaitingChanges } from './waiting-changes.ts'
 import type { WritePace } from './write-pace.ts'
 
 const MAX_LOGGED_REFUSALS = 100
+/**
+ * Records of one declared set: a bound on memory, far beyond any quota by default. A member over its quota is not cut
+ * off: it must be able to change what it has.
+ */
+const MAX_DECLARED = 100_000
 
 export interface PublishSessionDeps {
   readonly statuses: StatusPace
-  /** One for all streams of the member. */
+  /** These are one for all streams of the member. */
   readonly pace: WritePace
+  readonly changePace: ChangePace
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger
@@ -75,6 +85,8 @@ export class MemberPublishSession implements PublishSession {
   #writing: Promise<void> | undefined
   #failure: Error | undefined
   readonly #carried: CarriedAddresses
+  /** Absent: the member, of an earlier release, does not know what a quota is. */
+  #news: QuotaNews | undefined
 
   constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
     this.#deps = deps
@@ -139,6 +151,16 @@ export class MemberPublishSession implements PublishSession {
     this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
+  /** To be called when the member's quota, or what it holds, may have changed: the member hears of room. */
+  reportQuota(): void {
+    if (this.#news === undefined || (this.#phase !== 'open' && this.#phase !== 'filling')) return
+    const { log, changePace } = this.#deps
+    const now = this.#quota(log)
+    changePace.look(now.limit)
+    const report = this.#news.next({ ...now, isSlowed: changePace.isSlowed })
+    if (report !== undefined) this.#init.reply({ t: 'quota', ...report })
+  }
+
   #check(): void {
     this.#throwFailure()
     requireMember(this.#deps.log, this.#init.peer, this.#deps.clock.now())
@@ -154,7 +176,8 @@ export class MemberPublishSession implements PublishSession {
     )
   }
 
-  async #onDeclare({ setHash: hash, count, tellsStatus }: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
+  async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
+    const { setHash: hash, count, tellsStatus } = message
     const { cluster } = this.#init.peer
     // In a transaction, so that the writes of an earlier stream are before it.
     const same = await this.#transact((tx) => {
@@ -171,7 +194,9 @@ export class MemberPublishSession implements PublishSession {
     this.#digest = new Map()
     this.#needed = new Set()
     this.#phase = same ? 'open' : 'digest'
+    this.#news = message.takesQuota === true ? new QuotaNews() : undefined
     this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true })
+    this.reportQuota()
   }
 
   async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
@@ -180,11 +205,8 @@ export class MemberPublishSession implements PublishSession {
     for (const { key, hash } of message.entries) {
       digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
     }
-    const { recordsPerCluster } = this.#init.rules
-    if (digest.size > 2 * recordsPerCluster) {
-      const text = `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`
-      throw new RefusedError('RecordLimit', 'digest', text)
-    }
+    const most = Math.max(MAX_DECLARED, 2 * this.#quota(this.#deps.log).limit.records)
+    if (digest.size > most) throw new RefusedError('RecordLimit', 'digest', `digest: more than ${most} records`)
     if (!message.last) return
     this.#digest = new Map()
     const keys = await this.#transact((tx) => {
@@ -195,6 +217,7 @@ export class MemberPublishSession implements PublishSession {
     this.#needed = new Set(keys.map(memberKeyText))
     this.#phase = keys.length === 0 ? 'open' : 'filling'
     this.#init.reply({ t: 'need', keys })
+    this.reportQuota()
   }
 
   async #onChange(change: MemberChange, bytes: number): Promise<void> {
@@ -209,7 +232,8 @@ export class MemberPublishSession implements PublishSession {
   async #write(): Promise<void> {
     try {
       while (!this.#waiting.isEmpty) {
-        const pauseMs = await this.#writeGroup(this.#waiting.nextGroup())
+        const most = ChangePace.groupSize(this.#quota(this.#deps.log).limit)
+        const pauseMs = await this.#writeGroup(this.#waiting.nextGroup(most))
         if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
       }
     } catch (error) {
@@ -231,13 +255,19 @@ export class MemberPublishSession implements PublishSession {
     // Asked once, however often the store has the transaction run.
     let isAudited: boolean | undefined
     let tookMs = 0
+    const full: Pick<QuotaReport, 'limit' | 'used'>[] = []
     const refusals = await this.#transact((tx) => {
       const begunMs = clock.monotonic()
       if (filled) markComplete(tx, peer)
       // Of one group only the last count: nobody has seen those before it.
       let taken: ClusterFacts | undefined
       const context = { ...this.#context(), writesStatus, onFacts: (facts: ClusterFacts) => void (taken = facts) }
-      const results = changes.map((change) => applyChange(tx, change, context))
+      full.length = 0
+      const results = changes.map((change) => {
+        const refused = applyChange(tx, change, context)
+        if (isQuotaReason(refused?.reason)) full.push(this.#quota(tx))
+        return refused
+      })
       if (taken !== undefined) {
         isAudited ??= this.#deps.audit.allows(accepted(memberSource(peer.cluster)))
         if (isAudited) this.#auditFacts(tx, taken)
@@ -251,7 +281,25 @@ export class MemberPublishSession implements PublishSession {
     else if (status?.t === 'status') statuses.hold(peer, status.status)
     this.#answer(changes, refusals)
     if (filled) this.#phase = 'open'
-    return pace.used(tookMs, group.bytes)
+    this.#news?.refused(full)
+    const pauseMs = Math.max(pace.used(tookMs, group.bytes), this.#paceChanges(changes.length))
+    this.reportQuota()
+    return pauseMs
+  }
+
+  /** Gives how long to pause. That a member is slowed down is logged and counted once, until it has become calm. */
+  #paceChanges(count: number): number {
+    const { changePace, log, logger, metrics } = this.#deps
+    const { cluster } = this.#init.peer
+    const wasSlowed = changePace.isSlowed
+    const quota = quotaOf(log, cluster, this.#init.rules.quota)
+    const pauseMs = changePace.took(count, quota)
+    if (changePace.isSlowed && !wasSlowed) {
+      metrics.quotaSlowed.inc()
+      const why = `it changes more than ${quota.changes} records a second`
+      logger.warn('a member is slowed down', { reason: 'QuotaChanges', cluster, why })
+    }
+    return pauseMs
   }
 
   async #settled(): Promise<void> {
@@ -270,6 +318,7 @@ export class MemberPublishSession implements PublishSession {
       const key = keyOf(change)
       this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
       const { field, reason, message: why } = refused
+      if (isQuotaReason(reason)) this.#deps.metrics.quotaRefused.inc({ reason })
       this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
       this.#auditRefused(change, refused)
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
@@ -325,6 +374,10 @@ export class MemberPublishSession implements PublishSession {
       return decide(tx)
     }
     return writePatiently(this.#deps, asMember, this.#ended.signal)
+  }
+
+  #quota(view: LogView): Pick<QuotaReport, 'limit' | 'used'> {
+    return quotaAndUse(view, this.#init.peer.cluster, this.#init.rules.quota)
   }
 
   #context(): WriteContext {

@@ -8,6 +8,7 @@ import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/endpoint-limit.ts'
 import type { MemberRecord, RecordKey } from '../../model/records.ts'
 import { recordKeyText } from '../../model/records.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import { type MemberQuota, bodyBytes } from '../../model/quota/member-quota.ts'
 import type { MemberKey } from '../../protocol/broker-api.ts'
 import { contentHash, memberKey } from '../../protocol/codec/content-hash.ts'
 import { type ClustersetRanges, type Refusal, refusal } from '../admission/admission-checks.ts'
@@ -15,13 +16,13 @@ import { type AdmissionContext, admitRecord } from '../admission/admission.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { claimPublicKey, publicKeyOwner, releasePublicKey, statedKeys } from '../members/public-keys.ts'
+import { checkQuota } from '../quota/check-quota.ts'
 import { type RecordRow, parseRecordKey } from '../state/state.ts'
-import { hasStatusRecord } from './status-records.ts'
 
 export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
-  readonly recordsPerCluster: number
-  readonly recordBytesPerCluster: number
+  /** Of who has no other: quotaOf(). */
+  readonly quota: MemberQuota
 }
 
 export interface WriteContext {
@@ -37,12 +38,11 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
   const old = tx.get('record', key)
   const hash = Buffer.from(contentHash(record)).toString('hex')
   if (old?.hash === hash) return undefined
-  const bytes = Buffer.byteLength(JSON.stringify(record.body))
+  const bytes = bodyBytes(record.body)
   const refused =
     admitRecord(record, admissionContext(tx, context)) ??
-    checkQuota(tx, old, context) ??
     checkEndpoints(tx, record, old, context) ??
-    checkBytes(tx, bytes - (old?.bytes ?? 0), context)
+    checkQuota(tx, { record, old, bytes }, context)
   if (refused !== undefined) return refused
   let createdAtMs = old?.createdAtMs ?? context.nowMs
   if (record.body.kind === 'ServiceExport') {
@@ -99,27 +99,6 @@ export function admissionContext(tx: Transaction, { cluster, rules }: WriteConte
   }
 }
 
-function checkQuota(
-  tx: Transaction,
-  old: RecordRow | undefined,
-  { cluster, rules }: WriteContext,
-): Refusal | undefined {
-  if (old !== undefined) return undefined
-  const limit = rules.recordsPerCluster
-  // Besides them: the Cluster record, and what the member reports about itself.
-  if (tx.count('record', cluster) - (hasStatusRecord(tx, cluster) ? 1 : 0) > limit) {
-    return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`, 'RecordLimit')
-  }
-  if (tx.count('stamp', cluster) >= 2 * limit) {
-    return refusal(
-      'records',
-      `cluster "${cluster}" has exported and withdrawn too many services within a day`,
-      'RecordChurn',
-    )
-  }
-  return undefined
-}
-
 /** Those that are there may change, also where an earlier release took more. */
 function checkEndpoints(
   tx: Transaction,
@@ -130,16 +109,6 @@ function checkEndpoints(
   const limit = MAX_ENDPOINTS_PER_CLUSTER
   if (body.kind !== 'Endpoint' || old !== undefined || tx.recordCount(cluster, 'Endpoint') < limit) return undefined
   return refusal('records', `cluster "${cluster}" has ${limit} Endpoints already, which is the limit`, 'RecordLimit')
-}
-
-function checkBytes(tx: Transaction, more: number, { cluster, rules }: WriteContext): Refusal | undefined {
-  const limit = rules.recordBytesPerCluster
-  if (more <= 0 || tx.recordBytes(cluster) + more <= limit) return undefined
-  return refusal(
-    'records',
-    `the records of cluster "${cluster}" would have more than ${limit} bytes, which is the limit`,
-    'RecordLimit',
-  )
 }
 
 /**

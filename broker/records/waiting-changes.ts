@@ -38,10 +38,11 @@ export class WaitingChanges {
     this.#bytes += bytes
   }
 
-  /** The first of those that wait, at least one where any does. They wait until done() says otherwise. */
-  nextGroup(): ChangeGroup {
+  /** The first of those that wait, at most `most` and at least one of any. They wait until done() says otherwise. */
+  nextGroup(most = MAX_GROUP): ChangeGroup {
     let bytes = 0
-    const end = this.#waiting.findIndex((one, i) => i >= MAX_GROUP || (bytes += one.bytes) > MAX_GROUP_BYTES)
+    const size = Math.min(most, MAX_GROUP)
+    const end = this.#waiting.findIndex((one, i) => i >= size || (bytes += one.bytes) > MAX_GROUP_BYTES)
     const group = this.#waiting.slice(0, end < 0 ? this.#waiting.length : Math.max(1, end))
     return { changes: group.map(({ change }) => change), bytes: group.reduce((sum, one) => sum + one.bytes, 0) }
   }

@@ -4,14 +4,15 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../../model/ids.ts'
+import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { Peer, RecordEvent, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
 import { completeness } from '../members/membership.ts'
-import { isOfMembership, requireMember } from '../members/membership-check.ts'
+import { requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
+import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
 import { parseRecordKey, storedRecord } from '../state/state.ts'
 
 /** Bounds of one batch: what a watcher is handed at once. */
@@ -37,18 +38,18 @@ interface Cursor {
 
 export class WatchHub {
   readonly #deps: WatchHubDeps
-  readonly #perCluster: number
   readonly #encoded = new WeakMap<Change<'record'>, Uint8Array>()
   readonly #sleepers = new Set<() => void>()
-  readonly #open = new Map<ClusterId, Set<Peer>>()
+  readonly #places: WatchPlaces
   /** The same for all watchers until a membership changes. */
   #lists: ReturnType<typeof completeness> | undefined
   /** The latest; each watcher gets it once, and only the latest. */
   #contact: ContactMessage | undefined
 
-  constructor(deps: WatchHubDeps, init: { readonly watchesPerCluster: number }) {
+  /** `quota`: of a member that has no other. */
+  constructor(deps: WatchHubDeps, { quota }: { readonly quota: MemberQuota }) {
     this.#deps = deps
-    this.#perCluster = init.watchesPerCluster
+    this.#places = new WatchPlaces(deps, quota)
   }
 
   /** To be called after every commit. */
@@ -65,42 +66,31 @@ export class WatchHub {
 
   /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
   openWatches(cluster: ClusterId): number {
-    const { log, clock } = this.#deps
-    const nowMs = clock.now()
-    return [...(this.#open.get(cluster) ?? [])].filter((peer) => isOfMembership(log, peer, nowMs)).length
+    return this.#places.count(cluster)
   }
 
   /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */
   async *watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage, void, undefined> {
-    this.#admit(peer)
-    const close = this.#opened({ ...peer })
+    requireMember(this.#deps.log, peer, this.#deps.clock.now())
+    const watch = this.#places.open(peer)
     try {
       // What was said before the watch began is old news.
       const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, contact: this.#contact }
       yield this.#start(cursor, request.resume)
       while (!signal.aborted) {
+        if (watch.ended !== undefined) throw watch.ended
         requireMember(this.#deps.log, peer, this.#deps.clock.now())
         // Behind what has been forgotten: removals may have been missed.
         if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
           yield this.#start(cursor, undefined)
         }
         const message = this.#next(cursor)
-        if (message === undefined) await this.#sleep(signal)
+        if (message === undefined) await this.#sleep(watch, signal)
         else yield message
       }
     } finally {
-      close()
+      this.#places.close(watch)
     }
-  }
-
-  #admit(peer: Peer): void {
-    requireMember(this.#deps.log, peer, this.#deps.clock.now())
-    if (this.openWatches(peer.cluster) < this.#perCluster) return
-    throw new RefusedError(
-      'WatchLimit',
-      'watch',
-      `watch: cluster "${peer.cluster}" has ${this.#perCluster} watches open already, which is the limit`,
-    )
   }
 
   #start(cursor: Cursor, resume: WatchRequest['resume']): WatchMessage {
@@ -167,23 +157,14 @@ export class WatchHub {
     return bytes
   }
 
-  /** `watch` is one stream. Gives the function that forgets it. */
-  #opened(watch: Peer): () => void {
-    const open = this.#open.get(watch.cluster) ?? new Set()
-    this.#open.set(watch.cluster, open.add(watch))
-    return () => {
-      open.delete(watch)
-      if (open.size === 0 && this.#open.get(watch.cluster) === open) this.#open.delete(watch.cluster)
-    }
-  }
-
-  #sleep(signal: AbortSignal): Promise<void> {
+  #sleep(watch: OpenWatch, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         this.#sleepers.delete(wake)
         signal.removeEventListener('abort', wake)
         resolve()
       }
+      watch.wake = wake
       this.#sleepers.add(wake)
       signal.addEventListener('abort', wake, { once: true })
       if (signal.aborted) wake()

@@ -26,6 +26,8 @@ import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '..
 import { localOperator } from '../audit/operator.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from '../tokens/tokens.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
+import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
 /** Name of the database in the state directory. */
 export const DATABASE_FILE = 'broker.db'
@@ -81,6 +83,8 @@ export interface BrokerStore {
   members(): Promise<MemberSummary[]>
   /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
   evict(init: EvictInit): Promise<Eviction>
+  /** Changes the limits of one member: true, or false where nothing was to be done. Throws as changeQuota() does. */
+  changeQuota(init: QuotaInit): Promise<boolean>
   close(): Promise<void>
 }
 
@@ -194,19 +198,23 @@ class SqliteBrokerStore implements BrokerStore {
 
   evict(init: EvictInit): Promise<Eviction> {
     const { globalRange, clustersetIpRange } = this.#settings
-    const rules = {
-      globalRange,
-      clustersetIpRange,
-      allowedNamespaces: [],
-      recordsPerCluster: 0,
-      recordBytesPerCluster: 0,
-    }
+    const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], quota: DEFAULT_MEMBER_QUOTA }
     const details = { force: init.force }
     return auditedCommand(
       this.#audited,
       { act: 'cluster.evict', subject: init.cluster, details },
       (tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }),
       ({ repeated }) => ({ details: { ...details, repeated } }),
+    )
+  }
+
+  changeQuota(init: QuotaInit): Promise<boolean> {
+    const details = { ...init.change }
+    return auditedCommand(
+      this.#audited,
+      { act: 'cluster.quota', subject: init.cluster, details },
+      (tx) => changeQuota(tx, init),
+      (changed) => ({ details: { ...details, repeated: !changed } }),
     )
   }
 

@@ -6,10 +6,10 @@ import { SETTINGS_KEY, type SettingsRow } from './state.ts'
 
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const
 
-/** Stores the settings; the advertised addresses may change. Throws BrokerConfigError when a fixed one differs. */
+/** Stores the settings; advertised addresses and quotas may change. Throws BrokerConfigError when a fixed one differs. */
 export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<void> {
-  const { clusterset, globalRange, clustersetIpRange, advertise } = config
-  const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise }
+  const { clusterset, globalRange, clustersetIpRange, advertise, limits } = config
+  const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise, quota: limits.quota }
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
     // Names are looked up later, and may have no answer today.

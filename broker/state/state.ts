@@ -4,6 +4,7 @@
  */
 import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { AuditEvent } from '../audit/audit-event.ts'
 
@@ -86,6 +87,8 @@ export interface MemberRow {
   readonly complete: boolean
   /** The row is of a backup of this time, put back at that time: see isOfLostTime() in succession.ts. */
   readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
+  /** Limits of its own, as an operator set them; they stay when it joins again. */
+  readonly quota?: Partial<MemberQuota>
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
 }
@@ -147,7 +150,7 @@ export interface FormerKeysRow {
   readonly keys: readonly string[]
 }
 
-/** Key 'settings': fixed at the first start, since allocations depend on them. */
+/** Key 'settings': the first three are fixed at the first start, since allocations depend on them. */
 export interface SettingsRow {
   readonly clusterset: string
   readonly globalRange: string
@@ -156,6 +159,8 @@ export interface SettingsRow {
   readonly advertise: readonly string[]
   /** Addresses that names among them led to when they were looked up last. */
   readonly resolved?: readonly string[]
+  /** Of each member that has no other, as of the broker that was started last: all replicas go by this. */
+  readonly quota?: MemberQuota
 }
 
 /** Key: a number below MAX_WAITING (audit-outbox.ts). An act whose line in the audit log is not written yet. */

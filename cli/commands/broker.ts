@@ -18,6 +18,7 @@ import {
   subcommand,
 } from '../context.ts'
 
+import { addQuotaOptions } from '../broker/quota-options.ts'
 import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 
@@ -43,6 +44,10 @@ interface ServeOptions {
   readonly auditLog: string
   readonly auditLogSize: number
   readonly auditLogKeep: number
+  readonly quotaRecords?: number
+  readonly quotaBytes?: number
+  readonly quotaChanges?: number
+  readonly quotaStreams?: number
   readonly logLevel: LogThreshold
 }
 
@@ -95,7 +100,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     'Runs the broker, here or on a cluster.',
     'sealane broker serve --advertise broker.example.org:7443',
   )
-  subcommand(
+  const serve = subcommand(
     broker,
     'serve',
     'Serves until stopped. State and certificate authority are made on first start.',
@@ -151,6 +156,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         .argParser(parsed(count('--audit-log-keep', 1, MAX_AUDIT_KEEP)))
         .default(DEFAULT_AUDIT_KEEP),
     )
+  addQuotaOptions(serve)
     .addOption(logLevelOption())
     .action(async (options: ServeOptions, command: Command) => {
       const advertise = options.advertise ?? []

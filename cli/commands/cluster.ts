@@ -6,13 +6,15 @@ import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import type { MemberSummary } from '../../compose/parts/broker-store.ts'
-import type { Members } from '../kube/broker/pod-members.ts'
 import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { writeTokenFile } from '../broker/token-file.ts'
 import { tokenText } from '../broker/token-text.ts'
-import { lookTimeoutOption, withinTime } from '../within-time.ts'
+import { lookTimeoutOption } from '../within-time.ts'
+import { bytesCell, fullRemarks, limitCell, recordsCell } from '../broker/quota-text.ts'
+import { withMembers } from '../broker/with-members.ts'
+import { addClusterQuota } from './cluster-quota.ts'
 
 /** Of one member, printed below the list; all are in -o json. */
 const MAX_CLASHES = 5
@@ -30,12 +32,13 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
   const cluster = subcommand(
     program,
     'cluster',
-    'Lists members of the clusterset, evicts them, or gives them a new identity.',
+    'Lists members of the clusterset, evicts them, limits them, or gives them a new identity.',
     'sealane cluster list',
   )
   addList(cluster, context)
   addEvict(cluster, context)
   addRekey(cluster, context)
+  addClusterQuota(cluster, context)
 }
 
 function addList(cluster: Command, context: CommandContext): void {
@@ -57,7 +60,10 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'CLUSTER', cell: (row) => row.id },
         { title: 'STATE', cell: stateCell },
         { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
-        { title: 'RECORDS', cell: (row) => String(row.records), align: 'right' },
+        { title: 'RECORDS', cell: recordsCell, align: 'right' },
+        { title: 'BYTES', cell: bytesCell, align: 'right', wide: true },
+        { title: 'CHANGES/S', cell: limitCell('changes'), align: 'right', wide: true },
+        { title: 'STREAMS', cell: limitCell('streams'), align: 'right', wide: true },
         { title: 'PODS', cell: podsCell },
         { title: 'GLOBAL', cell: (row) => row.globalCIDRs.join(',') || '-' },
         { title: 'LAST SEEN', cell: (row) => new Date(row.lastSeenMs).toISOString(), wide: true },
@@ -67,6 +73,7 @@ function addList(cluster: Command, context: CommandContext): void {
       for (const { id } of shown)
         if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
       for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)
+      for (const row of shown) for (const remark of fullRemarks(row)) output.remark(remark)
       for (const { id, misuse } of shown) if (misuse !== undefined) output.remark(misuseRemark(id, misuse))
     })
 }
@@ -154,18 +161,4 @@ function addRekey(cluster: Command, context: CommandContext): void {
       const value = { id: made.id, cluster: id, ...(out === undefined ? { token: made.text } : { file: out }), expires }
       await printOne(output, format, value, line.answer)
     })
-}
-
-/** As for tokens: the store brings the broker's database along, so it is loaded only when it is needed. */
-async function withMembers<T>(
-  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
-  context: CommandContext,
-  work: (members: Members) => Promise<T>,
-): Promise<T> {
-  if (kube !== undefined) {
-    const { withPodMembers } = await import('../kube/broker/pod-members.ts')
-    return withinTime(context.signal, timeout, (signal) => withPodMembers(kube, { ...context, signal }, work))
-  }
-  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
-  return withBrokerStore(state, work)
 }

@@ -1,6 +1,7 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
 import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
+import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { withProcess } from '../process.ts'
 
@@ -16,6 +17,10 @@ export interface BrokerProcessInit {
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmptyAtMs?: number
   readonly audit?: AuditConfig
+  readonly quotaRecords?: number
+  readonly quotaBytes?: number
+  readonly quotaChanges?: number
+  readonly quotaStreams?: number
   readonly logLevel: LogThreshold
 }
 
@@ -32,12 +37,23 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
+    limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
   }
   // Where there is no file to open anew, the signal ends the process, as everywhere.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, (deps, started) =>
     runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal),
   )
+}
+
+function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {
+  const { quota } = DEFAULT_BROKER_CONFIG.limits
+  return {
+    records: quotaRecords ?? quota.records,
+    bytes: quotaBytes ?? quota.bytes,
+    changes: quotaChanges ?? quota.changes,
+    streams: quotaStreams ?? quota.streams,
+  }
 }
 
 function onLogsMoved(callback: () => void): () => void {

@@ -187,12 +187,6 @@ export const MEMBER_REASONS = {
     todo: 'Find out which of the two sites is to have the id. The other one joins under another id.',
     shows: BROKER,
   },
-  WatchLimit: {
-    status: 'ResourceExhausted',
-    means: 'The cluster has as many watches open at the broker as it may have.',
-    todo: 'Check that the identity of the cluster is used by one site only.',
-    shows: BROKER,
-  },
   StreamReplaced: {
     status: 'FailedPrecondition',
     means: 'A newer stream of the same cluster has taken over.',

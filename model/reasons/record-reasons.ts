@@ -4,6 +4,7 @@
 import type { ReasonTable } from './reason-row.ts'
 
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const
+const EXPORT = ['condition Ready of ServiceExport', 'event on ServiceExport'] as const
 const NODES = ['log of the gateway', 'log of the routeagent'] as const
 const IMPORTER = ['log of the agent', ...NODES] as const
 
@@ -77,8 +78,41 @@ export const RECORD_REASONS = {
   },
   RecordLimit: {
     status: 'ResourceExhausted',
-    means: 'The cluster publishes as many records, bytes or Endpoints as a member may have.',
-    todo: 'Withdraw exports, or raise the limit of the broker. Remove Endpoints of gateways that are gone.',
+    means:
+      'The cluster publishes as many Endpoints as a member may have, or declares more records than a broker looks at. ' +
+      'A broker of an earlier release says so of records and bytes too.',
+    todo: 'Withdraw exports, and remove Endpoints of gateways that are gone.',
+    shows: BROKER,
+  },
+  QuotaRecords: {
+    status: 'ResourceExhausted',
+    means: 'The broker holds as many records of this cluster as its quota allows, so this export is left out.',
+    todo:
+      'Withdraw exports, or raise the quota at the broker: `sealane cluster quota ID --records N`. ' +
+      'What is left out is then taken by itself.',
+    shows: [...BROKER, ...EXPORT, 'metric sealane_broker_quota_refused_records_total'],
+  },
+  QuotaBytes: {
+    status: 'ResourceExhausted',
+    means: 'The records of this cluster are as large as its quota allows, so this one is left out, or stays as it was.',
+    todo:
+      'Withdraw exports, or raise the quota at the broker: `sealane cluster quota ID --bytes N`. ' +
+      'What is left out is then taken by itself.',
+    shows: [...BROKER, ...EXPORT, 'metric sealane_broker_quota_refused_records_total'],
+  },
+  QuotaChanges: {
+    means: 'A cluster changes more records a second than its quota allows: the broker takes them more slowly.',
+    todo:
+      'Nothing is lost. Find what changes all the time, or raise the quota at the broker: ' +
+      '`sealane cluster quota ID --changes N`.',
+    shows: ['log of the broker', 'log of the agent'],
+  },
+  QuotaStreams: {
+    status: 'ResourceExhausted',
+    means: 'The cluster has as many streams open at this broker as its quota allows: the newest is refused.',
+    todo:
+      'Look whether several processes use the identity of this cluster. ' +
+      'For other programs of yours raise the quota: `sealane cluster quota ID --streams N`.',
     shows: BROKER,
   },
   RecordChurn: {

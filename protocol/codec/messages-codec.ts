@@ -8,6 +8,7 @@ import * as check from './codec-checks.ts'
 import { CodecError } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
+import { quotaFromWire, quotaToWire } from './quota-codec.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
 import { copied, statusFromWire, statusToWire } from './status-codec.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
@@ -143,7 +144,12 @@ function publishToWire(message: PublishMessage): wire.PublishMessage['message'] 
     case 'declare':
       return {
         $case: 'declare',
-        value: { setHash: buffer(message.setHash), count: message.count, tellsStatus: message.tellsStatus ?? false },
+        value: {
+          setHash: buffer(message.setHash),
+          count: message.count,
+          tellsStatus: message.tellsStatus ?? false,
+          takesQuota: message.takesQuota ?? false,
+        },
       }
     case 'digest': {
       const entries = message.entries.map(({ key, hash }) => ({ key: { ...key }, hash: buffer(hash) }))
@@ -169,7 +175,8 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
     case 'declare': {
       const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
       const reports = known.value.tellsStatus ? { tellsStatus: true as const } : {}
-      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...reports }
+      const quota = known.value.takesQuota ? { takesQuota: true as const } : {}
+      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...reports, ...quota }
     }
     case 'digest':
       return {
@@ -211,9 +218,12 @@ function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
     case 'ack':
       return { $case: 'ack', value: { sequence: reply.sequence } }
     case 'refused': {
-      const { sequence: number, key, field, reason, message } = reply
-      return { $case: 'refused', value: { sequence: number, key: { ...key }, field, reason, message: short(message) } }
+      const { sequence: number, key, field, reason, message, kept = false } = reply
+      const value = { sequence: number, key: { ...key }, field, reason, message: short(message), kept }
+      return { $case: 'refused', value }
     }
+    case 'quota':
+      return { $case: 'quota', value: quotaToWire(reply) }
   }
 }
 
@@ -244,7 +254,10 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
         field: check.text(known.value.field, 'field'),
         message: check.text(known.value.message, 'message'),
         reason: knownRefusal(check.text(known.value.reason, 'reason')) ?? 'RefusedByBroker',
+        ...(known.value.kept ? { kept: true } : {}),
       }
+    case 'quota':
+      return { t: 'quota', ...quotaFromWire(known.value) }
   }
 }
 

@@ -126,6 +126,8 @@ export interface PublishMessage_Declare {
   count: number;
   /** The member sends a status where it is taken. Without this, what an earlier process of it sent is withdrawn. */
   tellsStatus: boolean;
+  /** The member takes a Quota. */
+  takesQuota: boolean;
 }
 
 export interface PublishMessage_DigestEntry {
@@ -165,6 +167,9 @@ export interface PublishReply {
     | { $case: "need"; value: PublishReply_Need }
     | { $case: "ack"; value: PublishReply_Ack }
     | { $case: "refused"; value: PublishReply_Refused }
+    | //
+    /** Only to a member that takes it. */
+    { $case: "quota"; value: PublishReply_Quota }
     | undefined;
 }
 
@@ -192,6 +197,20 @@ export interface PublishReply_Refused {
   message: string;
   /** Stable name, docs/reasons.md. Empty from a broker that names none. */
   reason: string;
+  /** The record stays as it was before; absent: the broker may not have it. */
+  kept: boolean;
+}
+
+export interface PublishReply_Quota {
+  records: number;
+  bytes: number;
+  /** A second. */
+  changes: number;
+  streams: number;
+  usedRecords: number;
+  usedBytes: number;
+  /** Changes are taken more slowly than they come. */
+  slowed: boolean;
 }
 
 export interface WatchRequest {
@@ -1309,7 +1328,7 @@ export const PublishMessage: MessageFns<PublishMessage> = {
 };
 
 function createBasePublishMessage_Declare(): PublishMessage_Declare {
-  return { setHash: Buffer.alloc(0), count: 0, tellsStatus: false };
+  return { setHash: Buffer.alloc(0), count: 0, tellsStatus: false, takesQuota: false };
 }
 
 export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
@@ -1322,6 +1341,9 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
     }
     if (message.tellsStatus !== false) {
       writer.uint32(24).bool(message.tellsStatus);
+    }
+    if (message.takesQuota !== false) {
+      writer.uint32(80).bool(message.takesQuota);
     }
     return writer;
   },
@@ -1361,6 +1383,14 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
             }
 
             message.tellsStatus = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.takesQuota = reader.bool();
             continue;
           }
         }
@@ -1740,6 +1770,9 @@ export const PublishReply: MessageFns<PublishReply> = {
       case "refused":
         PublishReply_Refused.encode(message.message.value, writer.uint32(42).fork()).join();
         break;
+      case "quota":
+        PublishReply_Quota.encode(message.message.value, writer.uint32(82).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1795,6 +1828,14 @@ export const PublishReply: MessageFns<PublishReply> = {
             }
 
             message.message = { $case: "refused", value: PublishReply_Refused.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.message = { $case: "quota", value: PublishReply_Quota.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -1995,7 +2036,7 @@ export const PublishReply_Ack: MessageFns<PublishReply_Ack> = {
 };
 
 function createBasePublishReply_Refused(): PublishReply_Refused {
-  return { sequence: 0, key: undefined, field: "", message: "", reason: "" };
+  return { sequence: 0, key: undefined, field: "", message: "", reason: "", kept: false };
 }
 
 export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
@@ -2014,6 +2055,9 @@ export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
     }
     if (message.reason !== "") {
       writer.uint32(42).string(message.reason);
+    }
+    if (message.kept !== false) {
+      writer.uint32(80).bool(message.kept);
     }
     return writer;
   },
@@ -2069,6 +2113,126 @@ export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
             }
 
             message.reason = reader.string();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.kept = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBasePublishReply_Quota(): PublishReply_Quota {
+  return { records: 0, bytes: 0, changes: 0, streams: 0, usedRecords: 0, usedBytes: 0, slowed: false };
+}
+
+export const PublishReply_Quota: MessageFns<PublishReply_Quota> = {
+  encode(message: PublishReply_Quota, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.records !== 0) {
+      writer.uint32(8).uint64(message.records);
+    }
+    if (message.bytes !== 0) {
+      writer.uint32(16).uint64(message.bytes);
+    }
+    if (message.changes !== 0) {
+      writer.uint32(24).uint64(message.changes);
+    }
+    if (message.streams !== 0) {
+      writer.uint32(32).uint64(message.streams);
+    }
+    if (message.usedRecords !== 0) {
+      writer.uint32(40).uint64(message.usedRecords);
+    }
+    if (message.usedBytes !== 0) {
+      writer.uint32(48).uint64(message.usedBytes);
+    }
+    if (message.slowed !== false) {
+      writer.uint32(56).bool(message.slowed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PublishReply_Quota {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePublishReply_Quota();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.records = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.bytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.changes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.streams = longToNumber(reader.uint64());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.usedRecords = longToNumber(reader.uint64());
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.usedBytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.slowed = reader.bool();
             continue;
           }
         }

@@ -3,8 +3,10 @@
  * refused. Pure bookkeeping, no time and no wire; publish-session.ts moves the messages.
  *
  * A refused record counts as not wanted until its content changes: it is not sent again, the declared set leaves it
- * out, and an earlier version that the broker still holds is withdrawn.
+ * out, and an earlier version that the broker still holds is withdrawn. One that was refused for want of room waits
+ * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-room.ts).
  */
+import { type QuotaReason, type QuotaReport, isQuotaReason, quotaProblem } from '../../model/quota/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { MemberKey } from '../broker-api.ts'
 import { CodecError } from '../codec/codec-checks.ts'
@@ -12,6 +14,8 @@ import { contentHash, memberKey, memberKeyText } from '../codec/content-hash.ts'
 import { checkMemberRecord } from '../codec/records-codec.ts'
 import { setHash } from '../codec/set-hash.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import { DirtyKeys } from './dirty-keys.ts'
+import { type WaitingRecord, WaitingRoom, serviceKeyOf } from './waiting-room.ts'
 
 export interface Refusal {
   readonly field: string
@@ -62,6 +66,9 @@ export class PublishLedger {
   #wanted = new Map<string, Wanted>()
   /** `final`: by our own limits, not by the broker's rules. */
   readonly #refused = new Map<string, Refusal & { readonly hash: Hash; readonly final: boolean }>()
+  readonly #room = new WaitingRoom()
+  /** How many wait for room. */
+  #waiting = 0
   /** On the broker once everything in flight has arrived. */
   #held = new Map<string, Hash>()
   /** On the broker for certain. */
@@ -70,7 +77,7 @@ export class PublishLedger {
   readonly #keys = new Map<string, MemberKey>()
   readonly #inFlight: InFlight[] = []
   /** Keys where the two sides may differ. Removals come last: add before delete. */
-  readonly #dirty = new Set<string>()
+  readonly #dirty = new DirtyKeys()
   readonly #removals = new Set<string>()
 
   get size(): number {
@@ -79,6 +86,11 @@ export class PublishLedger {
 
   get inFlight(): number {
     return this.#inFlight.length
+  }
+
+  /** Records that wait for room. */
+  get waiting(): number {
+    return this.#waiting
   }
 
   get settled(): boolean {
@@ -103,15 +115,36 @@ export class PublishLedger {
       this.#wanted.set(key, { record, hash })
       if (known?.hash === hash) continue
       const refusal = refusalOf(record)
+      const before = this.#refused.get(key)
       if (refusal !== undefined) {
-        this.#refused.set(key, { ...refusal, hash, final: true })
+        this.#refuseAs(key, { ...refusal, hash, final: true })
         refusals.push({ key, refusal })
+      } else if (before !== undefined && isQuotaReason(before.reason) && !this.#held.has(key)) {
+        // Other content is no room; whether it fits is looked at below.
+        this.#refused.set(key, { ...before, hash })
+        continue
       }
       this.#dirty.add(key)
     }
     for (const key of old.keys()) if (!this.#wanted.has(key)) this.#dirty.add(key)
-    for (const key of this.#refused.keys()) if (!this.#wanted.has(key)) this.#refused.delete(key)
+    for (const key of this.#refused.keys()) if (!this.#wanted.has(key)) this.#forget(key)
+    this.#offerWaiting(({ isHeld }) => !isHeld)
     return refusals
+  }
+
+  /** The broker says how much there is room for. Gives the keys of records whose state changes by it. */
+  takeQuota(report: QuotaReport, cluster: string): string[] {
+    const before = this.#room.report?.limit
+    this.#room.take(report)
+    const changed = this.#offerWaiting()
+    const { records, bytes } = report.limit
+    if (before === undefined || (before.records === records && before.bytes === bytes)) return changed
+    for (const [key, refused] of this.#refused) {
+      if (!isQuotaReason(refused.reason)) continue
+      this.#refused.set(key, { ...refused, message: quotaProblem(refused.reason, cluster, report) })
+      changed.push(key)
+    }
+    return changed
   }
 
   state(key: string): RecordState {
@@ -127,11 +160,12 @@ export class PublishLedger {
 
   /**
    * Gives records that the broker refused another chance, for example after an operator has changed its rules. What is
-   * beyond the limits of the wire stays refused until its content changes: sending it would end the stream.
+   * beyond the limits of the wire stays refused until its content changes: sending it would end the stream. What waits
+   * for room waits on: the broker says when there is some.
    */
   forgetRefusals(): void {
-    for (const [key, { final }] of this.#refused) {
-      if (final) continue
+    for (const [key, { final, reason }] of this.#refused) {
+      if (final || isQuotaReason(reason)) continue
       this.#dirty.add(key)
       this.#refused.delete(key)
     }
@@ -140,8 +174,12 @@ export class PublishLedger {
   /** What to send the broker first on a new stream. */
   declare(): Declaration {
     const entries = [...this.#wanted]
-      .filter(([key]) => this.#acceptable(key) !== undefined)
-      .map(([, { record, hash }]) => ({ key: memberKey(record), hash: Buffer.from(hash, 'hex') }))
+      .filter(([key]) => this.#acceptable(key) !== undefined || (this.#waits(key) && this.#held.has(key)))
+      .map(([key, { record, hash }]) => {
+        // Of what waits to be changed: as the broker has it, or it would be removed there.
+        const declared = this.#waits(key) ? (this.#stored.get(key) ?? hash) : hash
+        return { key: memberKey(record), hash: Buffer.from(declared, 'hex') }
+      })
     return { setHash: setHash(entries.map(({ hash }) => hash)), count: entries.length, entries }
   }
 
@@ -157,6 +195,8 @@ export class PublishLedger {
     for (const key of needed) {
       this.#held.set(memberKeyText(key), UNKNOWN)
       this.#stored.delete(memberKeyText(key))
+      // It is waited for, so it is offered once more.
+      if (this.#waits(memberKeyText(key))) this.#forget(memberKeyText(key))
     }
     for (const key of new Set([...this.#wanted.keys(), ...this.#held.keys()])) this.#dirty.add(key)
   }
@@ -170,6 +210,7 @@ export class PublishLedger {
       this.#held.set(text, UNKNOWN)
       this.#keys.set(text, key)
       this.#stored.delete(text)
+      if (this.#waits(text)) this.#forget(text)
       this.#dirty.add(text)
     }
   }
@@ -178,6 +219,7 @@ export class PublishLedger {
   next(sequence: number): Change | undefined {
     for (const key of this.#dirty) {
       this.#dirty.delete(key)
+      if (this.#waits(key)) continue
       const wanted = this.#acceptable(key)
       if (wanted?.hash === this.#held.get(key)) continue
       if (wanted === undefined) {
@@ -191,7 +233,8 @@ export class PublishLedger {
     for (const key of this.#removals) {
       this.#removals.delete(key)
       const name = this.#keys.get(key)
-      if (name === undefined || this.#acceptable(key) !== undefined || !this.#held.has(key)) continue
+      const isWanted = this.#acceptable(key) !== undefined || this.#waits(key)
+      if (name === undefined || isWanted || !this.#held.has(key)) continue
       this.#send(sequence, key, undefined)
       return { t: 'remove', sequence, key: name }
     }
@@ -206,22 +249,28 @@ export class PublishLedger {
       keys.push(item.key)
       setOrDelete(this.#stored, item.key, item.after)
       // Taken in between: what was refused before it may be asked again.
-      if (item.after !== undefined && this.#wanted.get(item.key)?.hash === item.after) this.#refused.delete(item.key)
+      if (item.after !== undefined && this.#wanted.get(item.key)?.hash === item.after) this.#forget(item.key)
       if (item.after === undefined && !this.#held.has(item.key)) this.#keys.delete(item.key)
     }
     return keys
   }
 
-  /** The broker did not take what `sequence` brought. Gives the record's key, undefined when it was none of these. */
-  refuse(sequence: number, refusal: Refusal): string | undefined {
+  /**
+   * The broker did not take what `sequence` brought; `kept`: it has what it had before. Gives the record's key, undefined
+   * when it was none of these.
+   */
+  refuse(sequence: number, refusal: Refusal, kept = false): string | undefined {
     const at = this.#inFlight.findIndex((item) => item.sequence === sequence)
     const item = this.#inFlight[at]
     if (item === undefined) return undefined
     this.#inFlight.splice(at, 1)
     const later = this.#inFlight.find((other) => other.key === item.key && other.sequence > sequence)
-    if (later !== undefined) later.before = item.before
-    else setOrDelete(this.#held, item.key, item.before)
-    if (item.after !== undefined) this.#refused.set(item.key, { ...refusal, hash: item.after, final: false })
+    // Without room for it, and without an earlier version, the broker has nothing of it: there is nothing to withdraw.
+    const before = isQuotaReason(refusal.reason) && !kept ? undefined : item.before
+    if (later !== undefined) later.before = before
+    else setOrDelete(this.#held, item.key, before)
+    if (item.after !== undefined) this.#refuseAs(item.key, { ...refusal, hash: item.after, final: false })
+    if (isQuotaReason(refusal.reason) && !kept) this.#noRoomFor(item, refusal.reason)
     // Add before delete does not matter here: what is left to do is to withdraw the earlier version.
     if (item.after !== undefined) this.#dirty.add(item.key)
     return item.key
@@ -231,6 +280,44 @@ export class PublishLedger {
   #acceptable(key: string): Wanted | undefined {
     const wanted = this.#wanted.get(key)
     return wanted !== undefined && this.#refused.get(key)?.hash !== wanted.hash ? wanted : undefined
+  }
+
+  /** Its present content was refused for want of room. */
+  #waits(key: string): boolean {
+    const refused = this.#refused.get(key)
+    return isQuotaReason(refused?.reason) && this.#wanted.get(key)?.hash === refused.hash
+  }
+
+  #refuseAs(key: string, refusal: Refusal & { readonly hash: Hash; readonly final: boolean }): void {
+    this.#forget(key)
+    this.#refused.set(key, refusal)
+    if (isQuotaReason(refusal.reason)) this.#waiting += 1
+  }
+
+  #forget(key: string): void {
+    if (isQuotaReason(this.#refused.get(key)?.reason)) this.#waiting -= 1
+    this.#refused.delete(key)
+  }
+
+  #noRoomFor({ key, after }: InFlight, reason: QuotaReason): void {
+    const wanted = this.#wanted.get(key)
+    if (wanted === undefined || wanted.hash !== after) return
+    const service = serviceKeyOf(wanted.record)
+    this.#room.refused(wanted.record, reason, service !== undefined && this.#held.has(service))
+  }
+
+  /** Gives the keys of what is offered now. */
+  #offerWaiting(which: (one: WaitingRecord) => boolean = () => true): string[] {
+    if (this.#waiting === 0) return []
+    const waiting = [...this.#wanted].flatMap(([key, { record }]) =>
+      this.#waits(key) ? [{ key, record, isHeld: this.#held.has(key) }] : [],
+    )
+    const offered = this.#room.offer(waiting.filter(which), (key) => this.#held.has(key))
+    for (const key of offered) {
+      this.#forget(key)
+      this.#dirty.add(key)
+    }
+    return offered
   }
 
   #send(sequence: number, key: string, after: Hash | undefined): void {

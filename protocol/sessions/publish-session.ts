@@ -18,6 +18,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import { errorOf } from '../../runtime/thrown.ts'
+import type { QuotaReport } from '../../model/quota/member-quota.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'
@@ -31,6 +32,7 @@ import {
 import { FactsLedger } from './facts-ledger.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
+import { QuotaNotes } from './quota-notes.ts'
 import { Watchdog, orAborted } from './session-timing.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
@@ -52,6 +54,8 @@ export interface RefusedRecord {
 }
 
 export interface PublishSessionDeps {
+  /** Id of this cluster, for what is said to people. */
+  readonly cluster?: string
   /** The client to use for the next attempt: asked each time, so that a renewed certificate takes effect. */
   readonly connect: () => BrokerClient
   readonly clock: Clock
@@ -88,6 +92,7 @@ export class PublishSession {
   readonly #init: PublishSessionInit
   readonly #metrics: PublishMetrics
   readonly #ledger = new PublishLedger()
+  readonly #quota: QuotaNotes
   readonly #facts = new FactsLedger<ClusterFacts>()
   readonly #status = new FactsLedger<MemberStatus>()
   /** The broker at the other end of the current stream knows what a status is. */
@@ -104,6 +109,7 @@ export class PublishSession {
     this.#deps = deps
     this.#init = { ...DEFAULT_PUBLISH_SESSION, ...init }
     this.#metrics = publishMetrics(deps.metrics)
+    this.#quota = new QuotaNotes(deps)
   }
 
   state(): PublishSessionState {
@@ -190,7 +196,7 @@ export class PublishSession {
       stream = this.#deps.connect().publish(ended)
       watchdog.expect()
       const { setHash, count } = declaration
-      await stream.send({ t: 'declare', setHash, count, tellsStatus: true })
+      await stream.send({ t: 'declare', setHash, count, tellsStatus: true, takesQuota: true })
       for await (const reply of stream.replies) {
         watchdog.answered()
         await this.#onReply(reply, declaration, stream, watchdog)
@@ -252,6 +258,9 @@ export class PublishSession {
       case 'refused':
         this.#onRefusal(reply)
         return
+      case 'quota':
+        this.#onQuota(reply)
+        return
     }
   }
 
@@ -273,24 +282,26 @@ export class PublishSession {
   }
 
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
-    const { field, reason, message } = reply
+    const { field, reason, message, kept } = reply
     if (this.#facts.isInFlight(reply.sequence) || this.#status.isInFlight(reply.sequence)) {
       this.#refused({ key: undefined, field, reason, message })
     } else {
-      const key = this.#ledger.refuse(reply.sequence, { field, reason, message })
+      const key = this.#ledger.refuse(reply.sequence, { field, reason, message }, kept)
       if (key !== undefined) this.#refused({ key, field, reason, message })
     }
     this.#poke()
   }
 
+  #onQuota(report: QuotaReport): void {
+    const changed = this.#ledger.takeQuota(report, this.#deps.cluster ?? '')
+    this.#quota.take(report, this.#ledger.waiting)
+    this.#poke()
+    if (changed.length > 0) this.#deps.onChange?.(changed)
+  }
+
   #refused(refused: RefusedRecord): void {
     this.#metrics.refused()
-    this.#deps.logger.warn('record refused', {
-      record: refused.key ?? 'cluster facts or status',
-      field: refused.field,
-      reason: refused.reason,
-      why: refused.message,
-    })
+    this.#quota.logRefused(refused, this.#ledger.waiting)
     this.#deps.onRefused?.(refused)
     this.#deps.onChange?.(refused.key === undefined ? undefined : [refused.key])
   }

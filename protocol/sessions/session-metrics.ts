@@ -1,4 +1,5 @@
 /** What the member's two sessions count. Without a registry nothing is counted. */
+import { QUOTA_FIELDS, type QuotaReport } from '../../model/quota/member-quota.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface WatchMetrics {
@@ -85,5 +86,39 @@ export function publishMetrics(metrics: Metrics | undefined): PublishMetrics {
     disconnected: () => lost?.inc(),
     live: (is) => live?.set(is ? 1 : 0),
     records: (count) => records?.set(count),
+  }
+}
+
+export interface QuotaMetrics {
+  report(report: QuotaReport): void
+  waiting(count: number): void
+}
+
+export function quotaMetrics(metrics: Metrics | undefined): QuotaMetrics {
+  const limit = metrics?.gauge({
+    name: 'sealane_publish_quota',
+    help: 'What the broker allows this cluster: records, bytes, changes a second, streams.',
+    labels: ['resource'],
+  })
+  const used = metrics?.gauge({
+    name: 'sealane_publish_quota_used',
+    help: 'What the broker held of this cluster when it reported last: records, bytes.',
+    labels: ['resource'],
+  })
+  const slowed = metrics?.gauge({
+    name: 'sealane_publish_slowed',
+    help: '1 while the broker takes changes more slowly than they come, because of the quota.',
+  })
+  const waiting = metrics?.gauge({
+    name: 'sealane_publish_waiting_records',
+    help: 'Records that wait until the quota has room for them.',
+  })
+  return {
+    report: (report) => {
+      for (const resource of QUOTA_FIELDS) limit?.set(report.limit[resource], { resource })
+      for (const resource of ['records', 'bytes'] as const) used?.set(report.used[resource], { resource })
+      slowed?.set(report.isSlowed ? 1 : 0)
+    },
+    waiting: (count) => waiting?.set(count),
   }
 }

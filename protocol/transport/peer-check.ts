@@ -69,7 +69,7 @@ export function requireMember(validation: PeerValidation, nowMs: number): PeerVa
 export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
   const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews } = validation
   const address = peerAddress(peer)
-  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address }
+  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address, connection: peer }
   return renews === undefined ? known : { ...known, renews }
 }
 

@@ -4,7 +4,7 @@ import { brokerMetrics } from '../../broker/metrics.ts'
 import { kubeMetrics } from '../../kubeapi/kube/metrics.ts'
 import { dnsMetrics } from '../../dns/metrics.ts'
 import { gatewayMetrics } from '../../gateway/metrics.ts'
-import { publishMetrics, watchMetrics } from '../../protocol/sessions/session-metrics.ts'
+import { publishMetrics, quotaMetrics, watchMetrics } from '../../protocol/sessions/session-metrics.ts'
 import { serverMetrics } from '../../protocol/transport/server-metrics.ts'
 import { routeAgentMetrics } from '../../routeagent/metrics.ts'
 import type { LabelledCounter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
@@ -17,7 +17,7 @@ export interface MetricRow extends MetricInit {
 /** What each component declares when it starts, and what all of them do in a real cluster. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
-  agent: [agentMetrics, clusterDnsGauge, publishMetrics, watchMetrics],
+  agent: [agentMetrics, clusterDnsGauge, publishMetrics, quotaMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],

@@ -139,19 +139,20 @@ async function unread({ broker }: Harness, peer: Peer): Promise<() => Promise<un
 }
 
 t.test('streams of an evicted member that reads nothing hold no place of its successor', async (t) => {
-  const { limits } = DEFAULT_BROKER_CONFIG
+  const { streams } = DEFAULT_BROKER_CONFIG.limits.quota
+  const watches = streams - 1
   const harness = await startBroker(t)
   const first = await join_(harness, 'milano')
   const held = []
-  for (let i = 0; i < limits.watchesPerCluster; i += 1) held.push(await unread(harness, first.peer))
-  const full = `watch: cluster "milano" has ${limits.watchesPerCluster} watches open already, which is the limit`
+  for (let i = 0; i < watches; i += 1) held.push(await unread(harness, first.peer))
+  const full = `watch: the quota of cluster "milano" is ${streams} streams, one of them to publish`
   t.equal(await messageOf(unread(harness, first.peer)), full)
   await harness.tokens.evict({ cluster: 'milano', force: true })
   const second = await join_(harness, 'milano')
   await harness.broker.tidy()
   t.equal((await harness.tokens.members())[0]?.state, 'silent', 'it is not in contact by them')
   const open = []
-  for (let i = 0; i < limits.watchesPerCluster; i += 1) open.push(await unread(harness, second.peer))
+  for (let i = 0; i < watches; i += 1) open.push(await unread(harness, second.peer))
   t.equal(await messageOf(unread(harness, second.peer)), full, 'its own count')
   for (const next of held)
     t.match(await messageOf(next()), /^certificate [0-9a-f]+ of cluster "milano" has been replaced/)

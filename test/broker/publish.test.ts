@@ -1,4 +1,5 @@
 import t from 'tap'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import {
@@ -104,7 +105,7 @@ t.test('a digest in very many parts costs no more than its entries', async (t) =
 t.test('refusals of records, by the broker itself', async (t) => {
   const harness = await startBroker(t, {
     config: {
-      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 5, membersPerClusterset: 2, watchesPerCluster: 1 },
+      limits: { membersPerClusterset: 2, quota: { ...DEFAULT_MEMBER_QUOTA, bytes: 2000, records: 5 } },
     },
   })
   const { peer } = await join_(harness, 'milano')
@@ -139,7 +140,8 @@ t.test('refusals of records, by the broker itself', async (t) => {
     `namespace: "kube-system" is a system namespace: export from another one, or start the broker with --allow-namespace kube-system`,
     `endpoints[0].addresses[0]: "127.0.0.1" is a loopback address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
     'spec.cluster: "paris": expected "milano", the cluster of the certificate',
-    'records: cluster "milano" has 5 records already, which is the limit',
+    'records: the broker holds 5 records of cluster "milano", and its quota is 5: withdraw exports, ' +
+      'or ask for more at the broker: sealane cluster quota milano --records N',
   ])
   const other = new Publisher(harness, paris.peer)
   await other.publish([])

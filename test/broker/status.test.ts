@@ -1,5 +1,6 @@
 /** What members report about themselves: whose it is, what of it is taken, and how it goes. */
 import t from 'tap'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import type { MemberStatus, NotImported } from '../../model/member-status.ts'
 import { Publisher, Watcher, anExport, declaration, digest, join_, startBroker } from './support/harness.ts'
 
@@ -39,7 +40,7 @@ t.test('a status is handed to every member, under the id of the certificate', as
 t.test('it is no part of the set that the member declares', async (t) => {
   const harness = await startBroker(t, {
     config: {
-      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 2, membersPerClusterset: 9, watchesPerCluster: 1 },
+      limits: { membersPerClusterset: 9, quota: { ...DEFAULT_MEMBER_QUOTA, bytes: 2000, records: 2 } },
     },
   })
   const { peer } = await join_(harness, 'milano')

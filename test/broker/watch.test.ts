@@ -1,4 +1,5 @@
 import t from 'tap'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import type { Peer, WatchMessage } from '../../protocol/broker-api.ts'
 import { type Harness, Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
 
@@ -145,14 +146,14 @@ t.test('one that falls behind compaction starts anew, also in the middle of a sn
 t.test('too many watches of one cluster', async (t) => {
   const harness = await startBroker(t, {
     config: {
-      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 10, membersPerClusterset: 9, watchesPerCluster: 1 },
+      limits: { membersPerClusterset: 9, quota: { ...DEFAULT_MEMBER_QUOTA, streams: 2 } },
     },
   })
   const { peer } = await join_(harness, 'milano')
   const first = new Watcher(harness, peer)
   await first.line(/^synced/)
   t.match(await new Watcher(harness, peer).ended(), {
-    message: 'watch: cluster "milano" has 1 watches open already, which is the limit',
+    message: 'watch: the quota of cluster "milano" is 2 streams, one of them to publish',
   })
   await first.stop()
   const again = new Watcher(harness, peer)

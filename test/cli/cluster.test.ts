@@ -33,7 +33,7 @@ t.test('list and evict beside a running broker', async (t) => {
   }
   const head = 'CLUSTER STATE SINCE RECORDS PODS GLOBAL JOINED\n'
   const row = (id: string, state: string, blocks: string): string =>
-    `${id} ${state} TIME 0 10.42.0.0/16 ${blocks} TIME\n`
+    `${id} ${state} TIME 0/50000 10.42.0.0/16 ${blocks} TIME\n`
   const { members } = await broker.tokens(async (store) => ({ members: await store.members() }))
   const [milano = '', paris = ''] = members.map(({ globalCIDRs }) => globalCIDRs.join())
   t.not(milano, paris, 'they overlap: each has a block of its own')
@@ -113,6 +113,46 @@ t.test('rekey: the identity of before is refused, and the site joins anew with i
   t.match(made, { cluster: 'milano', token: /^sealane1\./ })
 })
 
+t.test('quota: shown, given to one member, and a second time', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await joined(t, broker, 'milano', 'paris')
+  const cluster = async (...words: string[]) => {
+    const { code, stdout, stderr } = await runCli(['cluster', ...words, '--state', broker.state])
+    return { code, stdout: timeless(stdout).replaceAll(/ +/g, ' '), stderr }
+  }
+  const standard = 'records 0 of 50000\nbytes 0 of 16Mi\nchanges 100 a second\nstreams 10\n'
+  t.same(await cluster('quota', 'milano'), { code: 0, stdout: standard, stderr: '' })
+  const own = 'records 0 of 60000, its own\nbytes 0 of 1.5Gi, its own\nchanges 100 a second\nstreams 10\n'
+  const raise = ['quota', 'milano', '--records', '60000', '--bytes', '1536Mi']
+  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'changed\n' })
+  t.same(await cluster(...raise), { code: 0, stdout: own, stderr: 'that was so already: nothing was done\n' })
+  await broker.stop()
+  await broker.start()
+  const wide = (await cluster('list', '-o', 'wide')).stdout.split('\n')
+  t.match(wide[0], /RECORDS BYTES CHANGES\/S STREAMS PODS/)
+  t.match(wide[1], /^milano silent TIME 0\/60000 0\/1.5Gi 100 10 /, 'a restart keeps it')
+  t.match(wide[2], /^paris silent TIME 0\/50000 0\/16Mi 100 10 /, 'and it is of one member')
+  t.match(JSON.parse((await cluster('quota', 'milano', '--bytes', 'default', '-o', 'json')).stdout), {
+    ...{ id: 'milano', changed: true, own: ['records'], used: { records: 0, bytes: 0 } },
+    limit: { records: 60_000, bytes: 16 * 1024 * 1024, changes: 100, streams: 10 },
+  })
+  const usage = 'see: sealane cluster quota --help\n'
+  for (const [flag, value, expected] of [
+    ['records', '-1', '0 to 200000'],
+    ['records', '1Ki', '0 to 200000'],
+    ['bytes', '5Gi', '0 to 4Gi'],
+    ['changes', '0', '1 to 100000'],
+    ['streams', '1', '2 to 60'],
+  ] as const) {
+    const stderr = `sealane: --${flag} "${value}": expected ${expected}, or default\n${usage}`
+    t.same(await cluster('quota', 'milano', `--${flag}=${value}`), { code: 2, stdout: '', stderr })
+  }
+  for (const words of [[], ['--records', '5']]) {
+    const stderr = 'sealane: cluster "tokyo" is not a member: sealane cluster list\nreason: MemberUnknown\n'
+    t.same(await cluster('quota', 'tokyo', ...words), { code: 1, stdout: '', stderr })
+  }
+})
+
 t.test('a stolen identity stands in the list', async (t) => {
   const broker = await LoopbackBroker.start(t)
   await joined(t, broker, 'milano')
@@ -176,6 +216,9 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   t.same([known?.state, known?.sinceMs], ['evicted', evicted.evictedAtMs])
   t.same(await members.evict({ cluster: 'milano', force: false }), { ...evicted, repeated: true })
   await joined(t, broker, 'paris')
+  const quota = { cluster: 'paris', change: { records: 7, bytes: 'default' } } as const
+  t.same([await members.changeQuota(quota), await members.changeQuota(quota)], [true, false])
+  t.match((await members.members()).at(-1)?.quota, { limit: { records: 7 }, own: ['records'] })
   const rekeyed = await members.rekey({ cluster: 'paris', ttlMs: 60_000 })
   t.match(rekeyed.text, /^sealane1\./)
   const tokens = podTokens(ask)
@@ -190,6 +233,9 @@ t.test('in the pod of a broker on a cluster', async (t) => {
     run(`cluster evict tokyo -o json ${state}`),
     run(`cluster evict milano --force -o json ${state}`),
     run(`cluster evict milano -o json ${state}`),
+    run(`cluster quota paris --records 7 --bytes default -o json ${state}`),
+    run(`cluster quota paris --records 7 --bytes default -o json ${state}`),
+    run(`cluster list --all -o json ${state}`),
     run(`cluster rekey paris --ttl 60s -o json ${state}`),
     run(`token create --ttl 60s --uses 2 --cluster-id milano -o json ${state}`),
     run(`token list -o json ${state}`),

@@ -18,6 +18,7 @@ const COMMANDS = [
   'cluster list',
   'cluster evict',
   'cluster rekey',
+  'cluster quota',
   'join',
   'leave',
   'uninstall',

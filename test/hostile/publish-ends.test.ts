@@ -103,7 +103,9 @@ await attack('publish-unread-and-evicted', async (t) => {
     ...{ 'content-type': 'application/grpc', te: 'trailers' },
   })
   stream.on('error', () => undefined)
-  stream.write(frame({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true } }))
+  stream.write(
+    frame({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false } }),
+  )
   // The headers come; what is answered does not fit into a window of nothing.
   await once(stream, 'response')
   const store = await openBrokerStore(broker.state, new SystemClock())

@@ -28,7 +28,7 @@ t.test('a refused call', async (t) => {
 t.test('a refused record', async (t) => {
   const reply = (reason: string): unknown => {
     const key = { kind: 'Endpoint', namespace: '', name: 'a' }
-    const value = { sequence: 1, key, field: 'spec.publicKey', message: 'is taken', reason }
+    const value = { sequence: 1, key, field: 'spec.publicKey', message: 'is taken', reason, kept: false }
     return decodePublishReply(wire.PublishReply.encode({ message: { $case: 'refused', value } }).finish())
   }
   t.match(reply('PublicKeyTaken'), { reason: 'PublicKeyTaken', message: 'is taken' })

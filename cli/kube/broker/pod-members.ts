@@ -5,7 +5,7 @@ import type { KubeTarget } from '../../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of the broker's store that is about members. */
-export type Members = Pick<BrokerStore, 'members' | 'evict'> & {
+export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota'> & {
   rekey(init: RekeyInit): Promise<{ readonly id: string; readonly text: string; readonly expiresAtMs: number }>
 }
 
@@ -40,6 +40,10 @@ export function podMembers(ask: AskBroker): Members {
       const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]
       const { id, evicted, repeated } = await askForJson<Evicted>(ask, words)
       return { id, evictedAtMs: Date.parse(evicted), repeated }
+    },
+    changeQuota: async ({ cluster, change }) => {
+      const words = Object.entries(change).flatMap(([field, value]) => [`--${field}`, String(value)])
+      return (await askForJson<{ readonly changed: boolean }>(ask, ['cluster', 'quota', cluster, ...words])).changed
     },
     rekey: async ({ cluster, ttlMs }) => {
       const words = ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]

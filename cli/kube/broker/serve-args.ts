@@ -15,6 +15,10 @@ export const SERVE_FLAGS: readonly string[] = [
   '--audit-log',
   '--audit-log-size',
   '--audit-log-keep',
+  '--quota-records',
+  '--quota-bytes',
+  '--quota-changes',
+  '--quota-streams',
   '--log-level',
 ]
 

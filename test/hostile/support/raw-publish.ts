@@ -36,7 +36,10 @@ export class RawPublish {
 
   /** Declares another set than the broker can have, and no record of it: the stream is open then. Throws RawRefusal. */
   async open(): Promise<this> {
-    this.send({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true } })
+    this.send({
+      $case: 'declare',
+      value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false },
+    })
     await this.has('sendDigest')
     this.send({ $case: 'digest', value: { entries: [], last: true } })
     await this.has('need')
