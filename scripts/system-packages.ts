@@ -5,7 +5,7 @@ export interface SystemPackage {
   readonly command: string
 }
 
-export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'kube' | 'bench' | 'image'
+export type Purpose = 'proto' | 'demo' | 'test' | 'etcd' | 'kernel' | 'kube' | 'bench' | 'image'
 
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
@@ -34,8 +34,10 @@ const VIRTUAL_MACHINE: readonly SystemPackage[] = [
   { name: 'binutils', command: 'strip' },
 ]
 
+const ETCD: SystemPackage = { name: 'etcd-server', command: 'etcd' }
+
 const CLUSTER: readonly SystemPackage[] = [
-  { name: 'etcd-server', command: 'etcd' },
+  ETCD,
   // What the pods of the conformance suite call, and how a test reaches into a network namespace.
   { name: 'socat', command: 'socat' },
   { name: 'netcat-openbsd', command: 'nc' },
@@ -55,6 +57,8 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   demo: [...NODE_PACKAGES, ...CLIENTS],
   proto: [PROTOC],
   test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
+  // setpriv, which ends a program with its test.
+  etcd: [ETCD, { name: 'util-linux', command: 'setpriv' }],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
   kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER, ...IMAGE],
   image: IMAGE,

@@ -46,6 +46,10 @@ function kernelProblem(): Promise<string | undefined> {
   return Promise.resolve(found ? undefined : 'needs the package qemu-system-x86')
 }
 
+function etcdProblem(): Promise<string | undefined> {
+  return Promise.resolve(existsSync('/usr/bin/etcd') ? undefined : 'needs the package etcd-server')
+}
+
 function kubeProblem(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return Promise.resolve('needs root to make network namespaces for nodes')
   return Promise.resolve(kubeProgramsMissing())
@@ -64,6 +68,8 @@ export const TIERS: readonly Tier[] = [
   { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, seconds: 60 },
   { name: 'netns', folders: ['test/netns'], skip: netnsProblem, jobs: 2, seconds: 180, alone: LANES, rerun: true },
   { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, seconds: 300, rerun: true },
+  // Each file has an etcd of three members of its own.
+  { name: 'etcd', folders: ['test/etcd'], skip: etcdProblem, jobs: 2, seconds: 180, rerun: true },
   {
     name: 'kube',
     folders: ['test/kube'],

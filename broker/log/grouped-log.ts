@@ -2,12 +2,11 @@
  * The part of a log that drivers share: transactions queue up, and all that came in while the last group was being
  * written go to disk together (group commit).
  */
-import { errorOf } from '../../runtime/thrown.ts'
-import type { RecordKind } from '../../model/records.ts'
-import type { Scope, Scopes } from '../state/state.ts'
+import { LogReader } from './log-reader.ts'
 import { LogState } from './log-state.ts'
-import type { Change, RecordLog, Row, Transaction } from './record-log.ts'
-import { WriteLayer } from './write-layer.ts'
+import { type PendingTransaction, closedLog, pendingTransaction } from './pending-transaction.ts'
+import type { Change, RecordLog, Transaction } from './record-log.ts'
+import { WriteLayer, changesOf } from './write-layer.ts'
 
 export interface JournalContent {
   readonly epoch: string
@@ -38,25 +37,21 @@ export interface GroupedLogInit {
   readonly onGroup?: (changes: number) => void
 }
 
-interface Waiting {
-  readonly run: (group: WriteLayer) => void
-  readonly settle: () => void
-  readonly fail: (error: unknown) => void
-}
-
-export class GroupedLog implements RecordLog {
+export class GroupedLog extends LogReader implements RecordLog {
   readonly epoch: string
   readonly #journal: Journal
   readonly #init: GroupedLogInit
-  readonly #state = new LogState()
-  readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
-  #waiting: Waiting[] = []
+  readonly #state: LogState
+  #waiting: PendingTransaction[] = []
   /** By other processes, not yet passed on: they are durable even when the group that met them fails. */
   #foreign: readonly Change[] = []
   #scheduled: NodeJS.Immediate | undefined
   #closed = false
 
   constructor(journal: Journal, init: GroupedLogInit) {
+    const state = new LogState()
+    super(state)
+    this.#state = state
     this.#journal = journal
     this.#init = init
     const content = journal.load()
@@ -64,62 +59,12 @@ export class GroupedLog implements RecordLog {
     this.#take(content)
   }
 
-  get revision(): number {
-    return this.#state.revision
-  }
-  get compactedRevision(): number {
-    return this.#state.compactedRevision
-  }
-  get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
-    return this.#state.get(scope, key)
-  }
-  list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
-    return this.#state.list(scope, group)
-  }
-  count(scope: Scope, group?: string): number {
-    return this.#state.count(scope, group)
-  }
-  recordBytes(group: string): number {
-    return this.#state.recordBytes(group)
-  }
-  recordCount(group: string, kind: RecordKind): number {
-    return this.#state.recordCount(group, kind)
-  }
-  row<S extends Scope>(scope: S, key: string): Row<S> | undefined {
-    const change = this.#state.change(scope, key)
-    return change?.value === undefined ? undefined : { key, revision: change.revision, value: change.value }
-  }
-  recordsAfter(revision: number, limit: number): Change<'record'>[] {
-    return this.#state.recordsAfter(revision, limit)
-  }
-  onCommit(callback: (changes: readonly Change[]) => void): () => void {
-    this.#callbacks.add(callback)
-    return () => void this.#callbacks.delete(callback)
-  }
-
   transact<T>(decide: (transaction: Transaction) => T): Promise<T> {
-    if (this.#closed) return Promise.reject(new Error('the log is closed'))
-    return new Promise<T>((resolve, reject) => {
-      let outcome:
-        { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: unknown } | undefined
-      this.#waiting.push({
-        run: (group) => {
-          const layer = new WriteLayer(group)
-          try {
-            outcome = { ok: true, value: decide(layer) }
-            group.absorb(layer)
-          } catch (error) {
-            outcome = { ok: false, error }
-          }
-        },
-        settle: () => {
-          if (outcome?.ok === true) resolve(outcome.value)
-          else reject(errorOf(outcome?.error))
-        },
-        fail: reject,
-      })
-      this.#scheduled ??= setImmediate(() => this.#flush())
-    })
+    if (this.#closed) return Promise.reject(closedLog())
+    const { pending, outcome } = pendingTransaction(decide)
+    this.#waiting.push(pending)
+    this.#scheduled ??= setImmediate(() => this.#flush())
+    return outcome
   }
 
   async refresh(): Promise<void> {
@@ -132,7 +77,7 @@ export class GroupedLog implements RecordLog {
       if (this.#scheduled !== undefined) clearImmediate(this.#scheduled)
       if (this.#waiting.length > 0) this.#flush()
       this.#journal.close()
-      this.#callbacks.clear()
+      this.forgetCallbacks()
     }
     return Promise.resolve()
   }
@@ -149,16 +94,16 @@ export class GroupedLog implements RecordLog {
       return
     }
     for (const one of waiting) one.settle()
-    if (changes.length > 0) for (const callback of [...this.#callbacks]) callback(changes)
+    if (changes.length > 0) this.reportCommit(changes)
   }
 
   /** Gives the changes that became visible: this group's and those of other processes. */
-  #writeGroup(waiting: readonly Waiting[]): readonly Change[] {
+  #writeGroup(waiting: readonly PendingTransaction[]): readonly Change[] {
     try {
       this.#begin()
       const group = new WriteLayer(this.#state)
       for (const one of waiting) one.run(group)
-      const changes = this.#changesOf(group)
+      const changes = changesOf(group, this.#state, this.#state.revision)
       if (changes.length > 0) this.#journal.write(changes)
       const compactTo = this.#compactTo()
       if (compactTo !== undefined) this.#journal.compact(compactTo)
@@ -187,13 +132,6 @@ export class GroupedLog implements RecordLog {
     this.#state.apply(content.changes)
     this.#state.forgetRemoved(content.compactedRevision)
     this.#state.revision = Math.max(this.#state.revision, content.revision)
-  }
-
-  #changesOf(group: WriteLayer): Change[] {
-    let revision = this.#state.revision
-    return [...group.writes]
-      .filter((write) => write.value !== undefined || this.#state.get(write.scope, write.key) !== undefined)
-      .map((write) => ({ ...write, revision: (revision += 1) }))
   }
 
   /** Half of them go at once, so that compaction is rare. */

@@ -82,6 +82,21 @@ export class LogState implements LogView {
     return undefined
   }
 
+  /** Removed rows that forgetRemoved() would forget. */
+  removedUpTo(upTo: number): Change[] {
+    const found: Change[] = []
+    for (const change of this.#gone.values()) {
+      if (change.revision > upTo) break
+      found.push(change)
+    }
+    return found
+  }
+
+  /** Neither is there such a row, nor is its removal remembered. */
+  isForgotten(scope: Scope, key: string): boolean {
+    return this.change(scope, key) === undefined && !this.#gone.has(`${scope} ${key}`)
+  }
+
   forgetRemoved(upTo: number): void {
     for (const [id, change] of this.#gone) {
       if (change.revision > upTo) break

@@ -1,6 +1,6 @@
 /**
  * The broker's store: rows under (scope, key), each with the revision that last wrote it. Drivers: memory-log.ts,
- * sqlite-log.ts; one compliance suite runs on both.
+ * sqlite-log.ts, etcd-log.ts; one compliance suite runs on all.
  */
 import { UserError } from '../../runtime/user-error.ts'
 import type { RecordKind } from '../../model/records.ts'
@@ -49,8 +49,10 @@ export interface RecordLog extends LogView {
 
   /**
    * Runs `decide` at once after all earlier ones, and writes what it put and removed as one unit. Resolves with its
-   * result when that is durable; rejects with what it threw, or with a StateError when the store failed.
-   * `decide` must be synchronous and free of other effects. Several share one disk write.
+   * result when that is durable; rejects with what it threw, or with a StateError when the store failed. Of one with
+   * code Unknown nobody could find out whether it was written: who asks again decides on what is there then.
+   * `decide` must be synchronous and free of other effects: it is run again where another process was faster. Several
+   * share one disk write.
    */
   transact<T>(decide: (transaction: Transaction) => T): Promise<T>
 
@@ -63,7 +65,10 @@ export interface RecordLog extends LogView {
    */
   recordsAfter(revision: number, limit: number): Change<'record'>[]
 
-  /** Looks for writes by other processes on the same store. */
+  /**
+   * Looks for writes by other processes on the same store: afterwards all that was durable before the call is seen here.
+   * Throws StateError.
+   */
   refresh(): Promise<void>
 
   /** Called after each durable write, also by another process. The function given back stops it. */
@@ -82,13 +87,18 @@ const STATE_REASONS = {
   Foreign: 'StateForeign',
   Absent: 'StateAbsent',
   Stale: 'StateStale',
+  Unreachable: 'StateUnreachable',
+  Unknown: 'StateWriteUnknown',
+  Denied: 'StateAccessDenied',
+  TooOld: 'StateTooOld',
   Failed: 'StateFailed',
 } as const satisfies Readonly<Record<string, ReasonCode>>
 
-/** The store cannot be opened, read or written. The message names the file and what to do. */
+/** The store cannot be opened, read or written. The message names the file, or the store, and what to do. */
 export class StateError extends UserError {
   readonly code: keyof typeof STATE_REASONS
   override readonly reason: ReasonCode
+  /** Or the address of the store. */
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })

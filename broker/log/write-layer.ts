@@ -2,7 +2,7 @@
 import type { RecordKind } from '../../model/records.ts'
 import type { RecordRow, Scope, Scopes } from '../state/state.ts'
 import { groupOf, kindOf } from './log-state.ts'
-import type { LogView, Transaction } from './record-log.ts'
+import type { Change, LogView, Transaction } from './record-log.ts'
 
 export interface Write {
   readonly scope: Scope
@@ -89,6 +89,14 @@ export class WriteLayer implements Transaction {
     this.#writes.delete(id)
     this.#writes.set(id, write)
   }
+}
+
+/** What a layer changes in what is below it, with the revisions after `revision`. To remove what is not there is nothing. */
+export function changesOf(layer: WriteLayer, below: LogView, revision: number): Change[] {
+  let next = revision
+  return [...layer.writes]
+    .filter((write) => write.value !== undefined || below.get(write.scope, write.key) !== undefined)
+    .map((write) => ({ ...write, revision: (next += 1) }))
 }
 
 /** A group may be '': the broker's own records. */

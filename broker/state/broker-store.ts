@@ -24,13 +24,13 @@ import {
 import { checkNewId } from '../members/membership.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
+import { DATABASE_FILE } from './database-file.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from '../tokens/tokens.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
-/** Name of the database in the state directory. */
-export const DATABASE_FILE = 'broker.db'
+export { DATABASE_FILE } from './database-file.ts'
 
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000

@@ -65,6 +65,26 @@ export const ACCESS_REASONS = {
     todo: 'Restore the latest backup. `--accept-empty` goes past it where nothing is in use.',
     shows: STORE,
   },
+  StateUnreachable: {
+    means: 'No member of the etcd that holds the store answers in time. Nothing is acknowledged meanwhile.',
+    todo: 'Read the message: it names the endpoints and what was waited for. Check etcd and the network to it.',
+    shows: STORE,
+  },
+  StateWriteUnknown: {
+    means: 'The answer to a write was lost, and etcd could not be asked whether it was done.',
+    todo: 'Nothing for the broker: it asks again. After a command, look at what is there before you repeat it.',
+    shows: STORE,
+  },
+  StateAccessDenied: {
+    means: 'The etcd does not take the user, the password or the certificate, or the user may not use the prefix.',
+    todo: 'Correct the credentials, or grant the user to read and write the prefix.',
+    shows: STORE,
+  },
+  StateTooOld: {
+    means: 'The etcd that holds the store is older than the broker needs.',
+    todo: 'Use etcd 3.4 or a later one.',
+    shows: STORE,
+  },
   StateFailed: {
     means: 'The store failed in a way that has no name of its own; the message has what it said.',
     todo: 'Read the message, and check the disk.',

@@ -1,4 +1,4 @@
-/** What every driver of the broker's log must do. Run on memory-log and sqlite-log. */
+/** What every driver of the broker's log must do. Run on memory-log, sqlite-log and etcd-log. */
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import type { LogView, RecordLog, Transaction } from '../../broker/log/record-log.ts'
@@ -6,7 +6,7 @@ import type { RecordRow } from '../../broker/state/state.ts'
 
 export interface LogFactory {
   /** A fresh, empty log that remembers at most `keepRemoved` removals. */
-  open(init: { keepRemoved: number }): RecordLog
+  open(init: { keepRemoved: number }): RecordLog | Promise<RecordLog>
   /** Rounds of the property test; fewer where opening a log takes long. */
   readonly runs?: number
 }
@@ -16,14 +16,14 @@ export function row(ip: string): RecordRow {
 }
 
 export function recordLogCompliance(t: Test, factory: LogFactory): void {
-  const open = (test: Test, keepRemoved = 100): RecordLog => {
-    const log = factory.open({ keepRemoved })
+  const open = async (test: Test, keepRemoved = 100): Promise<RecordLog> => {
+    const log = await factory.open({ keepRemoved })
     test.teardown(() => log.close())
     return log
   }
 
   t.test('a new log is empty', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     t.equal(log.revision, 0)
     t.equal(log.compactedRevision, 0)
     t.match(log.epoch, /^[0-9a-f-]{36}$/)
@@ -32,7 +32,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('writes get revisions in order, in every scope', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
     await log.transact((tx) => {
       tx.put('address', '245.0.0.1', { service: 'n/x' })
@@ -52,7 +52,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('a transaction sees its own writes and those of earlier ones in the same group', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     const first = log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
     const second = log.transact((tx) => {
       tx.put('record', 'a/K/n/y', row('2'))
@@ -66,7 +66,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('a transaction that throws leaves nothing, and does not harm its group', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     const before = log.transact((tx) => tx.put('record', 'a/K/n/1', row('1')))
     const bad = log.transact((tx) => {
       tx.put('record', 'a/K/n/2', row('2'))
@@ -83,7 +83,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('of each record only the latest state is given, removals included', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     for (const ip of ['1', '2', '3']) await log.transact((tx) => tx.put('record', 'a/K/n/x', row(ip)))
     await log.transact((tx) => tx.put('record', 'a/K/n/y', row('9')))
     await log.transact((tx) => tx.remove('record', 'a/K/n/y'))
@@ -100,7 +100,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('removing what is not there is no write', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     await log.transact((tx) => tx.remove('record', 'a/K/n/x'))
     await log.transact((tx) => {
       tx.put('record', 'a/K/n/x', row('1'))
@@ -110,7 +110,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('groups and counts', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     await log.transact((tx) => {
       for (const key of ['a/K/n/x', 'a/K/n/y', 'ab/K/n/z']) tx.put('record', key, row(key))
     })
@@ -131,7 +131,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('records of one kind are counted', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     await log.transact((tx) => {
       for (const key of ['a/Endpoint//x', 'a/Endpoint//y', 'a/ServiceExport/n/x', 'ab/Endpoint//x'])
         tx.put('record', key, row(key))
@@ -149,7 +149,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('compaction forgets the oldest removals and says up to where', async (t) => {
-    const log = open(t, 4)
+    const log = await open(t, 4)
     for (let i = 0; i < 5; i += 1) {
       await log.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
       await log.transact((tx) => tx.remove('record', `a/K/n/${i}`))
@@ -170,7 +170,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
     )
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-        const log = factory.open({ keepRemoved: 3 })
+        const log = await factory.open({ keepRemoved: 3 })
         const reader = new Reader(log)
         for (const one of steps) {
           if (one.t === 'read') reader.read(one.limit)
@@ -187,7 +187,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('commits are told once each, after they are durable', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     const reported: number[] = []
     const stop = log.onCommit((changes) => reported.push(...changes.map((change) => change.revision)))
     await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
@@ -198,7 +198,7 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
   })
 
   t.test('a closed log refuses', async (t) => {
-    const log = open(t)
+    const log = await open(t)
     const last = log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
     await log.close()
     await last

@@ -1,11 +1,11 @@
 /** Left-overs do not land. */
 import t from 'tap'
-import { PRODUCT, sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const LEFT_OVERS = new RegExp(['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', '@ts-' + 'ignore', '\\.on' + 'ly\\('].join('|'))
 
 t.test('no left-overs, no silenced checks without a rule', async (t) => {
-  for (const { path, text } of sourceFiles(/\.ts$/).filter(({ path }) => !path.startsWith('protocol/gen/'))) {
+  for (const { path, text } of sourceFiles(/\.ts$/).filter(({ path }) => !isGenerated(path))) {
     const line = text.split('\n').find((candidate) => LEFT_OVERS.test(candidate))
     if (line !== undefined) t.fail(`${path}: ${line.trim()}`)
     if (/eslint-disable(-next-line)?\s*(\*\/|$)/m.test(text)) t.fail(`${path}: eslint-disable without a rule`)
@@ -14,7 +14,7 @@ t.test('no left-overs, no silenced checks without a rule', async (t) => {
 
 t.test('every module says what it is for', async (t) => {
   const modules = sourceFiles(/\.ts$/, PRODUCT)
-  for (const { path, text } of modules.filter(({ path }) => !path.startsWith('protocol/gen/'))) {
+  for (const { path, text } of modules.filter(({ path }) => !isGenerated(path))) {
     if (!/^(#!.*\n)?\/\*\*/.test(text)) t.fail(`${path} does not begin with a comment that says what it is for`)
   }
 })

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
-import { FOUNDATIONS, PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
+import { FOUNDATIONS, PRODUCT, ROOT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
@@ -32,7 +32,7 @@ const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp
 const WHOLE = /^(Claim|Place|Look|Asked|Standing|Verdict|Holding|Birth|Ground)$/
 const HEADINGS = ['Purpose', 'Inputs', 'Outputs', 'Configuration', 'Metrics', 'Readiness', 'Failure behaviour']
 
-const files = sourceFiles(/\.ts$/, FOLDERS).filter(({ path }) => !path.startsWith('protocol/gen/'))
+const files = sourceFiles(/\.ts$/, FOLDERS).filter(({ path }) => !isGenerated(path))
 
 t.test('files are kebab-case and say what they are', async (t) => {
   for (const { path } of files) {

@@ -10,10 +10,10 @@ import { REASON_PARTS, firstReason, joinReasons, knownReason } from '../../model
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
 import { reasonsDocument } from '../../scripts/documents/reasons-document.ts'
-import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, ROOT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const rows = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
-const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ path }) => !/^(model\/reasons|protocol\/gen)\//.test(path))
+const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ path }) => !/^model\/reasons\//.test(path) && !isGenerated(path))
 /** These are the words of an API server, not ours. */
 const OTHERS_WORDS = /^kubeapi\/kube\/|^cli\/kube\//
 

@@ -57,6 +57,6 @@ t.test('where a tier is required, each skip is a failure with its reason', async
 t.test('the tiers are known by their names', async (t) => {
   t.same(
     TIERS.map(({ name }) => name),
-    ['unit', 'story', 'conventions', 'netns', 'hostile', 'kube', 'kernel', 'emulated'],
+    ['unit', 'story', 'conventions', 'netns', 'hostile', 'etcd', 'kube', 'kernel', 'emulated'],
   )
 })

@@ -6,6 +6,8 @@ export interface SilentProxy {
   readonly port: number
   /** What is open now passes nothing any more, for ever. New connections pass, unless `all`. */
   silence(all?: boolean): void
+  /** What the target answers on connections that are open now is lost; what it is sent still comes to it. */
+  loseAnswers(): void
   /** New connections pass again. */
   listen(): void
   /** Ends all connections. */
@@ -55,6 +57,12 @@ export async function silentProxy(t: Test, target: Target | (() => Target)): Pro
         outside.unpipe()
         // Read and thrown away: the other side's system sees a peer that acknowledges.
         inside.on('data', () => undefined)
+        outside.on('data', () => undefined)
+      }
+    },
+    loseAnswers() {
+      for (const [inside, outside] of pairs) {
+        outside.unpipe(inside)
         outside.on('data', () => undefined)
       }
     },

@@ -18,6 +18,11 @@ export interface SourceFile {
   readonly text: string
 }
 
+/** Whether a file is generated from a .proto: what people write has other rules. */
+export function isGenerated(path: string): boolean {
+  return /^(protocol|broker\/log\/etcd\/client)\/gen\//.test(path)
+}
+
 /** Files below the given folders (or the root) whose path matches. */
 export function sourceFiles(matching: RegExp, folders: readonly string[] = ['.']): SourceFile[] {
   return folders

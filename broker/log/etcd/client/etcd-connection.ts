@@ -1,0 +1,217 @@
+/** One connection to one member of etcd: made, looked after by pings, and given up once, with all that runs over it. */
+import { isIP } from 'node:net'
+import { checkServerIdentity } from 'node:tls'
+import { type ChannelCredentials, Client, type Metadata, connectivityState, credentials } from '@grpc/grpc-js'
+import { cancelSoon } from '../../../../protocol/transport/raw-service.ts'
+import { limitHandshake } from '../../../../protocol/transport/limit-handshake.ts'
+import type { Clock } from '../../../../reconcile/clock.ts'
+import { orAborted } from '../../../../reconcile/until-aborted.ts'
+import { type HostPort, formatHostPort } from '../../../../runtime/host-port.ts'
+import { EtcdError, etcdError, isServiceError } from './etcd-error.ts'
+
+export interface EtcdTls {
+  /** PEM; absent: what the system trusts. */
+  readonly ca?: string
+  /** PEM; absent: none is shown. */
+  readonly certificate?: string
+  readonly key?: string
+}
+
+export interface EtcdLimits {
+  readonly connectTimeoutMs: number
+  readonly callTimeoutMs: number
+  /** etcd ends connections that ping more often than each 5 s. */
+  readonly keepaliveMs: number
+  readonly keepaliveTimeoutMs: number
+}
+
+export const ETCD_LIMITS: EtcdLimits = {
+  connectTimeoutMs: 3000,
+  callTimeoutMs: 5000,
+  keepaliveMs: 8000,
+  keepaliveTimeoutMs: 4000,
+}
+
+/** A page of rows, at most; etcd itself sets no limit on what it sends. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+/** As ts-proto generates it. */
+export interface Method<Q, A> {
+  readonly path: string
+  readonly requestSerialize: (value: Q) => Buffer
+  readonly responseDeserialize: (bytes: Buffer) => A
+}
+
+export interface EtcdConnectionInit {
+  readonly endpoint: HostPort
+  readonly tls: EtcdTls
+  readonly clock: Clock
+  readonly limits: EtcdLimits
+}
+
+export class EtcdConnection {
+  readonly endpoint: string
+  readonly #clock: Clock
+  readonly #limits: EtcdLimits
+  readonly #client: Client
+  readonly #lost = new AbortController()
+
+  constructor({ endpoint, tls, clock, limits }: EtcdConnectionInit) {
+    this.endpoint = formatHostPort(endpoint)
+    this.#clock = clock
+    this.#limits = limits
+    const family = isIP(endpoint.host)
+    const scheme = family === 4 ? 'ipv4' : family === 6 ? 'ipv6' : 'dns'
+    this.#client = new Client(`${scheme}:${this.endpoint}`, secured(endpoint.host, tls, clock, limits), {
+      'grpc.keepalive_time_ms': limits.keepaliveMs,
+      'grpc.keepalive_timeout_ms': limits.keepaliveTimeoutMs,
+      'grpc.keepalive_permit_without_calls': 1,
+      'grpc.max_receive_message_length': MAX_ANSWER_BYTES,
+      'grpc.max_send_message_length': MAX_ANSWER_BYTES,
+      'grpc.enable_http_proxy': 0,
+      'grpc.enable_retries': 0,
+      // Its own socket: the next one to the same member must not wait for the back-off of this one.
+      'grpc.use_local_subchannel_pool': 1,
+      // SNI knows no addresses; what the certificate has to say is checked below.
+      ...(family === 0 ? {} : { 'grpc.ssl_target_name_override': 'etcd', 'grpc.default_authority': this.endpoint }),
+    })
+  }
+
+  /** Aborted when the connection is given up: what runs over it is over. */
+  get lost(): AbortSignal {
+    return this.#lost.signal
+  }
+
+  close(): void {
+    if (this.#lost.signal.aborted) return
+    this.#lost.abort(new EtcdError('unknown', `etcd at ${this.endpoint}: the connection was given up`))
+    this.#client.close()
+  }
+
+  /** Resolves when it can be used. Throws EtcdError (unreachable) with why it cannot, or the signal's reason. */
+  async ready(signal: AbortSignal): Promise<void> {
+    const { connectTimeoutMs } = this.#limits
+    const channel = this.#client.getChannel()
+    const endMs = this.#clock.now() + connectTimeoutMs
+    for (;;) {
+      signal.throwIfAborted()
+      this.#lost.signal.throwIfAborted()
+      const state = channel.getConnectivityState(true)
+      if (state === connectivityState.READY) return
+      if (state === connectivityState.TRANSIENT_FAILURE || state === connectivityState.SHUTDOWN || this.#isOver(endMs))
+        throw this.#unreachable(await orAborted(this.#whyNot(), signal))
+      // An error says that the time is over, which is looked at above.
+      const changed = new Promise<void>((resolve) => channel.watchConnectivityState(state, endMs, () => resolve()))
+      await orAborted(changed, signal)
+    }
+  }
+
+  unary<Q, A>(method: Method<Q, A>, request: Q, metadata: Metadata, action: string, signal: AbortSignal): Promise<A> {
+    const { callTimeoutMs } = this.#limits
+    const ended = AbortSignal.any([signal, this.#lost.signal])
+    return new Promise((resolve, reject) => {
+      const { path, requestSerialize, responseDeserialize } = method
+      const deadline = this.#clock.now() + callTimeoutMs
+      const onAbort = (): void => {
+        cancelSoon(call)
+        reject(ended.reason as Error)
+      }
+      const call = this.#client.makeUnaryRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        request,
+        metadata,
+        { deadline },
+        (error, answer) => {
+          ended.removeEventListener('abort', onAbort)
+          if (error !== null) reject(this.#explain(error, action))
+          else if (answer === undefined) reject(new EtcdError('unknown', `etcd at ${this.endpoint}: ${action}: empty`))
+          else resolve(answer)
+        },
+      )
+      if (ended.aborted) onAbort()
+      else ended.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  /**
+   * Sends one message on a stream and yields what comes. The first answer must come in time. Every wait ends by the
+   * signal, also where grpc-js does not hear of it.
+   */
+  async *stream<Q, A>(
+    { path, requestSerialize, responseDeserialize }: Method<Q, A>,
+    request: Q,
+    metadata: Metadata,
+    action: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<A, void, undefined> {
+    const { callTimeoutMs } = this.#limits
+    const silent = new AbortController()
+    const ended = AbortSignal.any([signal, this.#lost.signal, silent.signal])
+    ended.throwIfAborted()
+    const call = this.#client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, metadata)
+    // What comes after the reader has gone must not end the process.
+    call.on('error', () => undefined)
+    const text = `etcd at ${this.endpoint}: ${action}: no answer within ${callTimeoutMs / 1000} s`
+    let cancelTimer = this.#clock.setTimer(callTimeoutMs, () => silent.abort(new EtcdError('unreachable', text)))
+    try {
+      call.write(request)
+      const answers = (call as AsyncIterable<A>)[Symbol.asyncIterator]()
+      for (;;) {
+        const next = await orAborted(answers.next(), ended)
+        cancelTimer()
+        cancelTimer = () => undefined
+        if (next.done === true) return
+        yield next.value
+      }
+    } catch (error) {
+      throw ended.aborted ? (ended.reason as Error) : this.#explain(error, action)
+    } finally {
+      cancelTimer()
+      cancelSoon(call)
+    }
+  }
+
+  #isOver(endMs: number): boolean {
+    return this.#clock.now() >= endMs
+  }
+
+  /** grpc-js says only to a call why there is no connection. */
+  #whyNot(): Promise<string> {
+    return new Promise((resolve) => {
+      const nothing = (): Buffer => Buffer.alloc(0)
+      const deadline = this.#clock.now() + 500
+      const path = '/etcdserverpb.Maintenance/Status'
+      this.#client.makeUnaryRequest(path, nothing, nothing, undefined, { deadline }, (error) => {
+        const { connectTimeoutMs } = this.#limits
+        const isSilent = error === null || /deadline/i.test(error.details)
+        resolve(isSilent ? `no connection within ${connectTimeoutMs / 1000} s` : connectionText(error.details))
+      })
+    })
+  }
+
+  #unreachable(why: string): EtcdError {
+    return new EtcdError('unreachable', `etcd at ${this.endpoint}: ${why}`)
+  }
+
+  #explain(error: unknown, action: string): Error {
+    if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error))
+    const { callTimeoutMs: timeoutMs } = this.#limits
+    return etcdError(error, { endpoint: this.endpoint, action, timeoutMs })
+  }
+}
+
+/** "No connection established. Last error: connect ECONNREFUSED ..." */
+function connectionText(details: string): string {
+  return details.replace(/^No connection established\.\s*/, 'no connection: ').replace(/Last error: /, '')
+}
+
+function secured(host: string, tls: EtcdTls, clock: Clock, limits: EtcdLimits): ChannelCredentials {
+  const buffer = (pem: string | undefined): Buffer | null => (pem === undefined ? null : Buffer.from(pem))
+  const { ca, key, certificate } = tls
+  const secure = credentials.createSsl(buffer(ca), buffer(key), buffer(certificate), {
+    checkServerIdentity: (_name, shown) => checkServerIdentity(host, shown),
+  })
+  return limitHandshake(secure, clock, limits.connectTimeoutMs)
+}

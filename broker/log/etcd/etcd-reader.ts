@@ -1,0 +1,167 @@
+/** Reads of a store: its head, all its rows as of one moment, and what happens after that moment. */
+import { EtcdError } from './client/etcd-error.ts'
+import type { Event, KeyValue } from './client/gen/etcd.ts'
+import type { Change } from '../record-log.ts'
+import { readAt, readOp } from './etcd-compare.ts'
+import type { EtcdStore } from './etcd-store.ts'
+import type { Head } from './etcd-values.ts'
+
+/** Rows of one answer. */
+const PAGE = 500
+/** Lists begun anew because etcd has forgotten, meanwhile, the moment that they are of. */
+const MAX_LISTS = 5
+const DELETED = 1
+
+/** The head as it was seen: a write that compares with it is made on exactly that state. */
+export interface Seen {
+  readonly head: Head
+  readonly value: Buffer
+  /** Of etcd, when it was written. */
+  readonly revision: number
+}
+
+export interface Commit {
+  readonly seen: Seen
+  /** In order of revisions. */
+  readonly changes: readonly Change[]
+}
+
+export interface Listing extends Commit {
+  /** The changes are all there is, not only what came after the moment that was known. */
+  readonly whole: boolean
+  /** Revision of etcd that it is as of: what happens after it is watched. */
+  readonly asOf: number
+  /** Rows of forgotten removals that nobody has taken away yet. */
+  readonly leftovers: readonly Change[]
+}
+
+export class EtcdReader {
+  readonly #store: EtcdStore
+  readonly #epoch: string
+
+  constructor(store: EtcdStore, epoch: string) {
+    this.#store = store
+    this.#epoch = epoch
+  }
+
+  /** As of now, whichever member answers. Throws EtcdError, and StateError where the store is gone. */
+  async head(signal: AbortSignal): Promise<Seen> {
+    const { client, keys } = this.#store
+    const { kvs } = await client.range({ key: keys.head }, { action: 'look at the head of the log', signal })
+    return this.seen(kvs[0])
+  }
+
+  /** Throws StateError: it is not there, or cannot be read. */
+  seen(head: KeyValue | undefined): Seen {
+    if (head === undefined) throw this.#store.gone('the head of the log is gone')
+    return { head: this.#store.values.head(head.value), value: head.value, revision: head.modRevision }
+  }
+
+  /** All as of one moment; only what came after `known` where nothing of that time is forgotten. */
+  async list(known: Seen | undefined, signal: AbortSignal): Promise<Listing> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#list(known, signal)
+      } catch (error) {
+        if (!isCompacted(error) || tries >= MAX_LISTS) throw error
+      }
+    }
+  }
+
+  /**
+   * Each commit after a revision of etcd, as it is pushed. Throws EtcdError (compacted) where a list must come first, and
+   * StateError when the store is taken away.
+   */
+  async *follow(after: number, signal: AbortSignal): AsyncGenerator<Commit & { readonly asOf: number }, void> {
+    const { client, keys } = this.#store
+    for await (const { events } of client.watch({ ...keys.log, startRevision: after + 1 }, signal)) {
+      for (const [asOf, group] of byRevision(events)) {
+        const commit = await this.#commit(group, asOf, signal)
+        if (commit !== undefined) yield { ...commit, asOf }
+      }
+    }
+  }
+
+  /** The changes of a write that is not in its rows yet, as of a revision of etcd (0: now). */
+  async staged({ staged }: Head, asOf: number, signal: AbortSignal): Promise<Change[]> {
+    if (staged === undefined) return []
+    const { client, keys, values } = this.#store
+    const range = { ...keys.staged(staged.id), revision: asOf }
+    const { kvs } = await client.range(range, { action: 'read of a large write', signal })
+    if (kvs.length !== staged.parts)
+      throw new EtcdError('compacted', `a large write has ${kvs.length} of ${staged.parts} parts`)
+    return kvs.flatMap(({ key, value }) => values.changes(key, value))
+  }
+
+  async #list(known: Seen | undefined, signal: AbortSignal): Promise<Listing> {
+    const { client, keys, values } = this.#store
+    const request = { compare: [], success: [readOp(keys.format), readOp(keys.head)], failure: [] }
+    // Nothing is written by it, so it may be asked again; the next call of the reader does that.
+    const first = await client.txn(request, { action: 'look at the head of the log', signal }).catch(asRead)
+    const [format] = readAt(first, 0)?.kvs ?? []
+    if (format === undefined) throw this.#store.gone('it is gone')
+    if (values.format(format.value).epoch !== this.#epoch) throw this.#store.gone('it is another one now')
+    const seen = this.seen(readAt(first, 1)?.kvs[0])
+    const asOf = first.header?.revision ?? seen.revision
+    const since = known !== undefined && seen.head.compacted <= known.head.revision ? known : undefined
+    const rows = new Map<string, Change>()
+    const leftovers: Change[] = []
+    const minModRevision = since === undefined ? 0 : since.revision + 1
+    for (let key = keys.rows.key; ;) {
+      const page = { ...keys.rows, key, limit: PAGE, revision: asOf, minModRevision }
+      const { kvs, more } = await client.range(page, { action: 'list', signal })
+      for (const kv of kvs) {
+        const row = values.row(kv.key, kv.value)
+        if (row === undefined) continue
+        if (row.value === undefined && row.revision <= seen.head.compacted) leftovers.push(row)
+        else if (row.revision > (since?.head.revision ?? 0)) rows.set(kv.key.toString(), row)
+      }
+      const last = kvs.at(-1)
+      if (!more || last === undefined) break
+      key = Buffer.concat([last.key, Buffer.of(0)])
+    }
+    for (const change of await this.staged(seen.head, asOf, signal))
+      rows.set(keys.row(change.scope, change.key).toString(), change)
+    return { seen, asOf, changes: inOrder([...rows.values()]), whole: since === undefined, leftovers }
+  }
+
+  /** Undefined: these events are of no commit; rows are filled in for an earlier one, or forgotten ones go. */
+  async #commit(events: readonly Event[], asOf: number, signal: AbortSignal): Promise<Commit | undefined> {
+    const { keys, values } = this.#store
+    const head = events.find(({ kv }) => kv?.key.equals(keys.head))
+    if (head?.kv === undefined) return undefined
+    if (head.type === DELETED) throw this.#store.gone('the head of the log was taken away')
+    const seen = this.seen(head.kv)
+    const changes = events.flatMap(({ kv, type }) => {
+      const row = kv === undefined || type === DELETED ? undefined : values.row(kv.key, kv.value)
+      return row === undefined ? [] : [row]
+    })
+    return { seen, changes: inOrder([...changes, ...(await this.staged(seen.head, asOf, signal))]) }
+  }
+}
+
+export function isCompacted(error: unknown): boolean {
+  return error instanceof EtcdError && error.failure === 'compacted'
+}
+
+function asRead(error: unknown): never {
+  if (error instanceof EtcdError && error.failure === 'unknown')
+    throw new EtcdError('unreachable', error.message, error)
+  throw error
+}
+
+/** etcd sends all events of one revision together, and revisions in their order. */
+function byRevision(events: readonly Event[]): Map<number, Event[]> {
+  const groups = new Map<number, Event[]>()
+  for (const event of events) {
+    const revision = event.kv?.modRevision ?? 0
+    const group = groups.get(revision)
+    if (group === undefined) groups.set(revision, [event])
+    else group.push(event)
+  }
+  return groups
+}
+
+function inOrder(changes: Change[]): Change[] {
+  return changes.sort((a, b) => a.revision - b.revision)
+}

@@ -1,0 +1,160 @@
+/**
+ * What replicas of one store say of themselves: which members have a stream open at each. Held by a lease, so that what a
+ * replica said that was killed goes by itself. Nothing is decided by it; decisions are in the log.
+ */
+import { Backoff } from '../../../reconcile/backoff.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { orAborted, withDeadline } from '../../../reconcile/until-aborted.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import type { EtcdStore } from './etcd-store.ts'
+
+/** A replica that is gone counts for so long. */
+const TTL_SECONDS = 15
+const RENEW_MS = (TTL_SECONDS * 1000) / 3
+const BACKOFF = { minMs: 100, maxMs: 5000 }
+const END_MS = 1000
+const DELETED = 1
+/** What other replicas say is bounded by what a broker may have members. */
+const MAX_VALUE_BYTES = 1024 * 1024
+
+export interface ReplicaSessionInit {
+  readonly store: EtcdStore
+  /** Of this process alone. */
+  readonly id: string
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+export class ReplicaSession {
+  readonly #init: ReplicaSessionInit
+  /** By replica, this one among them: the members that have a stream open there. */
+  readonly #replicas = new Map<string, ReadonlySet<string>>()
+  #members: readonly string[] = []
+  #isSaid = false
+  #onChange: () => void = () => undefined
+
+  constructor(init: ReplicaSessionInit) {
+    this.#init = init
+  }
+
+  /** Ids of the replicas that run, this one among them once etcd knows it. */
+  get replicas(): readonly string[] {
+    return [...this.#replicas.keys()].sort()
+  }
+
+  /** Whether this replica is the one that does what one of them has to do. */
+  isFirst(): boolean {
+    return this.replicas[0] === this.#init.id
+  }
+
+  /** Whether a member has a stream open at another replica. */
+  isConnectedElsewhere(cluster: string): boolean {
+    return [...this.#replicas].some(([id, members]) => id !== this.#init.id && members.has(cluster))
+  }
+
+  /** Says which members have a stream open here. */
+  report(members: readonly string[]): void {
+    const sorted = [...members].sort()
+    if (sorted.join() === this.#members.join()) return
+    this.#members = sorted
+    this.#isSaid = false
+    this.#onChange()
+  }
+
+  /** Until the signal; then the lease ends. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([
+      this.#forever(signal, 'the session of this broker is lost', (ended) => this.#hold(ended)),
+      this.#forever(signal, 'sessions of other brokers are not followed', (ended) => this.#follow(ended)),
+    ])
+  }
+
+  async #forever(signal: AbortSignal, what: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { clock, logger } = this.#init
+    const backoff = new Backoff(clock, BACKOFF)
+    while (!signal.aborted) {
+      const startedMs = clock.monotonic()
+      try {
+        await work(signal)
+      } catch (error) {
+        if (isAborted(signal)) return
+        logger.debug(what, { why: messageOf(error) })
+      }
+      if (clock.monotonic() - startedMs > BACKOFF.maxMs) backoff.reset()
+      await clock.sleep(backoff.next(), signal).catch(() => undefined)
+    }
+  }
+
+  /** Returns when the lease is over. */
+  async #hold(signal: AbortSignal): Promise<void> {
+    const { store, id, clock } = this.#init
+    const { client, keys } = store
+    const lease = 1 + Math.floor(clock.random() * (Number.MAX_SAFE_INTEGER - 1))
+    await client.grantLease(lease, TTL_SECONDS, signal)
+    try {
+      this.#isSaid = false
+      for (;;) {
+        if (!this.#isSaid) {
+          this.#isSaid = true
+          const value = Buffer.from(JSON.stringify({ members: this.#members }))
+          await client.put(keys.replica(id), value, { action: 'session of this broker', signal }, lease)
+        }
+        await this.#renewalDue(signal)
+        if ((await client.keepLease(lease, signal)) <= 0) return
+      }
+    } finally {
+      // Gone by itself otherwise.
+      await withDeadline(clock, END_MS, (late) => client.revokeLease(lease, late)).catch(() => undefined)
+    }
+  }
+
+  /** Or there is something new to say. */
+  async #renewalDue(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    const cancel = this.#init.clock.setTimer(RENEW_MS, () => resolve(undefined))
+    this.#onChange = () => resolve(undefined)
+    try {
+      await orAborted(promise, signal)
+    } finally {
+      cancel()
+      this.#onChange = () => undefined
+    }
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { client, keys } = this.#init.store
+    const list = await client.range(keys.replicas, { action: 'list of brokers', signal })
+    this.#replicas.clear()
+    for (const { key, value } of list.kvs) this.#take(key, value)
+    const startRevision = (list.header?.revision ?? 0) + 1
+    for await (const { events } of client.watch({ ...keys.replicas, startRevision }, signal)) {
+      for (const { type, kv } of events) {
+        if (kv === undefined) continue
+        if (type === DELETED) this.#replicas.delete(keys.parseReplica(kv.key))
+        else this.#take(kv.key, kv.value)
+      }
+    }
+  }
+
+  #take(key: Buffer, value: Buffer): void {
+    const id = this.#init.store.keys.parseReplica(key)
+    this.#replicas.set(id, new Set(membersOf(value)))
+  }
+}
+
+/** Of a later release there may be another form, which says nothing here. */
+function membersOf(value: Buffer): string[] {
+  if (value.length > MAX_VALUE_BYTES) return []
+  try {
+    const { members } = JSON.parse(value.toString()) as { readonly members?: unknown }
+    return Array.isArray(members) ? members.filter((one) => typeof one === 'string') : []
+  } catch {
+    return []
+  }
+}
+
+/** Also where it was aborted during a call. */
+function isAborted(signal: AbortSignal): boolean {
+  return signal.aborted
+}

@@ -1,0 +1,134 @@
+/**
+ * What one replica knows of the log: the rows as of a head that it has seen. It moves from commit to commit, whether the
+ * replica wrote them itself or was told of them, and each counts once.
+ */
+import { orAborted } from '../../../reconcile/until-aborted.ts'
+import type { LogState } from '../log-state.ts'
+import type { Change } from '../record-log.ts'
+import { EtcdError } from './client/etcd-error.ts'
+import type { Commit, Listing, Seen } from './etcd-reader.ts'
+import type { EtcdStore } from './etcd-store.ts'
+import { replicaOf } from './etcd-values.ts'
+
+export interface ReplicaStateInit {
+  readonly store: EtcdStore
+  /** The first part of the ids of this replica's writes. */
+  readonly replica: string
+  readonly onChanges: (changes: readonly Change[]) => void
+}
+
+export class ReplicaState {
+  readonly rows: LogState
+  readonly #init: ReplicaStateInit
+  readonly #leftovers = new Map<string, Change>()
+  readonly #waiters = new Set<() => void>()
+  #seen: Seen
+  #asOf: number
+
+  /** `rows` is empty, and gets what the listing has, which must be whole. */
+  constructor(init: ReplicaStateInit, rows: LogState, listing: Listing) {
+    this.#init = init
+    this.rows = rows
+    this.#seen = listing.seen
+    this.#asOf = listing.asOf
+    rows.apply(listing.changes)
+    rows.revision = Math.max(rows.revision, listing.seen.head.revision)
+    rows.forgetRemoved(listing.seen.head.compacted)
+    this.#addLeftovers(listing.leftovers)
+  }
+
+  get seen(): Seen {
+    return this.#seen
+  }
+
+  /** Revision of etcd up to which all is known: what is watched begins after it. */
+  get asOf(): number {
+    return this.#asOf
+  }
+
+  /** Takes a commit, unless it is known. Throws EtcdError (compacted) when one before it is missing. */
+  take({ seen, changes }: Commit): void {
+    this.#asOf = Math.max(this.#asOf, seen.revision)
+    if (seen.revision <= this.#seen.revision) return
+    const { rows } = this
+    const before = rows.revision
+    this.#checkForward(seen)
+    const fresh = changes.filter(({ revision }) => revision > before)
+    if (fresh.length !== seen.head.revision - before)
+      throw new EtcdError('compacted', `revisions ${before + 1} to ${seen.head.revision}: ${fresh.length} of them came`)
+    rows.apply(fresh)
+    this.#see(seen)
+    if (fresh.length > 0) this.#init.onChanges(fresh)
+  }
+
+  /** Takes a list, which may be older than what is known by now. */
+  takeListing({ seen, changes, whole, asOf, leftovers }: Listing): void {
+    this.#asOf = Math.max(this.#asOf, asOf)
+    if (seen.revision <= this.#seen.revision) return
+    const { rows } = this
+    this.#checkForward(seen)
+    // Removals may have been missed: only all rows together say what is gone.
+    const missed = whole && seen.head.compacted > rows.revision
+    if (missed) rows.clear()
+    const before = missed ? 0 : rows.revision
+    const fresh = changes.filter(({ revision }) => revision > before)
+    rows.apply(fresh)
+    rows.revision = Math.max(rows.revision, seen.head.revision)
+    this.#addLeftovers(leftovers)
+    this.#see(seen)
+    if (fresh.length > 0) this.#init.onChanges(fresh)
+  }
+
+  /** Resolves when a head of that revision of etcd, or a later one, is seen. Rejects with the signal's reason. */
+  async reach(revision: number, signal: AbortSignal): Promise<void> {
+    while (this.#seen.revision < revision) {
+      const { promise, resolve } = Promise.withResolvers<undefined>()
+      const wake = (): void => resolve(undefined)
+      this.#waiters.add(wake)
+      try {
+        await orAborted(promise, signal)
+      } finally {
+        this.#waiters.delete(wake)
+      }
+    }
+  }
+
+  /** Rows of forgotten removals, at most so many, that may be taken away now. */
+  leftovers(limit: number): Change[] {
+    const found: Change[] = []
+    for (const [id, row] of this.#leftovers) {
+      if (found.length >= limit) break
+      // Written again meanwhile, it is no left-over.
+      if (this.rows.isForgotten(row.scope, row.key)) found.push(row)
+      else this.#leftovers.delete(id)
+    }
+    return found
+  }
+
+  swept(rows: readonly Change[]): void {
+    for (const { scope, key } of rows) this.#leftovers.delete(`${scope} ${key}`)
+  }
+
+  #see(seen: Seen): void {
+    const { compacted, writes } = seen.head
+    if (compacted > this.rows.compactedRevision) {
+      const [latest = ''] = writes
+      // Who has let them be forgotten takes them away; a replica that is killed before leaves them to the next start.
+      if (replicaOf(latest) === this.#init.replica) this.#addLeftovers(this.rows.removedUpTo(compacted))
+      this.rows.forgetRemoved(compacted)
+    }
+    this.rows.revision = Math.max(this.rows.revision, seen.head.revision)
+    this.#seen = seen
+    for (const wake of [...this.#waiters]) wake()
+  }
+
+  #addLeftovers(rows: readonly Change[]): void {
+    for (const row of rows) this.#leftovers.set(`${row.scope} ${row.key}`, row)
+  }
+
+  #checkForward({ head }: Seen): void {
+    const { revision } = this.rows
+    if (head.revision >= revision) return
+    throw this.#init.store.gone(`it went back from revision ${revision} to ${head.revision}, as by a restore of etcd`)
+  }
+}

@@ -1,0 +1,55 @@
+/** The part of a log that is read: rows in memory, and who wants to know of changes. Shared by the drivers. */
+import type { RecordKind } from '../../model/records.ts'
+import type { Scope, Scopes } from '../state/state.ts'
+import type { LogState } from './log-state.ts'
+import type { Change, LogView, Row } from './record-log.ts'
+
+export class LogReader implements LogView {
+  readonly #state: LogState
+  readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
+
+  constructor(state: LogState) {
+    this.#state = state
+  }
+
+  get revision(): number {
+    return this.#state.revision
+  }
+  get compactedRevision(): number {
+    return this.#state.compactedRevision
+  }
+  get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
+    return this.#state.get(scope, key)
+  }
+  list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
+    return this.#state.list(scope, group)
+  }
+  count(scope: Scope, group?: string): number {
+    return this.#state.count(scope, group)
+  }
+  recordBytes(group: string): number {
+    return this.#state.recordBytes(group)
+  }
+  recordCount(group: string, kind: RecordKind): number {
+    return this.#state.recordCount(group, kind)
+  }
+  row<S extends Scope>(scope: S, key: string): Row<S> | undefined {
+    const change = this.#state.change(scope, key)
+    return change?.value === undefined ? undefined : { key, revision: change.revision, value: change.value }
+  }
+  recordsAfter(revision: number, limit: number): Change<'record'>[] {
+    return this.#state.recordsAfter(revision, limit)
+  }
+  onCommit(callback: (changes: readonly Change[]) => void): () => void {
+    this.#callbacks.add(callback)
+    return () => void this.#callbacks.delete(callback)
+  }
+
+  protected reportCommit(changes: readonly Change[]): void {
+    for (const callback of [...this.#callbacks]) callback(changes)
+  }
+
+  protected forgetCallbacks(): void {
+    this.#callbacks.clear()
+  }
+}
