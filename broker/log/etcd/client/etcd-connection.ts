@@ -192,7 +192,9 @@ export class EtcdConnection {
   }
 
   #unreachable(why: string): EtcdError {
-    return new EtcdError('unreachable', `etcd at ${this.endpoint}: ${why}`)
+    // It does not know us: another member would say the same.
+    const failure = /alert (bad certificate|unknown ca|certificate)/.test(why) ? 'noLogin' : 'unreachable'
+    return new EtcdError(failure, `etcd at ${this.endpoint}: ${why}`)
   }
 
   #explain(error: unknown, action: string): Error {
@@ -204,7 +206,15 @@ export class EtcdConnection {
 
 /** "No connection established. Last error: connect ECONNREFUSED ..." */
 function connectionText(details: string): string {
-  return details.replace(/^No connection established\.\s*/, 'no connection: ').replace(/Last error: /, '')
+  return (
+    details
+      .replace(/^No connection established\.\s*/, 'no connection: ')
+      .replace(/Last error: (Error: )?/, '')
+      .replace(/\.?\s*Resolution note:\s*$/, '')
+      // OpenSSL's own, over two lines.
+      .replace(/\s*\(\d{4}-\d\d-\d\dT[^)]*\)$/, '')
+      .replace(/[0-9A-F]+:error:[0-9A-F]+:SSL routines:[^:]*:([^:]*):[^\n]*\n?/, '$1')
+  )
 }
 
 function secured(host: string, tls: EtcdTls, clock: Clock, limits: EtcdLimits): ChannelCredentials {

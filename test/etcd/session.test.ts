@@ -1,0 +1,73 @@
+/** What replicas say of themselves, held by leases. */
+import { randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { ReplicaSession } from '../../broker/log/etcd/replica-session.ts'
+import type { EtcdStore } from '../../broker/log/etcd/etcd-store.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { eventually } from '../support/eventually.ts'
+import { type EtcdCluster, base64, startEtcdCluster } from './support/etcd-cluster.ts'
+import { connect } from './support/open-replica.ts'
+
+let cluster: EtcdCluster
+
+t.before(async () => {
+  cluster = await startEtcdCluster(t)
+})
+
+interface Running {
+  readonly session: ReplicaSession
+  readonly store: EtcdStore
+  readonly id: string
+  stop(): Promise<void>
+}
+
+function start(t: Test, prefix: string): Running {
+  const { store } = connect(t, cluster, { prefix })
+  const id = randomUUID()
+  const session = new ReplicaSession({ store, id, clock: new SystemClock(), logger: new CapturingLogger() })
+  const ended = new AbortController()
+  const running = session.run(ended.signal)
+  const stop = async (): Promise<void> => {
+    ended.abort(new Error('stopped'))
+    await running
+  }
+  t.teardown(stop)
+  return { session, store, id, stop }
+}
+
+t.test('each knows of the others, one is the first, and who stops is gone at once', async (t) => {
+  const all = [0, 1, 2].map(() => start(t, '/session/1'))
+  const [a, b] = all as [Running, Running]
+  a.session.report(['milano', 'napoli'])
+  await eventually(() => all.every(({ session }) => session.replicas.length === 3), { say: 'three at each' })
+  await eventually(() => b.session.isConnectedElsewhere('milano'), { say: 'a member of the other' })
+  t.notOk(a.session.isConnectedElsewhere('milano'), 'not at another one')
+  t.equal(all.filter(({ session }) => session.isFirst()).length, 1)
+  a.session.report(['napoli'])
+  await eventually(() => !b.session.isConnectedElsewhere('milano'), { say: 'it has gone' })
+  await a.stop()
+  await eventually(() => b.session.replicas.length === 2, { say: 'two' })
+  t.notOk(b.session.isConnectedElsewhere('napoli'))
+})
+
+t.test('a lease that is lost is granted anew', async (t) => {
+  const { session, store, id } = start(t, '/session/2')
+  session.report(['milano'])
+  await eventually(() => session.replicas.length === 1, { say: 'the session' })
+  const key = base64(store.keys.replica(id).toString())
+  const { kvs } = (await cluster.call('kv/range', { key })) as { kvs: { lease: string }[] }
+  await cluster.call('lease/revoke', { ID: kvs[0]!.lease })
+  await eventually(() => session.replicas.length === 0, { say: 'it is seen to be lost' })
+  await eventually(() => session.replicas.length === 1, { say: 'and there again', deadlineMs: 15_000 })
+})
+
+t.test('stopped at any moment, it ends', async (t) => {
+  for (let i = 0; i < 10; i += 1) {
+    const { stop, store } = start(t, '/session/3')
+    for (let turns = 0; turns < i * 3; turns += 1) await new Promise((resolve) => setImmediate(resolve))
+    if (i % 2 === 0) store.client.turnAway()
+    await stop()
+  }
+  t.pass('ten times')
+})
