@@ -57,6 +57,16 @@ export interface BrokerDeps {
   readonly audit?: Audit
   /** nearAddresses() */
   readonly near?: () => Promise<readonly string[]>
+  /** Absent: this broker is the only one. */
+  readonly replicas?: Replicas
+}
+
+/** The other brokers of the same store. */
+export interface Replicas {
+  /** Whether a member has a stream open at one of them. */
+  isConnectedElsewhere(cluster: string): boolean
+  /** Takes the members that have a stream open here. */
+  report(members: readonly string[]): void
 }
 
 export interface BrokerInit {
@@ -96,7 +106,10 @@ export class Broker implements BrokerApi {
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
       if (membersChanged) this.#endDeparted()
-      for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
+      for (const { scope, key } of changes) {
+        if (scope === 'record') this.#recordChanged(key)
+        if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
+      }
       this.#reportQuotas(changes)
       this.#hub.wake(membersChanged)
       if (membersChanged) this.#warnings.reportNotes()
@@ -186,14 +199,22 @@ export class Broker implements BrokerApi {
   }
 
   isWelcome(peer: Peer): boolean {
-    return isOfMembership(this.#deps.log, peer, this.#deps.clock.now())
+    const { log, clock, logger } = this.#deps
+    const isMember = isOfMembership(log, peer, clock.now())
+    // Who has joined at another broker a moment ago: what it asks for next is to find it here.
+    if (!isMember && log.isShared === true)
+      log.refresh().catch((error: unknown) => logger.debug('membership not looked up', { why: String(error) }))
+    return isMember
   }
 
   /** To be called now and then: forgets what has had its time and notes who is here. */
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
     const members = log.list('member').map(({ key }) => key)
-    const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
+    const { replicas } = this.#deps
+    const connected = new Set(members.filter((cluster) => this.#isConnectedHere(cluster as ClusterId)))
+    const isOthers = (cluster: string): boolean =>
+      !connected.has(cluster) && replicas?.isConnectedElsewhere(cluster) === true
     this.#joining.forget()
     this.#warnings.reportNotesAgain()
     this.#warnings.reportClashes()
@@ -201,7 +222,11 @@ export class Broker implements BrokerApi {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
       pruneDeparted(tx, clock.now())
-      for (const { key } of tx.list('member')) noteContact(tx, key, connected.has(key), clock.now())
+      for (const { key } of tx.list('member')) {
+        // The broker that has its stream notes it.
+        if (!isOthers(key)) noteContact(tx, key, connected.has(key), clock.now())
+      }
+      for (const { key } of tx.list('stream')) if (tx.get('member', key) === undefined) tx.remove('stream', key)
     })
   }
 
@@ -233,6 +258,7 @@ export class Broker implements BrokerApi {
   reportContact(): void {
     const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
     const live = new Set(members.map(({ key }) => key as ClusterId))
+    this.#deps.replicas?.report([...live].filter((cluster) => this.#isConnectedHere(cluster)))
     const silent = this.#heard.silent([...live], (cluster) => this.#isConnected(cluster))
     // The overlap of a certificate may have ended; watchers look by themselves when they are told.
     this.#endDeparted()
@@ -261,6 +287,10 @@ export class Broker implements BrokerApi {
   }
 
   #isConnected(cluster: ClusterId): boolean {
+    return this.#isConnectedHere(cluster) || this.#deps.replicas?.isConnectedElsewhere(cluster) === true
+  }
+
+  #isConnectedHere(cluster: ClusterId): boolean {
     return this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
   }
 

@@ -33,6 +33,8 @@ export interface BrokerConfig {
   readonly acceptEmptyAtMs?: number
   /** Absent: there is none. */
   readonly audit?: AuditConfig
+  /** Absent: the database in the state directory. */
+  readonly store?: EtcdStoreConfig
 }
 
 export interface AuditConfig {
@@ -72,6 +74,19 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
 /** Join tokens: 15 minutes, one use. */
 export const DEFAULT_TOKEN_TTL_MS = 15 * 60_000
 export const DEFAULT_TOKEN_USES = 1
+
+/** Names of files, never what is in them. */
+export interface EtcdStoreConfig {
+  /** etcd://[user@]host:port[,host:port…][/prefix] */
+  readonly url: string
+  /** Certificates that etcd's own is checked against, PEM; absent: what the system trusts. */
+  readonly caFile?: string
+  /** Client certificate and its key, PEM; both or none. */
+  readonly certificateFile?: string
+  readonly keyFile?: string
+  /** The password of the user in the URL. */
+  readonly passwordFile?: string
+}
 
 export class BrokerConfigError extends UserError {
   readonly field: string

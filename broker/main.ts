@@ -1,5 +1,5 @@
 /** The broker's process: open the state, serve until the signal, close in reverse. */
-import { join } from 'node:path'
+import { randomUUID } from 'node:crypto'
 import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
@@ -9,17 +9,19 @@ import { messageOf } from '../runtime/thrown.ts'
 import { auditFailedCall } from './audit/audit-callers.ts'
 import { AuditTrail } from './audit/audit-trail.ts'
 import { openAuditSink, runAudit } from './audit/run-audit.ts'
-import { DATABASE_FILE } from './state/broker-store.ts'
 import { Broker } from './broker.ts'
 import { CertificateAuthority, makeStateDir } from './members/certificate-authority.ts'
 import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { lockDirectory } from './log/sqlite/sqlite-file.ts'
-import { openSqliteLog } from './log/sqlite/sqlite-log.ts'
+import { ReplicaSession } from './log/etcd/replica-session.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
 import { NOTE_CONTACT_MS } from './members/member-list.ts'
 import { brokerMetrics } from './metrics.ts'
+import { openLog } from './state/open-log.ts'
 import { finishRestore } from './state/restore.ts'
+import { openSharedAuthority } from './state/shared-authority.ts'
+import { checkStoreRemembered, rememberStore } from './state/store-config.ts'
 import { fixSettings } from './state/settings.ts'
 import { StateMark, checkDatabaseThere, checkMark } from './state/state-mark.ts'
 
@@ -48,7 +50,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await makeStateDir(stateDir)
   await using stack = new AsyncDisposableStack()
   stack.defer(lockDirectory(stateDir))
-  const restored = await finishRestore(clock, stateDir, { kind: 'broker' })
+  await checkStoreRemembered(stateDir, config.store)
+  const restored = config.store === undefined ? await finishRestore(clock, stateDir, { kind: 'broker' }) : undefined
   if (restored !== undefined) {
     const { takenAtMs, members, before } = restored
     logger.warn('restored from a backup', {
@@ -58,27 +61,38 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
       before,
     })
   }
-  await checkDatabaseThere(stateDir, config.acceptEmptyAtMs)
-  const log = openSqliteLog({
-    file: join(stateDir, DATABASE_FILE),
-    onGroup: (changes) => metrics.commits.observe(changes),
-  })
-  stack.defer(() => log.close())
-  const accepted = await checkMark(stateDir, log, { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now() })
+  if (config.store === undefined) await checkDatabaseThere(stateDir, config.acceptEmptyAtMs)
+  const onGroup = (changes: number): void => metrics.commits.observe(changes)
+  const opened = await openLog(
+    { clock, logger },
+    { stateDir, store: config.store, clusterset, create: true, onGroup },
+    signal,
+  )
+  stack.defer(() => opened.close())
+  const { log, etcd } = opened
+  const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where }
+  const accepted = await checkMark(stateDir, log, acceptance)
   if (accepted !== undefined)
     logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
   const hosts = advertise.map((one) => parseBrokerAddress(one).host)
-  const authority = await CertificateAuthority.open(
-    { clock },
-    { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs },
-  )
+  const authorityInit = { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs }
+  const openAuthority = (): Promise<CertificateAuthority> => CertificateAuthority.open({ clock }, authorityInit)
+  const authority =
+    etcd === undefined ? await openAuthority() : await openSharedAuthority(etcd, stateDir, openAuthority, signal)
   await fixSettings(log, config)
+  if (config.store !== undefined) await rememberStore(stateDir, config.store)
   const mark = new StateMark({ stateDir, log, clock, logger })
   stack.defer(() => mark.close())
-  const audit = new AuditTrail({ log, clock, logger, metrics, sink: openAuditSink(config.audit) })
+  const onFirst = (): void => audit.takeOver()
+  const replicas =
+    etcd === undefined ? undefined : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, onFirst })
+  const isWriter = (): boolean => replicas?.isFirst() ?? true
+  const audit = new AuditTrail({ log, clock, logger, metrics, sink: openAuditSink(config.audit), isWriter })
+  if (replicas !== undefined) stack.defer(runSession(replicas))
   stack.defer(runAudit(audit, config))
   stack.defer(deps.onLogsMoved?.(() => audit.reopen()) ?? (() => undefined))
-  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit }, config)
+  const shared = replicas === undefined ? {} : { replicas }
+  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit, ...shared }, config)
   stack.defer(() => broker.close())
   // Before any member is answered: what a member may hold was not validated in earlier releases.
   await broker.reviewAddresses()
@@ -116,6 +130,16 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])
   logger.info('stopping')
+}
+
+/** Gives what ends it. */
+function runSession(session: ReplicaSession): () => Promise<void> {
+  const stop = new AbortController()
+  const running = session.run(stop.signal)
+  return async () => {
+    stop.abort(new Error('the broker stops'))
+    await running
+  }
 }
 
 /** Whether the store can be written, looked at together with what others have written to it. */

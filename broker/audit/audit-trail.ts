@@ -37,6 +37,8 @@ export interface AuditTrailDeps {
   readonly metrics: Pick<BrokerMetrics, 'auditLines' | 'auditLost' | 'auditSuppressed' | 'auditWaiting'>
   /** Absent: there is no audit log, and nothing is kept for one. */
   readonly sink?: AuditSink | undefined
+  /** Whether this broker writes the lines of acts, of several that share a store. Absent: it is the only one. */
+  readonly isWriter?: () => boolean
 }
 
 /** What the parts of the broker that act need of it. */
@@ -130,6 +132,11 @@ export class AuditTrail {
     this.#loop.poke()
   }
 
+  /** To be called when isWriter() has become true: what waits is of those who wrote before. */
+  takeOver(): void {
+    this.#loop.poke()
+  }
+
   /** Writes until the signal; then what is left, for two seconds at most. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, sink } = this.#deps
@@ -210,6 +217,7 @@ export class AuditTrail {
 
   /** Rows of the store that are not written. */
   #waiting(): ReturnType<typeof waitingEvents> {
+    if (this.#deps.isWriter?.() === false) return []
     return waitingEvents(this.#deps.log).filter(({ row }) => !this.#written.has(row.event.id))
   }
 
@@ -269,7 +277,7 @@ export class AuditTrail {
   /** Without an audit log: what commands beside the broker have put there. */
   async #discard(): Promise<void> {
     const { log } = this.#deps
-    const rows = waitingEvents(log).map(({ key, row }) => ({ key, id: row.event.id }))
+    const rows = this.#waiting().map(({ key, row }) => ({ key, id: row.event.id }))
     if (rows.length > 0) await log.transact((tx) => removeEvents(tx, rows))
   }
 

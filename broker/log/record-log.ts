@@ -42,6 +42,11 @@ export interface Transaction extends LogView {
 export interface RecordLog extends LogView {
   /** Changes when the store is made anew: revisions of different epochs cannot be compared. */
   readonly epoch: string
+  /**
+   * Other brokers serve the same store: what is not seen here yet may be there all the same. Absent: commands alone write
+   * beside this one.
+   */
+  readonly isShared?: true
   /** Revision of the last durable write; 0 when empty. */
   readonly revision: number
   /** changesAfter() cannot answer for revisions below this one: removals up to here are forgotten. */

@@ -5,6 +5,7 @@
  *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
+import { randomUUID } from 'node:crypto'
 import {
   type ClusterFacts,
   type MemberKey,
@@ -75,6 +76,9 @@ export class MemberPublishSession implements PublishSession {
   readonly #deps: PublishSessionDeps
   readonly #init: PublishSessionInit
   readonly #ended = new AbortController()
+  /** Of this stream alone, where several brokers share the store. */
+  readonly #id = randomUUID()
+  #isClaimed = false
   #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
   /** The parts of the digest that have come. */
   #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
@@ -124,6 +128,11 @@ export class MemberPublishSession implements PublishSession {
    */
   endReplaced(): void {
     this.#init.end(this.#replaced())
+  }
+
+  /** To be called when the store says that a stream of the member has begun, mostly at another broker. */
+  endIfOvertaken(): void {
+    if (this.#isClaimed && this.#isOvertaken(this.#deps.log)) this.endReplaced()
   }
 
   /** To be called when memberships have changed: ends the stream of who is no member any more. True when it did. */
@@ -176,11 +185,16 @@ export class MemberPublishSession implements PublishSession {
     )
   }
 
+  #isOvertaken(view: LogView): boolean {
+    return view.get('stream', this.#init.peer.cluster)?.id !== this.#id
+  }
+
   async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
     const { setHash: hash, count, tellsStatus } = message
     const { cluster } = this.#init.peer
     // In a transaction, so that the writes of an earlier stream are before it.
     const same = await this.#transact((tx) => {
+      if (this.#deps.log.isShared === true) tx.put('stream', cluster, { id: this.#id })
       const rows = memberRecords(tx, cluster)
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
       const equal = rows.length === count && Buffer.compare(stored, hash) === 0
@@ -189,6 +203,7 @@ export class MemberPublishSession implements PublishSession {
       if (tellsStatus !== true) removeStatusRecord(tx, cluster)
       return equal
     })
+    this.#isClaimed = this.#deps.log.isShared === true
     if (tellsStatus !== true) this.#deps.statuses.withdraw(cluster)
     this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
     this.#digest = new Map()
@@ -370,7 +385,7 @@ export class MemberPublishSession implements PublishSession {
   #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
     const asMember = (tx: Transaction): T => {
       requireMember(tx, this.#init.peer, this.#deps.clock.now())
-      if (!this.#init.isCurrent()) throw this.#replaced()
+      if (!this.#init.isCurrent() || (this.#isClaimed && this.#isOvertaken(tx))) throw this.#replaced()
       return decide(tx)
     }
     return writePatiently(this.#deps, asMember, this.#ended.signal)

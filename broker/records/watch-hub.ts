@@ -8,9 +8,10 @@ import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { Peer, RecordEvent, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { orAborted } from '../../reconcile/until-aborted.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
 import { completeness } from '../members/membership.ts'
-import { requireMember } from '../members/membership-check.ts'
+import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
 import { parseRecordKey, storedRecord } from '../state/state.ts'
@@ -71,6 +72,7 @@ export class WatchHub {
 
   /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */
   async *watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage, void, undefined> {
+    await this.#catchUp(peer, request.resume, signal)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const watch = this.#places.open(peer)
     try {
@@ -91,6 +93,16 @@ export class WatchHub {
     } finally {
       this.#places.close(watch)
     }
+  }
+
+  /**
+   * What another broker of the same store has written a moment ago may not be here yet: nobody is refused, and nobody
+   * begins from nothing, because of that. Throws StateError where it cannot be found out.
+   */
+  async #catchUp(peer: Peer, resume: WatchRequest['resume'], signal: AbortSignal): Promise<void> {
+    const { log, clock } = this.#deps
+    const isAhead = resume !== undefined && resume.epoch === log.epoch && resume.revision > log.revision
+    if (isAhead || !isOfMembership(log, peer, clock.now())) await orAborted(log.refresh(), signal)
   }
 
   #start(cursor: Cursor, resume: WatchRequest['resume']): WatchMessage {

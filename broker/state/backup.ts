@@ -7,6 +7,7 @@ import { DATABASE_FILE } from './broker-store.ts'
 import { StateError, absentState } from '../log/record-log.ts'
 import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
 import { noteBackup } from './state-mark.ts'
+import { checkOwnDatabase } from './store-config.ts'
 
 /** What belongs to the database: without them no member would know the broker again. Its server's key is made anew. */
 export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
@@ -22,6 +23,7 @@ export async function backupBroker(
   target: string,
   { knownAs = target, warn = () => undefined }: { readonly knownAs?: string; readonly warn?: Warn } = {},
 ): Promise<void> {
+  await checkOwnDatabase(stateDir)
   // Who has a backup can let any cluster in.
   const copy = (): Promise<void> => copyState(clock, stateDir, target, knownAs)
   await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, copy, warn)

@@ -10,9 +10,10 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
 import { createJoinToken, hashTokenSecret } from '../../protocol/identity/token.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { withDeadline } from '../../reconcile/until-aborted.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config.ts'
 import { type RecordLog, StateError, type Transaction, absentState } from '../log/record-log.ts'
-import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import {
   type EvictInit,
   type Eviction,
@@ -25,6 +26,8 @@ import { checkNewId } from '../members/membership.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
 import { DATABASE_FILE } from './database-file.ts'
+import { type OpenedLog, openLog } from './open-log.ts'
+import { readStoreConfig } from './store-config.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from '../tokens/tokens.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
@@ -32,6 +35,11 @@ import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
 export { DATABASE_FILE } from './database-file.ts'
 
+/** How long a command tries to open a store over the network. */
+const OPEN_MS = 30_000
+/** What goes wrong ends the command, which says it. */
+const nothing = (): void => undefined
+const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
 const MAX_TOKENS = 1000
@@ -91,25 +99,31 @@ export interface BrokerStore {
 /** Throws StateError when there is no broker state yet, or it cannot be used. */
 export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
   const file = join(stateDir, DATABASE_FILE)
-  const log = openSqliteLog({ file, create: false })
+  const store = await readStoreConfig(stateDir)
+  const init = { stateDir, store, create: false }
+  const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
   try {
+    const { log } = opened
     const settings = log.get('settings', SETTINGS_KEY)
-    if (settings === undefined) throw absentState(file)
-    return new SqliteBrokerStore(log, clock, settings, await readPin(stateDir))
+    if (settings === undefined) throw absentState(opened.etcd?.where ?? file)
+    return new LogBrokerStore(opened, clock, settings, await readPin(stateDir))
   } catch (error) {
-    await log.close()
+    await opened.close()
     throw error
   }
 }
 
-class SqliteBrokerStore implements BrokerStore {
+class LogBrokerStore implements BrokerStore {
+  readonly #opened: OpenedLog
   readonly #log: RecordLog
   readonly #clock: Clock
   readonly #settings: SettingsRow
   readonly #pin: string
   readonly #audited: AuditedCommandDeps
 
-  constructor(log: RecordLog, clock: Clock, settings: SettingsRow, pin: string) {
+  constructor(opened: OpenedLog, clock: Clock, settings: SettingsRow, pin: string) {
+    const { log } = opened
+    this.#opened = opened
     this.#audited = { log, clock, who: localOperator() }
     this.#log = log
     this.#clock = clock
@@ -219,7 +233,7 @@ class SqliteBrokerStore implements BrokerStore {
   }
 
   close(): Promise<void> {
-    return this.#log.close()
+    return this.#opened.close()
   }
 }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
+import type { EtcdStoreConfig } from '../config.ts'
 import { EtcdClient, type EtcdLogin } from '../log/etcd/client/etcd-client.ts'
 import { openEtcdLog } from '../log/etcd/etcd-log.ts'
 import { EtcdStore } from '../log/etcd/etcd-store.ts'
@@ -11,7 +12,6 @@ import { parseEtcdUrl } from '../log/etcd/etcd-url.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from './database-file.ts'
-import type { EtcdStoreConfig } from './store-config.ts'
 
 export interface OpenLogDeps {
   readonly clock: Clock

@@ -20,6 +20,7 @@ import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
 import { type AuditRow, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
+import { checkOwnDatabase } from './store-config.ts'
 import { timeText } from '../tokens/tokens.ts'
 
 /** The backup that waits to take the state's place. */
@@ -48,6 +49,7 @@ export async function stageRestore(
   file: string,
   { force, warn = () => undefined }: { readonly force: boolean; readonly warn?: Warn },
 ): Promise<void> {
+  await checkOwnDatabase(stateDir)
   const database = join(stateDir, DATABASE_FILE)
   const stage = (): Promise<void> => stageFile(stateDir, file, force)
   // Into a folder without a state: what is done with it there is in the line of the restored one.

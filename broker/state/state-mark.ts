@@ -45,6 +45,8 @@ export interface Acceptance {
   /** A state as of before this time is taken as it is: once, since the mark is of a later time then. */
   readonly acceptedAtMs: number | undefined
   readonly nowMs: number
+  /** Where the rows are, unless in the database beside the mark: an etcd has backups of its own. */
+  readonly store?: string | undefined
 }
 
 /**
@@ -54,12 +56,13 @@ export interface Acceptance {
 export async function checkMark(
   stateDir: string,
   log: Counted,
-  { acceptedAtMs, nowMs }: Acceptance,
+  { acceptedAtMs, nowMs, store }: Acceptance,
 ): Promise<string | undefined> {
   const mark = await readMark(stateDir)
   const problem = mark === undefined ? undefined : markProblem(mark, log)
   const accepted = isAccepted(mark, acceptedAtMs)
-  if (problem !== undefined && !accepted) throw await staleState(stateDir, problem)
+  if (problem !== undefined && !accepted)
+    throw store === undefined ? await staleState(stateDir, problem) : staleStore(store, problem)
   if (accepted) await writeMark(stateDir, markOf(log, nowMs))
   return problem
 }
@@ -178,6 +181,14 @@ async function readMark(stateDir: string): Promise<Mark | undefined> {
     file,
     `${file} is damaged: remove it when you know that ${DATABASE_FILE} is the latest`,
   )
+}
+
+function staleStore(store: string, problem: string): StateError {
+  const text =
+    `${store} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
+    'Restore etcd from its latest snapshot, or go past this with --accept-empty ' +
+    '(members that are not in it must join again, with tokens made for their ids)'
+  return new StateError('Stale', store, text)
 }
 
 async function staleState(stateDir: string, problem: string): Promise<StateError> {

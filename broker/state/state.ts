@@ -170,6 +170,14 @@ export interface AuditRow {
   readonly lost?: number
 }
 
+/**
+ * Key: cluster id. Its latest Publish stream, where several brokers share the store: what an older one still brings, at a
+ * broker that was held up, is not taken.
+ */
+export interface StreamRow {
+  readonly id: string
+}
+
 export interface Scopes {
   record: RecordRow
   member: MemberRow
@@ -181,6 +189,7 @@ export interface Scopes {
   formerKeys: FormerKeysRow
   settings: SettingsRow
   audit: AuditRow
+  stream: StreamRow
 }
 export type Scope = keyof Scopes
 

@@ -2,20 +2,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeSafely } from '../members/certificate-authority.ts'
+import type { EtcdStoreConfig } from '../config.ts'
 import { StateError } from '../log/record-log.ts'
-
-/** Names of files, never what is in them. */
-export interface EtcdStoreConfig {
-  /** etcd://[user@]host:port[,host:port…][/prefix] */
-  readonly url: string
-  /** Certificates that etcd's own is checked against, PEM; absent: what the system trusts. */
-  readonly caFile?: string
-  /** Client certificate and its key, PEM; both or none. */
-  readonly certificateFile?: string
-  readonly keyFile?: string
-  /** The password of the user in the URL. */
-  readonly passwordFile?: string
-}
 
 const STORE_FILE = 'store.json'
 
@@ -48,4 +36,21 @@ export async function rememberStore(stateDir: string, config: EtcdStoreConfig): 
   const { url, caFile, certificateFile, keyFile, passwordFile } = config
   const kept = { url, caFile, certificateFile, keyFile, passwordFile }
   await writeSafely(join(stateDir, STORE_FILE), `${JSON.stringify(kept)}\n`)
+}
+
+/** Throws StateError where the rows are in an etcd: a file is not all of the state then. */
+export async function checkOwnDatabase(stateDir: string): Promise<void> {
+  const remembered = await readStoreConfig(stateDir)
+  if (remembered === undefined) return
+  const text = `the state of this broker is in ${remembered.url}: back it up and restore it with "etcdctl snapshot"`
+  throw new StateError('Foreign', join(stateDir, STORE_FILE), text)
+}
+
+/** Throws StateError where this state directory is of a broker on an etcd, and none is given. */
+export async function checkStoreRemembered(stateDir: string, given: EtcdStoreConfig | undefined): Promise<void> {
+  const remembered = given === undefined ? await readStoreConfig(stateDir) : undefined
+  if (remembered === undefined) return
+  const file = join(stateDir, STORE_FILE)
+  const text = `${stateDir} is of a broker whose store is ${remembered.url}: expected --store ${remembered.url}`
+  throw new StateError('Foreign', file, text)
 }

@@ -1,4 +1,5 @@
 /** `sealane broker serve` */
+import { resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
@@ -18,6 +19,7 @@ import {
   subcommand,
 } from '../context.ts'
 
+import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
 import { addQuotaOptions } from '../broker/quota-options.ts'
 import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
@@ -48,6 +50,11 @@ interface ServeOptions {
   readonly quotaBytes?: number
   readonly quotaChanges?: number
   readonly quotaStreams?: number
+  readonly store?: string
+  readonly etcdCa?: string
+  readonly etcdCert?: string
+  readonly etcdKey?: string
+  readonly etcdPasswordFile?: string
   readonly logLevel: LogThreshold
 }
 
@@ -91,6 +98,26 @@ const label =
   (flag: string) =>
   (text: string): string =>
     parseDnsLabel(text, flag)
+
+/** Files by their full names: commands beside the broker look for them later, from elsewhere. */
+function storeOf(options: ServeOptions): EtcdStoreConfig | undefined {
+  const { store: url, etcdCa, etcdCert, etcdKey, etcdPasswordFile } = options
+  if (url === undefined) {
+    const flags = { '--etcd-ca': etcdCa, '--etcd-cert': etcdCert, '--etcd-key': etcdKey }
+    const given = Object.entries({ ...flags, '--etcd-password-file': etcdPasswordFile }).find(([, file]) => file)
+    if (given === undefined) return undefined
+    throw new UserError(`${given[0]}: expected --store etcd://… with it`, { exitCode: 2 })
+  }
+  const file = <K extends string>(name: K, path: string | undefined): Partial<Record<K, string>> =>
+    path === undefined ? {} : ({ [name]: resolve(path) } as Partial<Record<K, string>>)
+  return {
+    url,
+    ...file('caFile', etcdCa),
+    ...file('certificateFile', etcdCert),
+    ...file('keyFile', etcdKey),
+    ...file('passwordFile', etcdPasswordFile),
+  }
+}
 
 export function addBrokerCommand(program: Command, context: CommandContext): void {
   const { signal } = context
@@ -156,6 +183,14 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         .argParser(parsed(count('--audit-log-keep', 1, MAX_AUDIT_KEEP)))
         .default(DEFAULT_AUDIT_KEEP),
     )
+    .option(
+      '--store <url>',
+      'instead of a database in --state: etcd://[user@]host:port[,host:port…][/prefix], for several brokers',
+    )
+    .option('--etcd-ca <file>', "certificates that etcd's own is checked against (default: what the system trusts)")
+    .option('--etcd-cert <file>', 'client certificate for etcd')
+    .option('--etcd-key <file>', 'key of the client certificate')
+    .option('--etcd-password-file <file>', 'password of the user in --store')
   addQuotaOptions(serve)
     .addOption(logLevelOption())
     .action(async (options: ServeOptions, command: Command) => {
@@ -173,8 +208,9 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       // As of all settings by the environment, one that is set to nothing is none. A flag was meant.
       if (auditLog === '' && command.getOptionValueSource('auditLog') !== 'env')
         throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
+      const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
-      await serveBrokerProcess({ ...options, advertise, ...more, ...audited }, signal)
+      await serveBrokerProcess({ ...options, advertise, ...more, ...audited, store }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

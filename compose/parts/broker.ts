@@ -1,9 +1,11 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
-import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG, type EtcdStoreConfig } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { withProcess } from '../process.ts'
+
+export type { EtcdStoreConfig } from '../../broker/config.ts'
 
 export interface BrokerProcessInit {
   readonly state: string
@@ -21,6 +23,7 @@ export interface BrokerProcessInit {
   readonly quotaBytes?: number
   readonly quotaChanges?: number
   readonly quotaStreams?: number
+  readonly store?: EtcdStoreConfig | undefined
   readonly logLevel: LogThreshold
 }
 
@@ -36,6 +39,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
+    ...(init.store === undefined ? {} : { store: init.store }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
     limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
   }

@@ -41,8 +41,8 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateFull: {
-    means: 'The store cannot grow, because the disk is full; nothing is accepted until there is room.',
-    todo: 'Make room on the disk of the state directory.',
+    means: 'The store cannot grow: the disk is full, or etcd has used its quota. Nothing is accepted until there is room.',
+    todo: 'Make room on the disk of the state directory; with etcd, compact, defragment and disarm the alarm.',
     shows: STORE,
   },
   StateTooNew: {
@@ -51,8 +51,8 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateForeign: {
-    means: 'The file is not the store of a Sealane broker.',
-    todo: 'Choose another state directory.',
+    means: 'The file or the prefix of etcd is not the store of this Sealane broker: it has other data, or another clusterset.',
+    todo: 'Choose another state directory or prefix.',
     shows: STORE,
   },
   StateAbsent: {

@@ -19,13 +19,18 @@ interface Running {
   readonly session: ReplicaSession
   readonly store: EtcdStore
   readonly id: string
+  /** How often it has become the first one. */
+  became(): number
   stop(): Promise<void>
 }
 
 function start(t: Test, prefix: string): Running {
   const { store } = connect(t, cluster, { prefix })
   const id = randomUUID()
-  const session = new ReplicaSession({ store, id, clock: new SystemClock(), logger: new CapturingLogger() })
+  let became = 0
+  const onFirst = (): void => void (became += 1)
+  const logger = new CapturingLogger()
+  const session = new ReplicaSession({ store, id, clock: new SystemClock(), logger, onFirst })
   const ended = new AbortController()
   const running = session.run(ended.signal)
   const stop = async (): Promise<void> => {
@@ -33,7 +38,7 @@ function start(t: Test, prefix: string): Running {
     await running
   }
   t.teardown(stop)
-  return { session, store, id, stop }
+  return { session, store, id, stop, became: () => became }
 }
 
 t.test('each knows of the others, one is the first, and who stops is gone at once', async (t) => {
@@ -44,11 +49,15 @@ t.test('each knows of the others, one is the first, and who stops is gone at onc
   await eventually(() => b.session.isConnectedElsewhere('milano'), { say: 'a member of the other' })
   t.notOk(a.session.isConnectedElsewhere('milano'), 'not at another one')
   t.equal(all.filter(({ session }) => session.isFirst()).length, 1)
+  const [first] = all.filter(({ session }) => session.isFirst())
+  const others = all.filter((one) => one !== first)
   a.session.report(['napoli'])
   await eventually(() => !b.session.isConnectedElsewhere('milano'), { say: 'it has gone' })
   await a.stop()
   await eventually(() => b.session.replicas.length === 2, { say: 'two' })
   t.notOk(b.session.isConnectedElsewhere('napoli'))
+  await first?.stop()
+  await eventually(() => others.some(({ session, became }) => session.isFirst() && became() === 1), { say: 'another' })
 })
 
 t.test('a lease that is lost is granted anew', async (t) => {

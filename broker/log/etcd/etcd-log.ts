@@ -69,6 +69,7 @@ interface Group {
 
 export class EtcdLog extends LogReader implements RecordLog {
   readonly epoch: string
+  readonly isShared = true
   readonly #init: EtcdLogInit & GroupedLogInit
   readonly #timing: EtcdTiming
   readonly #state: ReplicaState

@@ -24,6 +24,8 @@ export interface ReplicaSessionInit {
   readonly id: string
   readonly clock: Clock
   readonly logger: Logger
+  /** Called when this replica has become the first one. */
+  readonly onFirst?: () => void
 }
 
 export class ReplicaSession {
@@ -32,6 +34,7 @@ export class ReplicaSession {
   readonly #replicas = new Map<string, ReadonlySet<string>>()
   #members: readonly string[] = []
   #isSaid = false
+  #wasFirst = false
   #onChange: () => void = () => undefined
 
   constructor(init: ReplicaSessionInit) {
@@ -127,6 +130,7 @@ export class ReplicaSession {
     const list = await client.range(keys.replicas, { action: 'list of brokers', signal })
     this.#replicas.clear()
     for (const { key, value } of list.kvs) this.#take(key, value)
+    this.#reportFirst()
     const startRevision = (list.header?.revision ?? 0) + 1
     for await (const { events } of client.watch({ ...keys.replicas, startRevision }, signal)) {
       for (const { type, kv } of events) {
@@ -134,7 +138,14 @@ export class ReplicaSession {
         if (type === DELETED) this.#replicas.delete(keys.parseReplica(kv.key))
         else this.#take(kv.key, kv.value)
       }
+      this.#reportFirst()
     }
+  }
+
+  #reportFirst(): void {
+    const isFirst = this.isFirst()
+    if (isFirst && !this.#wasFirst) this.#init.onFirst?.()
+    this.#wasFirst = isFirst
   }
 
   #take(key: Buffer, value: Buffer): void {

@@ -1,0 +1,198 @@
+/**
+ * Three brokers as processes on one etcd, which needs a client certificate and a password. Any of them serves any member:
+ *
+ *   milano ─► broker 0 ─┐
+ *   paris  ─► broker 1 ─┼─► etcd (three members)
+ *   roma   ─► broker 2 ─┘
+ */
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { RawBroker, RawIdentity } from '../hostile/support/raw-channel.ts'
+import { openChannel } from '../hostile/support/raw-channel.ts'
+import { joinWith, rawJoin, tokenSecret } from '../hostile/support/raw-join.ts'
+import { RawPublish } from '../hostile/support/raw-publish.ts'
+import { exportRecord } from '../hostile/support/raw-records.ts'
+import { RawWatch, recordsOf } from '../hostile/support/raw-watch.ts'
+import { RecordEvent } from '../../protocol/gen/broker.ts'
+import { runCli, spawnServing } from '../cli/run-cli.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type EtcdCluster, startEtcdCluster } from './support/etcd-cluster.ts'
+
+const PREFIX = '/brokers/demo'
+
+interface ServedBroker extends RawBroker {
+  readonly audit: string
+  start(t: Test): Promise<void>
+  kill(): Promise<void>
+}
+
+let cluster: EtcdCluster
+let brokers: readonly [ServedBroker, ServedBroker, ServedBroker]
+
+t.before(async () => {
+  cluster = await startEtcdCluster(t)
+  await cluster.enableLogin('broker', 'not-for-argv', PREFIX)
+  const folder = temporaryFolder(t)
+  writeFileSync(join(folder, 'password'), 'not-for-argv\n', { mode: 0o600 })
+  const ports = await Promise.all([0, 1, 2].map(() => freePort()))
+  const advertise = ports.flatMap((port) => ['--advertise', `127.0.0.1:${port}`])
+  const made = await Promise.all(ports.map((port, i) => served(join(folder, String(i)), folder, port, advertise)))
+  brokers = made as unknown as typeof brokers
+  // All at the same moment, on a prefix with nothing in it.
+  await Promise.all(brokers.map((broker) => broker.start(t)))
+})
+
+function storeFlags(folder: string): string[] {
+  const endpoints = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  const at = (name: string): string => join(cluster.folder, name)
+  return [
+    ...['--store', `etcd://broker@${endpoints}${PREFIX}`, '--etcd-password-file', join(folder, 'password')],
+    ...['--etcd-ca', at('ca.crt'), '--etcd-cert', at('client.crt'), '--etcd-key', at('client.key')],
+  ]
+}
+
+async function served(
+  state: string,
+  folder: string,
+  port: number,
+  advertise: readonly string[],
+): Promise<ServedBroker> {
+  const status = `127.0.0.1:${await freePort()}`
+  const address = `127.0.0.1:${port}`
+  const audit = join(state, 'audit.log')
+  mkdirSync(state, { mode: 0o700 })
+  let child: ReturnType<typeof spawnServing> | undefined
+  return {
+    ...{ address, state, audit },
+    async start(t) {
+      const started = spawnServing(t, [
+        ...['broker', 'serve', '--state', state, '--clusterset', 'demo', '--listen', address, ...advertise],
+        ...['--status-listen', status, '--audit-log', audit, ...storeFlags(folder)],
+      ])
+      child = started
+      const isReady = async (): Promise<boolean> => (await fetch(`http://${status}/readyz`)).ok
+      await eventually(isReady, { deadlineMs: 40_000, say: 'the broker is ready' }).catch((error: unknown) => {
+        throw new Error(`${String(error)}\n${started.said()}`)
+      })
+    },
+    async kill() {
+      if (child === undefined) return
+      const ended = once(child, 'close')
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** What a watcher at a broker has, by `cluster/namespace/name` of exports. */
+function watchExports(t: Test, broker: RawBroker, identity: RawIdentity): ReadonlySet<string> {
+  const channel = openChannel(broker, identity)
+  t.teardown(() => channel.close())
+  const seen = new Set<string>()
+  new RawWatch(channel, ({ message }) => {
+    if (message?.$case !== 'batch') return
+    for (const bytes of message.value.events) {
+      const { event } = RecordEvent.decode(bytes)
+      const name = event?.$case === 'put' ? event.value : event?.value.key
+      const text = `${name?.cluster}/${name?.namespace}/${name?.name}`
+      if (event?.$case === 'remove') seen.delete(text)
+      else if (event?.value.body?.body?.$case === 'serviceExport') seen.add(text)
+    }
+  })
+  return seen
+}
+
+t.test('all sign with one authority, whose key is private everywhere', async (t) => {
+  const authorities = brokers.map(({ state }) => readFileSync(join(state, 'ca.crt'), 'utf8'))
+  t.equal(new Set(authorities).size, 1)
+  for (const { state } of brokers) {
+    t.equal(statSync(join(state, 'ca.key')).mode & 0o777, 0o600)
+    const remembered = readFileSync(join(state, 'store.json'), 'utf8')
+    t.notMatch(remembered, /not-for-argv/)
+    t.equal(statSync(join(state, 'store.json')).mode & 0o777, 0o600)
+  }
+})
+
+t.test('one token, asked for at all three at once: it lets one in', async (t) => {
+  for (let round = 0; round < 5; round += 1) {
+    const secret = await tokenSecret(brokers[round % 3]!.state)
+    const results = await Promise.allSettled(brokers.map((broker, i) => joinWith(broker, secret, `race-${round}-${i}`)))
+    t.equal(results.filter(({ status }) => status === 'fulfilled').length, 1, `round ${round}`)
+    for (const result of results)
+      if (result.status === 'rejected') t.match(String(result.reason), /has been used already by cluster/)
+  }
+})
+
+t.test('numbers and addresses are given once, whoever asks where', async (t) => {
+  const joins = Array.from({ length: 12 }, async (_, i) => {
+    const secret = await tokenSecret(brokers[i % 3]!.state)
+    return (await joinWith(brokers[(i + 1) % 3]!, secret, `many-${i}`)).response
+  })
+  const responses = await Promise.all(joins)
+  t.equal(new Set(responses.map(({ clusterIndex }) => clusterIndex)).size, 12)
+  const blocks = responses.flatMap(({ globalCidrs }) => globalCidrs)
+  t.ok(blocks.length >= 11, 'all have the same pod CIDR')
+  t.equal(new Set(blocks).size, blocks.length)
+})
+
+t.test('what is published at one is seen at the others; one is killed, and the others go on', async (t) => {
+  const [first, second, third] = brokers
+  // A certificate of one is good at all.
+  const milano = await rawJoin(first, 'milano')
+  const paris = await rawJoin(second, 'paris')
+  const seen = [second, third].map((broker) => watchExports(t, broker, paris))
+  const channel = openChannel(first, milano)
+  t.teardown(() => channel.close())
+  const publish = await new RawPublish(channel).open()
+  t.equal(await publish.put(exportRecord('shop', 'web')), 'ok')
+  await eventually(() => seen.every((one) => one.has('milano/shop/web')), { say: 'seen at both', intervalMs: 2 })
+
+  // The same member moves on: its older stream, at another broker, ends.
+  const moved = openChannel(second, milano)
+  t.teardown(() => moved.close())
+  const newer = await new RawPublish(moved).open()
+  t.match((await publish.ended()).details, /a newer publish stream of cluster "milano" has taken over/)
+  t.equal(await newer.put(exportRecord('shop', 'db')), 'ok')
+
+  await first.kill()
+  t.equal(await newer.put(exportRecord('shop', 'cache')), 'ok')
+  await eventually(() => seen.every((one) => one.has('milano/shop/cache')), { say: 'seen without the first' })
+  const torino = await rawJoin(third, 'torino')
+  t.equal((await recordsOf(openAt(t, third, torino))).filter(({ cluster }) => cluster === 'torino').length, 1)
+  const { code, stderr } = await runCli(['cluster', 'evict', 'milano', '--force', '--state', second.state])
+  t.equal(code, 0, stderr)
+  t.match((await newer.ended()).details, /cluster "milano" was evicted/)
+  await eventually(() => seen.every((one) => !one.has('milano/shop/web')), { say: 'its records are gone at both' })
+
+  await first.start(t)
+  const keys = (await recordsOf(openAt(t, first, paris))).map(({ cluster }) => cluster)
+  t.ok(keys.includes('torino'), 'what happened meanwhile is there')
+  t.notOk(keys.includes('milano'))
+  await t.rejects(recordsOf(openAt(t, first, milano)), 'who was evicted at another is out here as well')
+})
+
+t.test('each act has one line, in the audit log of one of them', async (t) => {
+  const lines = (): { id: string; act: string; result: string; subject?: string }[] =>
+    brokers.flatMap(({ audit }) =>
+      readFileSync(audit, 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as { id: string; act: string; result: string; subject?: string }),
+    )
+  const joined = (): string[] =>
+    lines().flatMap(({ act, result, subject = '' }) => (act === 'join' && result === 'ok' ? [subject] : []))
+  // Who was killed may have been the one that writes; its place is free when its lease has run out.
+  await eventually(() => joined().length >= 20, { say: 'all joins', deadlineMs: 60_000, intervalMs: 200 })
+  for (const id of ['milano', 'paris', 'torino', 'many-0', 'many-11'])
+    t.equal(joined().filter((one) => one === id).length, 1, id)
+})
+
+function openAt(t: Test, broker: RawBroker, identity: RawIdentity): ReturnType<typeof openChannel> {
+  const channel = openChannel(broker, identity)
+  t.teardown(() => channel.close())
+  return channel
+}
