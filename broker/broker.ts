@@ -75,6 +75,7 @@ export interface BrokerInit {
   readonly clustersetIpRange: string
   readonly allowedNamespaces: readonly string[]
   readonly sourcesKept: boolean
+  readonly approve: boolean
   readonly limits: BrokerLimits
 }
 
@@ -104,8 +105,10 @@ export class Broker implements BrokerApi {
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, this.#rules)
     this.#stopCommits = deps.log.onCommit((changes) => {
-      const membersChanged = changes.some((change) => change.scope === 'member')
+      const changed = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
+      const membersChanged = changed.length > 0
       if (membersChanged) this.#endDeparted()
+      this.#hub.endDeparted(changed)
       for (const { scope, key } of changes) {
         if (scope === 'record') this.#recordChanged(key)
         if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
@@ -127,6 +130,10 @@ export class Broker implements BrokerApi {
 
   lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
     return this.#joining.lookAtJoin(request, peerAddress)
+  }
+
+  withdrawJoin(request: JoinRequest, peerAddress: string): Promise<void> {
+    return this.#joining.withdraw(request, peerAddress)
   }
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
@@ -192,10 +199,15 @@ export class Broker implements BrokerApi {
     return session
   }
 
-  watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+  watch(
+    peer: Peer,
+    request: WatchRequest,
+    signal: AbortSignal,
+    end?: (reason: Error) => void,
+  ): AsyncIterable<WatchMessage> {
     this.#warnings.reportUnknown(peer)
     this.#use.note(peer)
-    return this.#hub.watch(peer, request, signal)
+    return this.#hub.watch(peer, request, signal, end)
   }
 
   isWelcome(peer: Peer): boolean {
@@ -220,6 +232,7 @@ export class Broker implements BrokerApi {
     this.#warnings.reportClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
+      this.#joining.approval.prune(tx)
       pruneStamps(tx, clock.now())
       pruneDeparted(tx, clock.now())
       for (const { key } of tx.list('member')) {
@@ -260,8 +273,9 @@ export class Broker implements BrokerApi {
     const live = new Set(members.map(({ key }) => key as ClusterId))
     this.#deps.replicas?.report([...live].filter((cluster) => this.#isConnectedHere(cluster)))
     const silent = this.#heard.silent([...live], (cluster) => this.#isConnected(cluster))
-    // The overlap of a certificate may have ended; watchers look by themselves when they are told.
+    // The overlap of a certificate may have ended.
     this.#endDeparted()
+    this.#hub.endDeparted()
     for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
@@ -335,6 +349,7 @@ export class Broker implements BrokerApi {
     const { log, metrics } = this.#deps
     metrics.records.set(log.count('record'))
     metrics.revision.set(log.revision)
+    metrics.waiting.set(log.count('waiting'))
     if (!membersChanged) return
     const members: readonly MemberRow[] = log.list('member').map(({ value }) => value)
     const live = members.filter(isLive)

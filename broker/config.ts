@@ -28,6 +28,8 @@ export interface BrokerConfig {
   readonly contactMs: number
   /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
   readonly sourcesKept: boolean
+  /** Every cluster that joins waits until an operator accepts it; false: those whose tokens say so. */
+  readonly approve: boolean
   readonly limits: BrokerLimits
   /** A state as of before this time is served although it knows less than the broker has given away. */
   readonly acceptEmptyAtMs?: number
@@ -68,6 +70,7 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   memberCertificateMs: MEMBER_VALIDITY_MS,
   contactMs: 15_000,
   sourcesKept: true,
+  approve: false,
   limits: DEFAULT_LIMITS,
 }
 

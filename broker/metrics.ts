@@ -9,6 +9,7 @@ export interface BrokerMetrics {
   readonly commitFailures: Counter
   readonly refused: Counter
   readonly joins: Counter
+  readonly waiting: Gauge
   readonly superseded: Counter
   readonly unknownCertificates: Counter
   readonly resyncs: Counter
@@ -50,8 +51,12 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     }),
     joins: metrics.counter({
       name: 'sealane_broker_joins_total',
-      help: 'Join requests by result: ok or the refusal code.',
+      help: 'Join requests by result: ok, waiting (for approval; counted once), or the refusal code.',
       labels: ['result'],
+    }),
+    waiting: metrics.gauge({
+      name: 'sealane_broker_waiting_joins',
+      help: 'Clusters that wait for approval, or were answered and have not asked since.',
     }),
     superseded: metrics.counter({
       name: 'sealane_broker_superseded_certificates_total',

@@ -50,6 +50,12 @@ export function choiceOption(
   return standard === undefined ? option : option.default(standard)
 }
 
+/** Of the broker; `--approve no` is for a script that says either. */
+export function approveOption(): Option {
+  const text = 'who joins waits until "sealane cluster accept" lets it in: yes (as the flag alone) or no'
+  return choiceOption('--approve [yes|no]', text, ['yes', 'no'])
+}
+
 /** A duration flag in milliseconds; help shows the default as people write it. */
 export function durationOption(
   flag: string,

@@ -55,6 +55,10 @@ export interface JoinRequest {
   readonly nowMs: number
   /** Nothing is to be changed: what would this join change for others? Without a csr. */
   readonly look?: boolean
+  /** The cluster can wait for an operator who approves it. Absent: an earlier release, which ends at the first no. */
+  readonly waits?: boolean
+  /** Nothing is to be joined: what waits for approval with this token and this key is taken back. */
+  readonly withdraw?: boolean
 }
 
 /** A member whose pods have global addresses because another one joined; until then it was reached by its own. */
@@ -247,6 +251,11 @@ export interface BrokerApi {
   join(request: JoinRequest, peerAddress: string): Promise<JoinResponse>
   /** What this join would bring. Changes nothing, and does not spend the token. Throws RefusedError as join() would. */
   lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook>
+  /**
+   * Takes back what waits for approval with this token and this key; the token is free again. Throws RefusedError, also
+   * where nothing waits. Absent: nobody ever waits.
+   */
+  withdrawJoin?(request: JoinRequest, peerAddress: string): Promise<void>
   renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>
@@ -260,6 +269,14 @@ export interface BrokerApi {
    * welcome.
    */
   isWelcome?(peer: Peer): boolean
-  /** Yields until the signal; the transport pulls only as fast as the peer takes. */
-  watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
+  /**
+   * Yields until the signal; the transport pulls only as fast as the peer takes. `end` is called when the stream is to
+   * be ended although the peer takes nothing: it is no member any more.
+   */
+  watch(
+    peer: Peer,
+    request: WatchRequest,
+    signal: AbortSignal,
+    end?: (reason: Error) => void,
+  ): AsyncIterable<WatchMessage>
 }

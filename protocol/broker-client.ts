@@ -87,6 +87,8 @@ export interface BrokerClient {
   join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse>
   /** What this join would bring; changes nothing. An older broker refuses the field `csr`. */
   lookAtJoin(request: Omit<JoinRequest, 'csr' | 'look'>, signal: AbortSignal): Promise<JoinLook>
+  /** Takes back what waits for approval with this token and this key. An older broker refuses the field `csr`. */
+  withdrawJoin(request: JoinRequest, signal: AbortSignal): Promise<void>
   /** `csr` is PKCS #10, DER. */
   renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse>
   /** Withdraws everything and ends the membership. */

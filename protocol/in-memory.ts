@@ -75,6 +75,15 @@ class InMemoryClient implements BrokerClient {
     return codec.decodeJoinLook(codec.encodeJoinLook(look))
   }
 
+  async withdrawJoin(request: JoinRequest, signal: AbortSignal): Promise<void> {
+    this.#check(signal)
+    const asked = codec.encodeJoinRequest({ ...request, withdraw: true })
+    await this.#api.withdrawJoin?.(
+      asServer(() => codec.decodeJoinRequest(asked)),
+      this.#peer.address,
+    )
+  }
+
   async renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse> {
     this.#check(signal)
     const response = await this.#api.renew(this.#peer, csr)

@@ -48,7 +48,8 @@ export interface JoinAsk {
 }
 
 /**
- * Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError
+ * Trades a token for a certificate. Where an operator has to accept first, the caller is to keep the key and to ask
+ * again: RefusedError with the reason JoinAwaitsApproval (approval.ts). Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError
  * for an answer that is no member's, or would make of this cluster what it has not stated.
  */
 export async function askToJoin(
@@ -58,7 +59,7 @@ export async function askToJoin(
 ): Promise<JoinResponse> {
   const client = await connectForJoin({ token, clock, logger }, signal)
   try {
-    const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts }
+    const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts, waits: true }
     onAsking?.()
     const response = await client.join({ ...request, nowMs: clock.now() }, signal)
     const problem = answerProblem({ cluster, key, facts }, response, clock.now())

@@ -12,6 +12,8 @@ import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
 import { joinedMembership } from '../../model/membership.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
+import { APPROVAL_PACE, awaitsApproval, inOwnWords } from '../../protocol/approval.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { type JoinAsk, type JoinStore, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
@@ -31,6 +33,8 @@ const LOOK_MS = 1000
 const LOOK_AT_IDENTITY_MS = 5000
 /** A broker, or an API server, that does not answer is asked again after so long. */
 const AWAY_MS = 5000
+/** And so is one whose operator has not accepted this cluster yet, until then. */
+const UNAPPROVED_MS = APPROVAL_PACE.maxMs
 
 /**
  * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's
@@ -43,9 +47,11 @@ export async function joinWithToken(
 ): Promise<void> {
   const { identity, store } = init
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
+  const approvalBackoff = new Backoff(deps.clock, APPROVAL_PACE)
   let state: string | undefined = 'joins the clusterset'
   deps.status.readiness('join', () => state)
   let refused: string | undefined
+  const attempt = new JoinAttempt(deps, init, 'not joined')
   let known = await identity.read()
   for (; known === undefined; known = await identity.read()) {
     signal.throwIfAborted()
@@ -55,18 +61,13 @@ export async function joinWithToken(
       await deps.clock.sleep(LOOK_MS, signal)
       continue
     }
-    const failure = await tryToJoin(deps, init, token, signal)
+    const failure = await attempt.join(token, signal)
     if (failure === undefined) break
     state = failure.message
     refused = isFinal(failure) ? token : undefined
-    const reason = reasonField(failure).reason ?? 'NotJoined'
-    deps.logger.warn('not joined', { reason, why: failure.message, refused: refused !== undefined })
-    await store.problem({
-      text: failure.message,
-      ...reasonField(failure),
-      ...(refused === undefined ? {} : { refused }),
-    })
-    if (refused === undefined) await deps.clock.sleep(backoff.next(), signal)
+    await attempt.report(failure, token)
+    const pause = awaitsApproval(failure) ? approvalBackoff : backoff
+    if (refused === undefined) await deps.clock.sleep(pause.next(), signal)
   }
   state = undefined
   // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
@@ -92,7 +93,7 @@ export async function rejoinWhenEnded(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger } = deps
-  const kept: KeptIdentity = { latest: undefined }
+  const kept: KeptIdentity = { latest: undefined, attempt: new JoinAttempt(deps, init, 'not joined anew') }
   let reported: string | undefined
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAnewError) throw error
@@ -113,6 +114,7 @@ export async function rejoinWhenEnded(
 interface KeptIdentity {
   /** As it was read last. */
   latest: MemberIdentity | undefined
+  readonly attempt: JoinAttempt
 }
 
 /** Gives when to look again; undefined when this cluster has no identity any more. */
@@ -132,16 +134,11 @@ async function rejoin(
   const token = await store.token()
   if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
   if (token === undefined || (await store.isRefused(token))) return LOOK_MS
-  const failure = await tryToJoin(deps, init, token, signal)
+  const failure = await kept.attempt.join(token, signal)
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
-  const reason = reasonField(failure).reason ?? 'NotJoined'
-  deps.logger.warn('not joined anew', { reason, why: failure.message })
-  await store.problem({
-    text: failure.message,
-    ...reasonField(failure),
-    ...(isFinal(failure) ? { refused: token } : {}),
-  })
+  await kept.attempt.report(failure, token)
+  if (awaitsApproval(failure)) return UNAPPROVED_MS
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
 
@@ -197,29 +194,66 @@ function reportRenumbered(
 }
 
 /**
- * Asking again with a token that the broker refused changes nothing. A broker that is away comes back, and one that had
- * too many joins of others says when it takes more.
+ * Asking again with a token that the broker refused changes nothing. A broker that is away comes back, one that had
+ * too many joins of others says when it takes more, and its operator may still accept this one.
  */
 function isFinal(failure: Error): boolean {
-  if (failure instanceof RefusedError) return failure.reason !== 'TooManyAttempts'
+  if (failure instanceof RefusedError) return !PASSING.includes(failure.reason)
   return failure instanceof TokenError
+}
+
+const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsApproval', 'WaitingLimit']
+
+/** Joins with what lies there, again and again, and tells why it does not work. */
+class JoinAttempt {
+  readonly #deps: ComponentDeps & { readonly api: ClusterApi }
+  readonly #init: JoinWithTokenInit
+  readonly #message: string
+  /** The token that an operator has to accept: whether it has ended by then, the broker says. */
+  #waiting: string | undefined
+  #logged: string | undefined
+
+  constructor(deps: ComponentDeps & { readonly api: ClusterApi }, init: JoinWithTokenInit, message: string) {
+    this.#deps = deps
+    this.#init = init
+    this.#message = message
+  }
+
+  /** Undefined: it has joined. */
+  async join(token: string, signal: AbortSignal): Promise<Error | undefined> {
+    const nowMs = token === this.#waiting ? 0 : this.#deps.clock.now()
+    const failure = await tryToJoin(this.#deps, this.#init, { text: token, nowMs }, signal)
+    if (awaitsApproval(failure)) this.#waiting = token
+    return failure
+  }
+
+  /** Logged once while an operator is waited for: he may take a day, and is asked four times a minute. */
+  async report(failure: Error, token: string): Promise<void> {
+    const { message } = failure
+    const isRefused = isFinal(failure)
+    const fields = { reason: reasonField(failure).reason ?? 'NotJoined', why: message, refused: isRefused } as const
+    if (!awaitsApproval(failure) || this.#logged !== message) this.#deps.logger.warn(this.#message, fields)
+    this.#logged = message
+    const refused = isRefused ? { refused: token } : {}
+    await this.#init.store.problem({ text: message, ...reasonField(failure), ...refused })
+  }
 }
 
 async function tryToJoin(
   deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
-  text: string,
+  { text, nowMs }: { readonly text: string; readonly nowMs: number },
   signal: AbortSignal,
 ): Promise<Error | undefined> {
-  let ask: JoinAsk
+  let ask: JoinAsk | undefined
   let response: JoinResponse
   try {
-    const token = parseJoinToken(text.trim(), deps.clock.now())
+    const token = parseJoinToken(text.trim(), nowMs)
     ask = { token, cluster: init.cluster, key: await init.store.key(), facts: init.facts }
     response = await askToJoin(ask, deps, signal)
   } catch (error) {
     signal.throwIfAborted()
-    return errorOf(error)
+    return awaitsApproval(error) && ask !== undefined ? inOwnWords(error, ask) : errorOf(error)
   }
   // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
   await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)

@@ -9,6 +9,8 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 export const AUDIT_ACTS = [
   'join',
   'join.look',
+  'join.waiting',
+  'join.withdraw',
   'renew',
   'leave',
   'publish',
@@ -18,6 +20,8 @@ export const AUDIT_ACTS = [
   'certificate.copied',
   'token.create',
   'token.revoke',
+  'cluster.accept',
+  'cluster.refuse',
   'cluster.evict',
   'cluster.rekey',
   'cluster.quota',

@@ -21,9 +21,9 @@ export function openAuditSink(config: AuditConfig | undefined): AuditSink | unde
  * back ends that, with what is left and a line that says so.
  */
 export function runAudit(audit: AuditTrail, config: BrokerConfig): () => Promise<void> {
-  const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept } = config
+  const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept, approve } = config
   const own = { result: 'ok', who: { kind: 'broker' }, subject: clusterset } as const
-  const settings = { advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept }
+  const settings = { advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept, approve }
   const { acceptEmptyAtMs: atMs } = config
   const accepted = atMs === undefined ? {} : { acceptEmpty: new Date(atMs).toISOString() }
   const stop = new AbortController()

@@ -8,10 +8,11 @@ import { reasonOf } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { admitFacts } from '../admission/admission-facts.ts'
+import { Approval, isWaiting, lookNeedsApproval } from '../approval/approval.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'
 import type { RecordLog } from '../log/record-log.ts'
-import { checkNewId, joinMember, lookAtJoin } from './membership.ts'
+import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membership.ts'
 import { refusedFacts } from './refused.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { observedDoubt } from '../addresses/observed-address.ts'
@@ -26,6 +27,7 @@ import {
   spendToken,
   timeText,
   tokenId,
+  unknownToken,
 } from '../tokens/tokens.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
@@ -60,6 +62,8 @@ export interface JoiningInit {
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly sourcesKept: boolean
+  /** Every join waits for an operator, whatever its token says. */
+  readonly approve: boolean
   readonly limits: { readonly membersPerClusterset: number }
   readonly rules: WriteRules
 }
@@ -71,6 +75,8 @@ interface Call {
 }
 
 export class Joining {
+  /** Whether an operator is asked, and what he said. */
+  readonly approval: Approval
   readonly #deps: JoiningDeps
   readonly #init: JoiningInit
   readonly #gate: JoinGate
@@ -84,6 +90,7 @@ export class Joining {
   constructor(deps: JoiningDeps, init: JoiningInit) {
     this.#deps = deps
     this.#init = init
+    this.approval = new Approval(deps, init.approve)
     this.#gate = new JoinGate(deps.clock)
     this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
     this.#tokenGate = new JoinGate(deps.clock, () => 'too many joins with it were refused or repeated')
@@ -112,10 +119,30 @@ export class Joining {
       })
       return response
     } catch (error) {
+      // It asks again and again, as it is to do.
+      if (isWaiting(error)) throw error
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
       this.#reportRefused('join refused', request, call, error)
+      throw error
+    }
+  }
+
+  /** As BrokerApi has it: the one that waits for approval wants to join no more. */
+  async withdraw(request: JoinRequest, peerAddress: string): Promise<void> {
+    const { log } = this.#deps
+    const call = this.#call(peerAddress)
+    try {
+      checkSecretForm(request.secret)
+      await log.refresh()
+      const token = tokenId(log, request.secret)
+      if (token === undefined) this.#gate.check(peerAddress)
+      if (token === undefined) throw unknownToken()
+      await this.approval.withdraw(request, token, call)
+    } catch (error) {
+      if (error instanceof RefusedError) this.#gate.count(peerAddress)
+      this.#reportRefused('withdrawal of a join refused', request, call, error)
       throw error
     }
   }
@@ -144,14 +171,14 @@ export class Joining {
     this.#auditRefused(request, call, error)
   }
 
-  #auditRefused({ cluster, secret, look }: JoinRequest, { address, startedMs }: Call, error: unknown): void {
+  #auditRefused({ cluster, secret, look, withdraw }: JoinRequest, { address, startedMs }: Call, error: unknown): void {
     const { audit, log, clock } = this.#deps
     if (!audit.isOn) return
     // To look at every token for what can be none would be work that any stranger may ask for.
     const token = hasSecretForm(secret) ? tokenId(log, secret) : undefined
     if (!audit.allows(token === undefined ? strangerSource(address) : tokenSource(token))) return
     audit.report({
-      act: look === true ? 'join.look' : 'join',
+      act: look === true ? 'join.look' : withdraw === true ? 'join.withdraw' : 'join',
       ...outcomeOf(error),
       who: { kind: 'joining', cluster, ...(token === undefined ? {} : { token }), address },
       subject: cluster,
@@ -190,23 +217,29 @@ export class Joining {
   /** A token that this does not spend is good for few more. */
   async #issue(cluster: ClusterId, request: JoinRequest, call: Call) {
     const token = hashTokenSecret(request.secret)
-    this.#tokenGate.check(token)
+    const pace = (): void => this.#tokenGate.check(token)
     try {
+      const asked = { cluster, request, ...call }
+      const renumbered = (keyHash: string) => this.#wouldRenumber(cluster, request, keyHash)
+      if (!(await this.approval.require(asked, { pace, renumbered }))) pace()
       const { repeated, ...issued } = await this.#signAndWrite(cluster, request, call)
       if (repeated) this.#tokenGate.count(token)
       return issued
     } catch (error) {
-      if (error instanceof RefusedError) this.#tokenGate.count(token)
+      const isCounted = error instanceof RefusedError && !isWaiting(error) && error.reason !== 'TooManyAttempts'
+      if (isCounted) this.#tokenGate.count(token)
       throw error
     }
   }
 
-  async #signAndWrite(cluster: ClusterId, request: JoinRequest, { address, startedMs }: Call) {
+  async #signAndWrite(cluster: ClusterId, request: JoinRequest, call: Call) {
+    const { address, startedMs } = call
     const { log, authority, clock, audit } = this.#deps
     const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const joined = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
+      this.approval.take(tx, { cluster, request, ...call }, token, keyHash)
       spendToken(tx, token, bearer)
       const { row, repeated } = token
       const join = {
@@ -260,27 +293,30 @@ export class Joining {
     const token = hashTokenSecret(request.secret)
     this.#lookGate.check(token)
     this.#lookGate.count(token)
-    const { spec, renumbered } = await lookAtJoin(log, (tx) => {
-      // Of no key: a token that is spent cannot look, nor can a member that was evicted.
-      const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
-      const entitled = row.cluster === cluster
-      const { allowedCIDRs = [] } = row
-      const join = {
-        cluster,
-        allowedCIDRs,
-        facts: request.facts,
-        certificate: NO_CERTIFICATE,
-        keyHash: NO_KEY,
-        entitled,
-      }
-      const { membersPerClusterset: membersLimit } = this.#init.limits
-      return joinMember(
-        tx,
-        { ...join, connected: this.#deps.isConnected(cluster), membersLimit },
-        this.#context(cluster),
-      )
-    })
+    const { row } = checkToken(log, request.secret, { cluster, nowMs: clock.now() })
+    if (this.approval.isNeeded(row)) throw lookNeedsApproval()
+    // Of no key: a token that is spent cannot look, nor can a member that was evicted.
+    const { spec, renumbered } = await this.#tryJoin(cluster, request, NO_KEY)
     return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
+  }
+
+  async #wouldRenumber(cluster: ClusterId, request: JoinRequest, keyHash: string): Promise<readonly string[]> {
+    const { renumbered } = await this.#tryJoin(cluster, request, keyHash)
+    return renumbered.map((one) => one.cluster)
+  }
+
+  /** What a join would write is thrown away. Throws RefusedError where it would be refused. */
+  #tryJoin(cluster: ClusterId, request: JoinRequest, keyHash: string): Promise<JoinOutcome> {
+    const { log, clock, isConnected } = this.#deps
+    const { membersPerClusterset: membersLimit } = this.#init.limits
+    return lookAtJoin(log, (tx) => {
+      const { row } = checkToken(tx, request.secret, { cluster, keyHash, nowMs: clock.now() })
+      const { allowedCIDRs = [] } = row
+      const { facts } = request
+      const join = { cluster, allowedCIDRs, facts, certificate: NO_CERTIFICATE, keyHash, membersLimit }
+      const may = { entitled: row.cluster === cluster, connected: isConnected(cluster) }
+      return joinMember(tx, { ...join, ...may }, this.#context(cluster))
+    })
   }
 
   /** Whether the address is the member's own, as far as can be known. */

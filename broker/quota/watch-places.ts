@@ -9,7 +9,7 @@ import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { LogView } from '../log/record-log.ts'
-import { isOfMembership } from '../members/membership-check.ts'
+import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import { quotaOf } from './member-quota.ts'
 
 export class OpenWatch {
@@ -18,8 +18,11 @@ export class OpenWatch {
   ended: RefusedError | undefined
   /** Wakes the watch where it waits for news. */
   wake: () => void = () => undefined
-  constructor(peer: Peer) {
+  /** Ends the stream although its peer takes nothing. */
+  readonly end: ((reason: Error) => void) | undefined
+  constructor(peer: Peer, end?: (reason: Error) => void) {
     this.peer = peer
+    this.end = end
   }
 }
 
@@ -46,14 +49,27 @@ export class WatchPlaces {
   }
 
   /** Throws RefusedError where the quota has no room. */
-  open(peer: Peer): OpenWatch {
+  open(peer: Peer, end?: (reason: Error) => void): OpenWatch {
     const { cluster } = peer
     const { streams } = quotaOf(this.#deps.log, cluster, this.#fallback)
     const counted = this.#counted(cluster)
     if (counted.length >= streams - 1) this.#makeRoom(peer, counted, streams)
-    const watch = new OpenWatch({ ...peer })
+    const watch = new OpenWatch({ ...peer }, end)
     this.#open.set(cluster, (this.#open.get(cluster) ?? new Set()).add(watch))
     return watch
+  }
+
+  /** Ends the watches of who is no member any more, of these clusters or of all. */
+  endDeparted(clusters: Iterable<ClusterId> = this.#open.keys()): void {
+    const { log, clock } = this.#deps
+    for (const { peer, end } of [...clusters].flatMap((cluster) => [...(this.#open.get(cluster) ?? [])])) {
+      try {
+        requireMember(log, peer, clock.now())
+      } catch (error) {
+        if (!(error instanceof RefusedError)) throw error
+        end?.(error)
+      }
+    }
   }
 
   close(watch: OpenWatch): void {

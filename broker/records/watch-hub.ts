@@ -70,11 +70,27 @@ export class WatchHub {
     return this.#places.count(cluster)
   }
 
-  /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */
-  async *watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage, void, undefined> {
+  /**
+   * To be called with the members whose rows have changed: ends the watches of who is none any more, also of one that
+   * takes nothing and so never comes for its next message.
+   */
+  endDeparted(clusters?: Iterable<ClusterId>): void {
+    this.#places.endDeparted(clusters)
+  }
+
+  /**
+   * Yields until the signal. Throws RefusedError when the peer is no member, or none any more; `end` is called with the
+   * same as soon as it is none.
+   */
+  async *watch(
+    peer: Peer,
+    request: WatchRequest,
+    signal: AbortSignal,
+    end?: (reason: Error) => void,
+  ): AsyncGenerator<WatchMessage, void, undefined> {
     await this.#catchUp(peer, request.resume, signal)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
-    const watch = this.#places.open(peer)
+    const watch = this.#places.open(peer, end)
     try {
       // What was said before the watch began is old news.
       const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, contact: this.#contact }

@@ -13,7 +13,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { withDeadline } from '../../reconcile/until-aborted.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config.ts'
-import { type RecordLog, StateError, type Transaction, absentState } from '../log/record-log.ts'
+import { type LogView, type RecordLog, StateError, type Transaction, absentState } from '../log/record-log.ts'
 import {
   type EvictInit,
   type Eviction,
@@ -23,6 +23,16 @@ import {
   rekeyMember,
 } from '../members/member-list.ts'
 import { checkNewId } from '../members/membership.ts'
+import {
+  type Answer,
+  type AnswerInit,
+  type WaitingSummary,
+  acceptWaiting,
+  refuseWaiting,
+  waitingDetails,
+  waitingSummaries,
+} from '../approval/decide-waiting.ts'
+import { waitingJoin, waitingJoins } from '../approval/waiting-joins.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
 import { DATABASE_FILE } from './database-file.ts'
@@ -55,6 +65,8 @@ export interface TokenInit {
   readonly cluster?: string
   /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
+  /** Who joins with it waits until an operator accepts, whatever the broker's own setting. */
+  readonly approve?: boolean
 }
 
 export interface RekeyInit {
@@ -65,14 +77,19 @@ export interface RekeyInit {
 
 export interface TokenSummary {
   readonly id: string
-  readonly state: 'valid' | 'used' | 'expired' | 'revoked'
+  /** `waiting`: all that is left of it is held by clusters that wait for approval. */
+  readonly state: 'valid' | 'used' | 'waiting' | 'expired' | 'revoked'
   readonly createdAtMs: number
   readonly expiresAtMs: number
   readonly usesLeft: number
   readonly cluster?: string
   readonly allowedCIDRs: readonly string[]
+  /** Who joins with it waits for approval. */
+  readonly approve: boolean
   /** Clusters that joined with it. */
   readonly usedBy: readonly string[]
+  /** Clusters that wait with it, or were refused: each holds one of the uses that are left. */
+  readonly heldBy: readonly string[]
 }
 
 export interface BrokerStore {
@@ -93,6 +110,12 @@ export interface BrokerStore {
   evict(init: EvictInit): Promise<Eviction>
   /** Changes the limits of one member: true, or false where nothing was to be done. Throws as changeQuota() does. */
   changeQuota(init: QuotaInit): Promise<boolean>
+  /** Who waits for approval, by id. */
+  waiting(): Promise<WaitingSummary[]>
+  /** Throws as acceptWaiting() does. */
+  accept(init: AnswerInit): Promise<Answer>
+  /** Throws as refuseWaiting() does. */
+  refuse(init: AnswerInit): Promise<Answer>
   close(): Promise<void>
 }
 
@@ -146,9 +169,16 @@ class LogBrokerStore implements BrokerStore {
     init: TokenInit,
     also: (tx: Transaction) => void,
   ): Promise<TokenSummary & { readonly text: string }> {
-    const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
+    const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [], approve } = init
+    const asks = approve === undefined ? {} : { approve }
     const subject = act === 'cluster.rekey' && cluster !== undefined ? { subject: cluster } : {}
-    const details = { ...(cluster === undefined ? {} : { cluster }), ttlSeconds: ttlMs / 1000, uses, allowedCIDRs }
+    const details = {
+      ...(cluster === undefined ? {} : { cluster }),
+      ttlSeconds: ttlMs / 1000,
+      uses,
+      allowedCIDRs,
+      ...asks,
+    }
     return auditedCommand(
       this.#audited,
       { act, ...subject, details },
@@ -176,6 +206,7 @@ class LogBrokerStore implements BrokerStore {
       uses: [],
       ...(cluster === undefined ? {} : { cluster }),
       ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
+      ...(init.approve === true ? { approve: true } : {}),
     }
     if (cluster !== undefined) checkNewId(tx, cluster)
     also(tx)
@@ -187,7 +218,7 @@ class LogBrokerStore implements BrokerStore {
       )
     }
     tx.put('token', token.id, row)
-    return { ...summary(token.id, row, nowMs), text: token.text() }
+    return { ...summary(tx, token.id, row, nowMs), text: token.text() }
   }
 
   async list(): Promise<TokenSummary[]> {
@@ -195,14 +226,14 @@ class LogBrokerStore implements BrokerStore {
     await this.#log.refresh()
     return this.#log
       .list('token')
-      .map(({ key, value }) => summary(key, value, this.#clock.now()))
+      .map(({ key, value }) => summary(this.#log, key, value, this.#clock.now()))
       .sort((a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? -1 : 1))
   }
 
   async revoke(id: string): Promise<TokenSummary> {
     const command: AuditedCommand = { act: 'token.revoke', subject: id }
     const row = await auditedCommand(this.#audited, command, (tx) => revokeToken(tx, id, this.#clock.now()))
-    return summary(id, row, this.#clock.now())
+    return summary(this.#log, id, row, this.#clock.now())
   }
 
   async members(): Promise<MemberSummary[]> {
@@ -229,6 +260,35 @@ class LogBrokerStore implements BrokerStore {
       { act: 'cluster.quota', subject: init.cluster, details },
       (tx) => changeQuota(tx, init),
       (changed) => ({ details: { ...details, repeated: !changed } }),
+    )
+  }
+
+  async waiting(): Promise<WaitingSummary[]> {
+    await this.#log.refresh()
+    return waitingSummaries(this.#log, this.#clock.now())
+  }
+
+  accept(init: AnswerInit): Promise<Answer> {
+    return this.#answer('cluster.accept', init, acceptWaiting)
+  }
+
+  refuse(init: AnswerInit): Promise<Answer> {
+    return this.#answer('cluster.refuse', init, refuseWaiting)
+  }
+
+  #answer(act: 'cluster.accept' | 'cluster.refuse', init: AnswerInit, answer: typeof acceptWaiting): Promise<Answer> {
+    let details: AuditedCommand['details'] = init.fingerprint === undefined ? {} : { fingerprint: init.fingerprint }
+    const command = { act, subject: init.cluster, details }
+    return auditedCommand(
+      this.#audited,
+      command,
+      (tx) => {
+        const given = answer(tx, init, this.#clock.now())
+        const row = waitingJoin(tx, given.id, given.token, this.#clock.now())
+        if (row !== undefined) details = waitingDetails({ cluster: given.id, token: given.token, row })
+        return given
+      },
+      ({ repeated }) => ({ details: { ...details, repeated } }),
     )
   }
 
@@ -264,17 +324,21 @@ function checkAllowed(cidrs: readonly string[]): void {
   }
 }
 
-function summary(id: string, row: TokenRow, nowMs: number): TokenSummary {
+function summary(view: LogView, id: string, row: TokenRow, nowMs: number): TokenSummary {
   const { createdAtMs, expiresAtMs, usesLeft, cluster } = row
+  const held = waitingJoins(view, nowMs).filter(({ token }) => token === id)
+  const state = stateOf(row, nowMs)
   return {
     id,
-    state: stateOf(row, nowMs),
+    state: state === 'valid' && held.length >= usesLeft ? 'waiting' : state,
     createdAtMs,
     expiresAtMs,
     usesLeft,
     ...(cluster === undefined ? {} : { cluster }),
     allowedCIDRs: row.allowedCIDRs ?? [],
+    approve: row.approve === true,
     usedBy: row.uses.map((use) => use.cluster),
+    heldBy: held.map((one) => one.cluster),
   }
 }
 

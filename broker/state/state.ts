@@ -111,7 +111,27 @@ export interface TokenRow {
   readonly cluster?: string
   /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
+  /** Who joins with it waits until an operator accepts. */
+  readonly approve?: true
   readonly revokedAtMs?: number
+}
+
+/** Key: cluster/token. A join that waits for an operator, or was answered and not asked for again yet. */
+export interface WaitingRow {
+  /** SHA-256 of the public key of who waits, hex: the token is bound to it. */
+  readonly keyHash: string
+  readonly facts: ClusterFacts
+  /** Where it asked from last, as the broker saw it. */
+  readonly address: string
+  readonly sinceMs: number
+  /** Now and then, not each time. */
+  readonly lastAskedMs: number
+  /** End of the token. */
+  readonly expiresAtMs: number
+  /** Members that got global addresses if it joined, when it asked first. */
+  readonly renumbers: readonly string[]
+  readonly acceptedAtMs?: number
+  readonly refusedAtMs?: number
 }
 
 /** Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: decides conflicts. */
@@ -182,6 +202,7 @@ export interface Scopes {
   record: RecordRow
   member: MemberRow
   token: TokenRow
+  waiting: WaitingRow
   stamp: StampRow
   serviceIp: ServiceIpRow
   address: AddressRow

@@ -6,6 +6,7 @@ import { quote } from '../admission/admission-checks.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { type TokenRow, isLive } from '../state/state.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import { isAccepted, usesHeld } from '../approval/waiting-joins.ts'
 
 export interface TokenBearer {
   readonly cluster: string
@@ -38,16 +39,11 @@ export function checkToken(
   bearer: TokenBearer,
 ): { readonly id: string; readonly row: TokenRow; readonly repeated: boolean } {
   const found = findToken(view, secret)
-  if (found === undefined) {
-    throw refuse(
-      'TokenUnknown',
-      `not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`,
-    )
-  }
+  if (found === undefined) throw unknownToken()
   const { key: id, value: row } = found
   if (row.revokedAtMs !== undefined)
     throw refuse('TokenRevoked', `${id} was revoked at ${timeText(row.revokedAtMs)}: ${CREATE_ANOTHER}`)
-  if (row.expiresAtMs <= bearer.nowMs)
+  if (row.expiresAtMs <= bearer.nowMs && !isAccepted(view, id, bearer))
     throw refuse('TokenExpired', `${id} expired at ${timeText(row.expiresAtMs)}: ${CREATE_ANOTHER}`)
   if (row.cluster !== undefined && row.cluster !== bearer.cluster) {
     const message = `token: ${id} is for cluster ${quote(row.cluster)}, not ${quote(bearer.cluster)}`
@@ -59,8 +55,33 @@ export function checkToken(
     const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
     throw refuse('TokenUsed', `${id} has been used already${by}: ${CREATE_ANOTHER}`)
   }
+  if (!repeated && bearer.keyHash !== undefined) checkNotHeld(view, { id, row }, bearer)
   if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
   return { id, row, repeated }
+}
+
+export function unknownToken(): RefusedError {
+  return refuse(
+    'TokenUnknown',
+    `not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`,
+  )
+}
+
+/** Who waits for approval holds a use of its token: nobody else takes it meanwhile. */
+function checkNotHeld(
+  view: LogView,
+  { id, row }: { readonly id: string; readonly row: TokenRow },
+  bearer: TokenBearer,
+): void {
+  const held = usesHeld(view, id, bearer)
+  const [first] = held
+  if (first === undefined || held.length < row.usesLeft) return
+  const since = timeText(first.row.sinceMs)
+  throw refuse(
+    'TokenAwaitsApproval',
+    `${id} is held by another key, as cluster ${quote(first.cluster)}, which waits for approval since ${since}: ` +
+      CREATE_ANOTHER,
+  )
 }
 
 /** A token of many uses lets in everybody who holds it, but not a member that was put out since it came in by it. */
@@ -98,13 +119,14 @@ export function spendToken(
   tx.put('token', token.id, { ...token.row, usesLeft: token.row.usesLeft - 1, uses: [...token.row.uses, use] })
 }
 
-/** Throws RefusedError when there is no such token, or it is spent, revoked or expired anyway. */
+/** Who waits with it waits for nothing any more. Throws RefusedError when there is no such token. */
 export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
   const row = tx.get('token', id)
   if (row === undefined)
     throw new RefusedError('TokenUnknown', 'token', `token ${quote(id)}: not known`, 'FailedPrecondition')
   if (row.revokedAtMs !== undefined) return row
   const revoked = { ...row, revokedAtMs: nowMs }
+  for (const { key } of tx.list('waiting')) if (key.endsWith(`/${id}`)) tx.remove('waiting', key)
   tx.put('token', id, revoked)
   return revoked
 }

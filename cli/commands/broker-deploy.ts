@@ -4,7 +4,15 @@ import type { ServiceType } from '../../install/values.ts'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { type CommandContext, choiceOption, collect, durationOption, parsed, subcommand } from '../context.ts'
+import {
+  type CommandContext,
+  approveOption,
+  choiceOption,
+  collect,
+  durationOption,
+  parsed,
+  subcommand,
+} from '../context.ts'
 import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
 import { type ImageOptions, addImageOptions } from '../kube/join/values-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
@@ -15,6 +23,7 @@ interface DeployOptions extends KubeTarget, ImageOptions {
   readonly clusterset?: string
   readonly storageClass?: string
   readonly allowNamespace?: readonly string[]
+  readonly approve?: true | 'yes' | 'no'
   readonly acceptEmpty: boolean
   readonly dryRun: boolean
   readonly force: boolean
@@ -57,6 +66,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       'default, a kube-* or another guarded namespace that may be exported all the same; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
+    .addOption(approveOption())
     .option('--accept-empty', 'start once also with a state that is empty, or older than what was given away', false)
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)
@@ -70,8 +80,10 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
   const { withAdmin } = await import('../kube/access/installed-site.ts')
   const { describeChange } = await import('../kube/join/apply-join.ts')
   const clock = new SystemClock()
-  const { acceptEmpty, ...rest } = options
-  const chosen = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest
+  const { acceptEmpty, approve, ...rest } = options
+  const asks = approve === undefined ? {} : { approve: approve !== 'no' }
+  const once = acceptEmpty ? { acceptEmpty: new Date(clock.now()).toISOString() } : {}
+  const chosen = { ...rest, ...asks, ...once }
   await withAdmin(target, clock, context, async ({ admin }) => {
     const flags = targetFlags(target, admin.contextName)
     const advertised = await deployBroker(admin, {

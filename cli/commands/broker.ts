@@ -10,6 +10,7 @@ import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,
+  approveOption,
   choiceOption,
   collect,
   logLevelOption,
@@ -43,6 +44,7 @@ interface ServeOptions {
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmpty?: true | number
+  readonly approve?: true | 'yes' | 'no'
   readonly auditLog: string
   readonly auditLogSize: number
   readonly auditLogKeep: number
@@ -165,6 +167,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       'start also with a state that is empty, or older than what was given away; with a time: if it was so then',
       parsed(time),
     )
+    .addOption(approveOption())
     .addOption(
       new Option(
         '--audit-log <file>',
@@ -202,6 +205,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       }
       const { serveBrokerProcess } = await import('../../compose/parts/broker.ts')
       const { acceptEmpty, auditLog, auditLogSize, auditLogKeep } = options
+      const approve = options.approve === true || options.approve === 'yes'
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }
       const audit = { log: auditLog, maxBytes: auditLogSize * MIB, keep: auditLogKeep }
@@ -210,7 +214,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
       const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
-      await serveBrokerProcess({ ...options, advertise, ...more, ...audited, store }, signal)
+      await serveBrokerProcess({ ...options, approve, advertise, ...more, ...audited, store }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

@@ -1,11 +1,12 @@
 /**
- * `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a
- * cluster.
+ * `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a cluster.
+ * cluster-approval.ts and cluster-quota.ts have the rest.
  */
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import type { MemberSummary } from '../../compose/parts/broker-store.ts'
+import { addApprovalCommands, waitingRemark } from './cluster-approval.ts'
 import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
@@ -32,13 +33,14 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
   const cluster = subcommand(
     program,
     'cluster',
-    'Lists members of the clusterset, evicts them, limits them, or gives them a new identity.',
+    'Lists members of the clusterset, lets clusters in, evicts or limits them, or gives them a new identity.',
     'sealane cluster list',
   )
   addList(cluster, context)
   addEvict(cluster, context)
   addRekey(cluster, context)
   addClusterQuota(cluster, context)
+  addApprovalCommands(cluster, context)
 }
 
 function addList(cluster: Command, context: CommandContext): void {
@@ -51,7 +53,11 @@ function addList(cluster: Command, context: CommandContext): void {
     .addOption(outputOption())
     .action(async (options: CommonOptions & { readonly all: boolean }, command: Command) => {
       const kube = targetToSee(command, context, options.state)
-      const rows = await withMembers({ ...options, kube }, context, (members) => members.members())
+      const [rows, waiting] = await withMembers({ ...options, kube }, context, async (members) => [
+        await members.members(),
+        // A broker of an earlier release knows of none.
+        options.output === 'table' ? await members.waiting().catch(() => []) : [],
+      ])
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
       const notes = shown.flatMap(({ id, notes }) =>
         ((notes as readonly string[] | undefined) ?? []).map((note) => `${id}: ${note}\n`),
@@ -70,6 +76,7 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
       if (options.output === 'table') for (const note of notes) output.remark(note)
+      output.remark(waitingRemark(waiting))
       for (const { id } of shown)
         if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
       for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)

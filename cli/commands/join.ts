@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { parseDuration } from '../../runtime/duration.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join/join-options.ts'
 import { type TokenOptions, readTokenText } from '../broker/read-token.ts'
@@ -9,6 +10,7 @@ import { type KubeTarget, type TargetOptions, addTargetOptions, envOf, targetToJ
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
+  readonly approvalTimeout?: number
 }
 
 export function addJoinCommand(program: Command, context: CommandContext): void {
@@ -27,6 +29,11 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       "this cluster's id (default: the site's, or the context's, name)",
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
+    .option(
+      '--approval-timeout <duration>',
+      'how long to wait where an operator of the broker has to accept this cluster (default: until the token ends)',
+      parsed((text: string) => parseDuration(text, '--approval-timeout', { minMs: 1000 })),
+    )
     .action(async (options: JoinOptions) => {
       const target = targetToJoin(command, context)
       if (target !== undefined) return joinKube(target, options, context)
@@ -40,6 +47,7 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
           clock: new SystemClock(),
           signal,
+          approvalMs: options.approvalTimeout,
           say: (text) => output.remark(`${text}\n`),
           confirm: await confirmAt(context),
         })

@@ -30,6 +30,7 @@ interface CreateOptions extends CommonOptions {
   readonly uses: number
   readonly clusterId?: string
   readonly allowCidr?: readonly string[]
+  readonly approve: boolean
   readonly out?: string
 }
 
@@ -71,18 +72,20 @@ function addCreate(token: Command, context: CommandContext): void {
       'public space that who joins with it may state as its own, beside private space (repeatable)',
       collect(parseAllowed),
     )
+    .option('--approve', 'who joins with it waits until "sealane cluster accept" lets it in', false)
     .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
       const kube = targetToChange(command, context)
-      const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], out, output: format } = options
+      const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], approve, out, output: format } = options
       const make = () =>
         withTokens({ ...options, kube }, context, (tokens) =>
           tokens.create({
             ttlMs: ttl,
             uses,
             allowedCIDRs,
+            ...(approve ? { approve } : {}),
             ...(clusterId === undefined ? {} : { cluster: clusterId }),
           }),
         )
@@ -122,6 +125,7 @@ function addList(token: Command, context: CommandContext): void {
         { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
         { title: 'ALLOWS', cell: allowedCell },
         { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
+        { title: 'WAITING', cell: heldCell, wide: true },
         { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
         { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
       ])
@@ -165,6 +169,11 @@ async function withTokens<T>(
 /** A broker of an earlier release says nothing of it. */
 function allowedCell({ allowedCIDRs }: TokenSummary): string {
   return ((allowedCIDRs as readonly string[] | undefined) ?? []).join(',') || '-'
+}
+
+/** The same. */
+function heldCell({ heldBy }: TokenSummary): string {
+  return ((heldBy as readonly string[] | undefined) ?? []).join(',') || '-'
 }
 
 function parseAllowed(text: string): string {

@@ -5,9 +5,12 @@ import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../.
 import { type JoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
 import { joinedMembership, oneLine } from '../../model/membership.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
-import { askToJoin, joinedIdentity, lookAtJoin } from '../../protocol/join.ts'
+import { awaitsApproval, joinWhenApproved, withdrawJoin } from '../../protocol/approval.ts'
+import { type JoinAsk, joinedIdentity, lookAtJoin } from '../../protocol/join.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { formatDuration } from '../../runtime/duration.ts'
 import { createLogger } from '../../runtime/logging/pino-logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering, renumberedText } from './agree-on-renumbering.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
@@ -21,6 +24,8 @@ export interface JoinInit {
   readonly signal: AbortSignal
   /** Called with what the user should know besides the result. */
   readonly say: (text: string) => void
+  /** Milliseconds to wait for an operator's approval; undefined: as long as the token lasts. */
+  readonly approvalMs?: number | undefined
   /** Asks whether other members are to be renumbered; undefined where nobody can be asked. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
 }
@@ -33,7 +38,8 @@ export interface Joined {
 
 /**
  * Throws TokenError, RefusedError, CertificateError, BrokerUnreachableError, UserError. A failed join leaves the site
- * as it was; where the broker's answer was lost, the same command with the same token goes on.
+ * as it was; where the broker's answer was lost, or approval did not come in time, the same command with the same token
+ * goes on. Where approval is waited for, the signal takes the request back.
  */
 export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Joined> {
   const { api, config } = site
@@ -80,20 +86,50 @@ async function checkNotElsewhere(directory: string, token: JoinToken, { clusterI
   })
 }
 
-async function askBroker(
-  site: OpenSite,
-  { token, joining, clusterId, clock, signal }: Omit<JoinInit, 'token'> & { token: JoinToken; joining: JoiningKey },
-): Promise<JoinResponse> {
-  const progress = { asked: false }
+type Asking = Omit<JoinInit, 'token'> & { readonly token: JoinToken; readonly joining: JoiningKey }
+
+async function askBroker(site: OpenSite, init: Asking): Promise<JoinResponse> {
+  const { token, joining, clusterId, clock, signal, say, approvalMs } = init
+  const progress = { asked: false, waits: false }
   const onAsking = (): void => void (progress.asked = true)
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site), onAsking }
+  const onWaiting = (text: string): void => {
+    progress.waits = true
+    say(`${text}\nwaiting for that; Ctrl-C takes the request back`)
+  }
+  const deps = { clock, logger: createLogger('cli', 'warn') }
   try {
-    return await askToJoin(ask, { clock, logger: createLogger('cli', 'warn') }, signal)
+    return await joinWhenApproved(ask, deps, { onWaiting, forMs: approvalMs }, signal)
   } catch (error) {
+    if (signal.aborted && progress.waits) await takeBack(ask, init)
+    if (awaitsApproval(error)) throw stillWaits(error, approvalMs)
     // Only then is it certain that the broker has not taken the request.
     if (!progress.asked || error instanceof RefusedError) await joining.forget()
     throw error
   }
+}
+
+/** The key stays where the broker may still hold the request, or has granted it: the same command goes on. */
+async function takeBack(ask: JoinAsk, { joining, clock, say }: Asking): Promise<void> {
+  try {
+    await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, new AbortController().signal)
+    await joining.forget()
+    say('the request is taken back; the token can be used again')
+  } catch (error) {
+    const granted = error instanceof RefusedError && error.reason === 'WaitingUnknown'
+    const text = granted
+      ? 'the broker has answered it meanwhile: the same command shows how'
+      : `the request could not be taken back (${messageOf(error)}): it waits at the broker until the token ends`
+    say(text)
+  }
+}
+
+function stillWaits({ message }: RefusedError, approvalMs: number | undefined): UserError {
+  const time = approvalMs === undefined ? '' : ` after ${formatDuration(approvalMs)}`
+  return new UserError(`not approved${time}: ${message}`, {
+    hint: 'the same command with the same token waits on',
+    reason: 'JoinAwaitsApproval',
+  })
 }
 
 function factsOf({ config }: OpenSite): ClusterFacts {

@@ -5,6 +5,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 
 export type { BrokerStore, RekeyInit, TokenInit, TokenSummary } from '../../broker/state/broker-store.ts'
+export type { Answer, AnswerInit, WaitingSummary } from '../../broker/approval/decide-waiting.ts'
 export type { EvictInit, Eviction, MemberSummary } from '../../broker/members/member-list.ts'
 
 /**

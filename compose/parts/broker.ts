@@ -18,6 +18,7 @@ export interface BrokerProcessInit {
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly acceptEmptyAtMs?: number
+  readonly approve?: boolean
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
@@ -42,6 +43,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.store === undefined ? {} : { store: init.store }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
     limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
+    approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,
   }
   // Where there is no file to open anew, the signal ends the process, as everywhere.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT

@@ -16,9 +16,11 @@ import { knownRefusal } from '../../model/reasons/reasons.ts'
 const ADDRESS_TEXT = 64
 
 export function encodeJoinRequest(request: JoinRequest): Uint8Array {
-  const { secret, cluster, csr, facts, nowMs, look = false } = request
-  const message = { secret, cluster, csr: buffer(csr), facts: factsToWire(facts), nowMs, look }
-  return wire.JoinRequest.encode(message).finish()
+  const { secret, cluster, csr, facts, nowMs, look = false, waits, withdraw = false } = request
+  // An older broker would take a request to withdraw for one to join, if it had a csr where joins have it.
+  const [joining, withdrawCsr] = withdraw ? [new Uint8Array(), buffer(csr)] : [csr, undefined]
+  const stated = { secret, cluster, csr: buffer(joining), facts: factsToWire(facts), nowMs, look }
+  return wire.JoinRequest.encode({ ...stated, waits, withdrawCsr }).finish()
 }
 
 export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
@@ -26,10 +28,12 @@ export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
   return {
     secret: check.text(request.secret, 'secret', limits.MAX_SECRET),
     cluster: check.text(request.cluster, 'cluster', limits.MAX_NAME),
-    csr: check.bytes(request.csr, 'csr', limits.MAX_CSR_BYTES),
+    csr: check.bytes(request.withdrawCsr ?? request.csr, 'csr', limits.MAX_CSR_BYTES),
     facts: factsFromWire(request.facts, 'facts'),
     nowMs: check.count(request.nowMs, 'nowMs'),
     look: request.look === true,
+    ...(request.waits === true ? { waits: true } : {}),
+    ...(request.withdrawCsr === undefined ? {} : { withdraw: true }),
   }
 }
 

@@ -48,7 +48,21 @@ export interface JoinRequest {
    * Nothing is to be changed, and the token not spent: what would a join change for others? Comes without csr, which an
    * older broker refuses.
    */
-  look?: boolean | undefined;
+  look?:
+    | boolean
+    | undefined;
+  /**
+   * The member can wait for an operator of the broker who approves it, and keeps its key meanwhile. Where approval is
+   * needed, one that does not say so (of an earlier release) is refused.
+   */
+  waits?:
+    | boolean
+    | undefined;
+  /**
+   * Nothing is to be joined: what waits for approval with this token, and the key of this request, is taken back. Comes
+   * without csr, which an older broker refuses.
+   */
+  withdrawCsr?: Buffer | undefined;
 }
 
 export interface JoinResponse {
@@ -566,7 +580,16 @@ export const Pair: MessageFns<Pair> = {
 };
 
 function createBaseJoinRequest(): JoinRequest {
-  return { secret: "", cluster: "", csr: Buffer.alloc(0), facts: undefined, nowMs: 0, look: undefined };
+  return {
+    secret: "",
+    cluster: "",
+    csr: Buffer.alloc(0),
+    facts: undefined,
+    nowMs: 0,
+    look: undefined,
+    waits: undefined,
+    withdrawCsr: undefined,
+  };
 }
 
 export const JoinRequest: MessageFns<JoinRequest> = {
@@ -588,6 +611,12 @@ export const JoinRequest: MessageFns<JoinRequest> = {
     }
     if (message.look !== undefined) {
       writer.uint32(72).bool(message.look);
+    }
+    if (message.waits !== undefined) {
+      writer.uint32(160).bool(message.waits);
+    }
+    if (message.withdrawCsr !== undefined) {
+      writer.uint32(170).bytes(message.withdrawCsr);
     }
     return writer;
   },
@@ -651,6 +680,22 @@ export const JoinRequest: MessageFns<JoinRequest> = {
             }
 
             message.look = reader.bool();
+            continue;
+          }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.waits = reader.bool();
+            continue;
+          }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.withdrawCsr = Buffer.from(reader.bytes());
             continue;
           }
         }

@@ -20,6 +20,7 @@ import {
   SERVER_NAME,
   SERVER_VALIDITY_MS,
 } from './certificate-terms.ts'
+import { publicKeyHash } from './key-fingerprint.ts'
 import { KEY_ALGORITHM } from './keys.ts'
 
 const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
@@ -129,6 +130,12 @@ export async function createCsr(key: KeyObject): Promise<Uint8Array> {
 /** Throws CsrError unless the request is well formed, for P-256, and signed by its own key. */
 export async function verifyCsr(csr: Uint8Array): Promise<void> {
   await verifiedCsrKey(csr)
+}
+
+/** The public key of a request, as publicKeyHash() gives it. Throws CsrError as verifyCsr() does. */
+export async function csrKeyHash(csr: Uint8Array): Promise<string> {
+  const der = Buffer.from((await verifiedCsrKey(csr)).rawData)
+  return publicKeyHash(createPublicKey({ key: der, format: 'der', type: 'spki' }))
 }
 
 async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {

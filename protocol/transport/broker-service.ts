@@ -69,6 +69,10 @@ export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementa
       const request = codec.decodeJoinRequest(call.request)
       const address = peerAddress(call.getPeer())
       if (request.look === true) return codec.encodeJoinLook(await deps.api.lookAtJoin(request, address))
+      if (request.withdraw === true) {
+        await deps.api.withdrawJoin?.(request, address)
+        return new Uint8Array()
+      }
       return codec.encodeJoinResponse(await deps.api.join(request, address))
     }),
     renew: unary(deps, 'renew', async (call) => {
@@ -212,13 +216,16 @@ async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: Ab
   }
 }
 
-async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal): Promise<void> {
+async function watch(deps: BrokerServiceDeps, call: Writer, stopped: AbortSignal): Promise<void> {
   const peer = memberOf(deps, call)
   const request = codec.decodeWatchRequest(call.request)
+  // Who takes nothing is not asked for its next message, and would not learn that it is no member any more.
+  const gone = new AbortController()
+  const signal = AbortSignal.any([stopped, gone.signal])
   let revision = request.resume?.revision ?? 0
   // At most two messages wait for a slow reader: grpc-js' own mark would let sixteen pile up.
   let flushed = Promise.resolve()
-  for await (const message of deps.api.watch(peer, request, signal)) {
+  for await (const message of deps.api.watch(peer, request, signal, (reason) => gone.abort(reason))) {
     // A new snapshot starts over: the numbers before it mean nothing any more.
     if (message.t === 'reset' && !message.resumed) revision = 0
     for (const part of splitBatch(message, revision)) {
@@ -230,6 +237,7 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
     }
     if (message.t === 'batch') revision = message.revision
   }
+  gone.signal.throwIfAborted()
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {

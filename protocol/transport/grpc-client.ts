@@ -129,6 +129,10 @@ class GrpcBrokerClient implements BrokerClient {
     return decoded(codec.decodeJoinLook, await this.#call('join', asked, signal))
   }
 
+  async withdrawJoin(request: JoinRequest, signal: AbortSignal): Promise<void> {
+    await this.#call('join', codec.encodeJoinRequest({ ...request, withdraw: true }), signal)
+  }
+
   async renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse> {
     return decoded(codec.decodeRenewResponse, await this.#call('renew', codec.encodeRenewRequest(csr), signal))
   }

@@ -19,6 +19,9 @@ const COMMANDS = [
   'cluster evict',
   'cluster rekey',
   'cluster quota',
+  'cluster waiting',
+  'cluster accept',
+  'cluster refuse',
   'join',
   'leave',
   'uninstall',
@@ -76,7 +79,7 @@ t.test('each has help with an example that parses', async (t) => {
         name,
       )
     }
-    const looks = /^(show |token list|cluster list|version)/.test(name)
+    const looks = /^(show |token list|cluster list|cluster waiting|version)/.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)

@@ -2,7 +2,12 @@
 import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
-import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../protocol/identity/secret-identity.ts'
+import {
+  PROBLEM_ANNOTATION,
+  REASON_ANNOTATION,
+  type SecretChange,
+  secretIdentity,
+} from '../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
@@ -134,6 +139,43 @@ t.test('a refused token is tried again when the refusal is taken away', async (t
   await leaveToken(secret, token)
   await done
   t.equal((await store.read())?.cluster, 'milano')
+})
+
+t.test('an operator decides: the agent says with which key it waits, asks on, and joins', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const secret = new MemorySecret({ token: await broker.token() })
+  const first = start(t, secret)
+  await eventually(() => problem(secret) !== undefined)
+  const waiting = async () => (await broker.tokens((store) => store.waiting()))[0]
+  const fingerprint = (await waiting())?.fingerprint ?? ''
+  t.equal(
+    problem(secret),
+    `milano waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
+      `on the broker: sealane cluster accept milano --fingerprint ${fingerprint}`,
+  )
+  t.equal(secret.content?.annotations[REASON_ANNOTATION], 'JoinAwaitsApproval')
+  t.strictSame(first.status.notReady(), [`join: ${problem(secret) ?? ''}`])
+  t.equal(await first.store.isRefused(secret.content?.data['token'] ?? ''), false, 'it is not over')
+  first.stop.abort()
+  await first.done.catch(() => undefined)
+  const second = start(t, secret)
+  await eventually(() => second.status.notReady().join().includes('waits for approval'))
+  t.equal((await waiting())?.fingerprint, fingerprint, 'an agent that starts anew has the same key')
+  t.equal(second.logger.lines.filter(({ message }) => message === 'not joined').length, 1, 'logged once')
+  await broker.tokens((store) => store.accept({ cluster: 'milano', fingerprint }))
+  await second.done
+  t.equal((await second.store.read())?.cluster, 'milano')
+  t.equal(problem(secret), undefined)
+})
+
+t.test('an operator refuses: the agent asks no more with this token', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const secret = new MemorySecret({ token: await broker.token() })
+  const { store } = start(t, secret)
+  await eventually(() => problem(secret) !== undefined)
+  await broker.tokens((one) => one.refuse({ cluster: 'milano' }))
+  await eventually(() => problem(secret)?.includes('refused cluster "milano"'), { deadlineMs: 20_000 })
+  t.equal(await store.isRefused(secret.content?.data['token'] ?? ''), true)
 })
 
 t.test('a token beside the identity is taken away', async (t) => {

@@ -29,11 +29,11 @@ export interface RunCliInit {
   readonly terminal?: Terminal
 }
 
-/** As runCli; `stop` is Ctrl-C. */
+/** As runCli; `stop` is Ctrl-C, `remarks` what it has said on standard error so far. */
 export function startCli(
   args: readonly string[],
   init: RunCliInit = {},
-): { readonly result: Promise<CliResult>; stop(): void } {
+): { readonly result: Promise<CliResult>; stop(): void; remarks(): string } {
   const signals = new EventEmitter()
   const said = { stdout: '', stderr: '' }
   const output = {
@@ -49,7 +49,7 @@ export function startCli(
       return { code, ...said }
     },
   )
-  return { result, stop: () => void signals.emit('SIGINT') }
+  return { result, stop: () => void signals.emit('SIGINT'), remarks: () => said.stderr }
 }
 
 export interface SpawnInit {

@@ -1,8 +1,9 @@
-/** Publish streams that end while the broker is about to answer: each has to get its status. */
+/** Streams that end while the broker is about to answer: each has to get its status. */
 import { once } from 'node:events'
 import { connect } from 'node:http2'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import type { Test } from 'tap'
 import { openBrokerStore } from '../../broker/state/broker-store.ts'
 import { BrokerService, PublishMessage } from '../../protocol/gen/broker.ts'
 import { SERVER_NAME } from '../../protocol/identity/certificate-terms.ts'
@@ -90,7 +91,8 @@ await attack('publish-disk-full', async (t) => {
   await stopped
 })
 
-await attack('publish-unread-and-evicted', async (t) => {
+/** A member that takes no answer, in a connection whose window is 0, is evicted; true: its connection is closed then. */
+async function closedWhenEvicted(t: Test, path: string, body: Buffer): Promise<boolean> {
   const broker = await brokerHere(t)
   const { cluster, ...own } = await rawJoin(broker, 'milano')
   const settings = { initialWindowSize: 0 }
@@ -99,13 +101,13 @@ await attack('publish-unread-and-evicted', async (t) => {
   session.on('error', () => undefined)
   t.teardown(() => session.destroy())
   const stream = session.request({
-    ...{ ':method': 'POST', ':path': BrokerService.publish.path },
+    ...{ ':method': 'POST', ':path': path },
     ...{ 'content-type': 'application/grpc', te: 'trailers' },
   })
   stream.on('error', () => undefined)
-  stream.write(
-    frame({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false } }),
-  )
+  // A watch begins when all of its request is there; a publish stream that ends has said its last.
+  if (path === BrokerService.watch.path) stream.end(framed(body))
+  else stream.write(framed(body))
   // The headers come; what is answered does not fit into a window of nothing.
   await once(stream, 'response')
   const store = await openBrokerStore(broker.state, new SystemClock())
@@ -113,11 +115,22 @@ await attack('publish-unread-and-evicted', async (t) => {
   await store.close()
   const late = AbortSignal.timeout(15_000)
   await Promise.race([closed, once(late, 'abort')])
-  t.notOk(late.aborted, 'the broker has closed the connection')
+  return !late.aborted
+}
+
+await attack('publish-unread-and-evicted', async (t) => {
+  const declare = { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false }
+  const message = PublishMessage.encode({ message: { $case: 'declare', value: declare } }).finish()
+  const closed = await closedWhenEvicted(t, BrokerService.publish.path, Buffer.from(message))
+  t.ok(closed, 'the broker has closed the connection')
 })
 
-function frame(message: PublishMessage['message']): Buffer {
-  const bytes = PublishMessage.encode({ message }).finish()
+await attack('watch-unread-and-evicted', async (t) => {
+  const closed = await closedWhenEvicted(t, BrokerService.watch.path, Buffer.alloc(0))
+  t.ok(closed, 'the broker has closed the connection')
+})
+
+function framed(bytes: Buffer): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(bytes.length, 1)
   return Buffer.concat([head, bytes])

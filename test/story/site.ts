@@ -19,6 +19,7 @@ import { SiteFolder } from '../cli/site-folder.ts'
 import { askUdp } from '../dns/dns-server.ts'
 import { TYPE, query } from '../dns/wire.ts'
 import { eventually } from '../support/eventually.ts'
+import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 
 interface Part {
@@ -41,11 +42,17 @@ export class StorySite {
     broker: { token(): Promise<string> },
     podCIDRs: readonly string[] = ['10.42.0.0/16'],
   ): Promise<StorySite> {
+    const site = StorySite.make(t, id, podCIDRs)
+    const joined = await runCli(['join', '--site', site.folder.file, '--token', await broker.token()])
+    t.equal(joined.code, 0, joined.stdout + joined.stderr)
+    return site
+  }
+
+  /** One that has not joined yet. */
+  static make(t: Test, id: string, podCIDRs: readonly string[]): StorySite {
     const site = new StorySite(t, id)
     const { folder } = site
     folder.write('site.yaml', folder.read('site.yaml').replace('[10.42.0.0/16]', JSON.stringify(podCIDRs)))
-    const joined = await runCli(['join', '--site', site.folder.file, '--token', await broker.token()])
-    t.equal(joined.code, 0, joined.stdout + joined.stderr)
     return site
   }
 
@@ -53,7 +60,8 @@ export class StorySite {
     this.id = id
     this.folder = new SiteFolder(t, id)
     this.#reader = this.#open()
-    for (const kind of ['ServiceImport', 'EndpointSlice', 'ServiceExport'] as const) this.#reader.cache(kind)
+    for (const kind of ['ServiceImport', 'EndpointSlice', 'ServiceExport', 'Cluster', 'Endpoint'] as const)
+      this.#reader.cache(kind)
     t.teardown(async () => {
       await this.stop()
       await this.#reader.close()
@@ -103,6 +111,24 @@ export class StorySite {
   async tunnel(cluster: string, state: ConnectionState): Promise<void> {
     await this.#reader.apply(gatewayObject('gw'))
     await this.#reader.applyStatus(gatewayObject('gw', { connections: connectionsTo({ [cluster]: state }) }))
+  }
+
+  /** A gateway of this site, as its own gateway process publishes it. */
+  async gateway(publicKey: string): Promise<void> {
+    await this.#reader.apply(endpointObject({ cluster: this.id, publicKey }))
+  }
+
+  /** What this site knows of another one: `Cluster`, `Endpoint` and `ServiceImport` objects, as lines. */
+  knownOf(cluster: string): string[] {
+    const clusters = this.#reader.cache('Cluster').list()
+    const endpoints = this.#reader.cache('Endpoint').list()
+    const slices = this.#reader.cache('EndpointSlice').list()
+    const label = 'multicluster.kubernetes.io/source-cluster'
+    return [
+      ...clusters.filter(({ spec }) => spec.id === cluster).map(() => 'Cluster'),
+      ...endpoints.filter(({ spec }) => spec.cluster === cluster).map(() => 'Endpoint'),
+      ...slices.filter(({ metadata }) => metadata.labels?.[label] === cluster).map(() => 'EndpointSlice'),
+    ]
   }
 
   /** Imported services and their slices, as lines. */

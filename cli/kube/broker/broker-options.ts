@@ -11,6 +11,8 @@ export interface BrokerOptions extends ImageOptions {
   readonly storageClass?: string
   /** Guarded namespaces that may be exported, beside those that may be already. */
   readonly allowNamespace?: readonly string[]
+  /** Whether every cluster that joins waits for an operator. */
+  readonly approve?: boolean
   /** RFC 3339: a state that is empty or old, and was so at this time, is to be served. */
   readonly acceptEmpty?: string
 }
@@ -29,8 +31,12 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
   const kept = sameType ? broker.advertise : []
   const advertise = chosen.advertise ?? kept
   const policy = broker.service.externalTrafficPolicy
-  const args = broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy='))
+  const isKept = (one: string): boolean =>
+    (sameType || !one.startsWith('--external-traffic-policy=')) &&
+    (chosen.approve === undefined || !one.startsWith('--approve='))
+  const args = broker.extraArgs.filter(isKept)
   const allowed = (chosen.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
+  const approved = chosen.approve === true ? ['--approve=yes'] : []
   const accepted = chosen.acceptEmpty === undefined ? [] : [`--accept-empty=${chosen.acceptEmpty}`]
   return withImage(
     {
@@ -39,7 +45,7 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: chosen.clusterset ?? broker.clusterset,
-        extraArgs: [...new Set([...args, ...allowed, ...accepted])],
+        extraArgs: [...new Set([...args, ...allowed, ...approved, ...accepted])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, storageClassName: chosen.storageClass ?? broker.storage.storageClassName },
       },
@@ -55,6 +61,7 @@ export function deployCommand(flags: string, chosen: BrokerOptions, more: readon
     ...(chosen.advertise ?? []).map((one) => ['--advertise', one] as const),
     ['--clusterset', chosen.clusterset],
     ['--storage-class', chosen.storageClass],
+    ['--approve', chosen.approve === undefined ? undefined : chosen.approve ? 'yes' : 'no'],
     ...(chosen.allowNamespace ?? []).map((one) => ['--allow-namespace', one] as const),
     ['--image', chosen.image],
     ['--image-pull-policy', chosen.imagePullPolicy],

@@ -1,11 +1,19 @@
 /** The members that a broker on a cluster knows: the same commands, in its pod. */
-import type { BrokerStore, Eviction, MemberSummary, RekeyInit } from '../../../compose/parts/broker-store.ts'
+import type {
+  Answer,
+  AnswerInit,
+  BrokerStore,
+  Eviction,
+  MemberSummary,
+  RekeyInit,
+  WaitingSummary,
+} from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
 import type { KubeTarget } from '../../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of the broker's store that is about members. */
-export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota'> & {
+export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota' | 'waiting' | 'accept' | 'refuse'> & {
   rekey(init: RekeyInit): Promise<{ readonly id: string; readonly text: string; readonly expiresAtMs: number }>
 }
 
@@ -45,10 +53,17 @@ export function podMembers(ask: AskBroker): Members {
       const words = Object.entries(change).flatMap(([field, value]) => [`--${field}`, String(value)])
       return (await askForJson<{ readonly changed: boolean }>(ask, ['cluster', 'quota', cluster, ...words])).changed
     },
+    waiting: async () => (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'])).items,
+    accept: (init) => askForJson<Answer>(ask, answerWords('accept', init)),
+    refuse: (init) => askForJson<Answer>(ask, answerWords('refuse', init)),
     rekey: async ({ cluster, ttlMs }) => {
       const words = ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]
       const made = await askForJson<Made>(ask, ['cluster', 'rekey', cluster, ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
   }
+}
+
+function answerWords(verb: 'accept' | 'refuse', { cluster, fingerprint }: AnswerInit): readonly string[] {
+  return ['cluster', verb, cluster, ...(fingerprint === undefined ? [] : ['--fingerprint', fingerprint])]
 }

@@ -32,12 +32,13 @@ interface Made {
 /** Throws what askForJson() throws. */
 export function podTokens(ask: AskBroker): Tokens {
   return {
-    create: async ({ ttlMs, uses, cluster, allowedCIDRs = [] }) => {
+    create: async ({ ttlMs, uses, cluster, allowedCIDRs = [], approve = false }) => {
       const words = [
         ...(ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]),
         ...(uses === undefined ? [] : ['--uses', String(uses)]),
         ...(cluster === undefined ? [] : ['--cluster-id', cluster]),
         ...allowedCIDRs.flatMap((cidr) => ['--allow-cidr', cidr]),
+        ...(approve ? ['--approve'] : []),
       ]
       const made = await askForJson<Made>(ask, ['token', 'create', ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }

@@ -1,6 +1,6 @@
 /** The arguments that an installed broker is started with, by whatever they were written. Pure. */
 
-/** What `sealane broker serve` of this release takes; each has a value. */
+/** What `sealane broker serve` of this release takes; each has a value, but for those of ALONE. */
 export const SERVE_FLAGS: readonly string[] = [
   '--state',
   '--listen',
@@ -12,6 +12,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--allow-namespace',
   '--external-traffic-policy',
   '--accept-empty',
+  '--approve',
   '--audit-log',
   '--audit-log-size',
   '--audit-log-keep',
@@ -21,6 +22,9 @@ export const SERVE_FLAGS: readonly string[] = [
   '--quota-streams',
   '--log-level',
 ]
+
+/** What a flag says where it stands alone. */
+const ALONE: Readonly<Record<string, string>> = { '--approve': 'yes' }
 
 export interface ServeArgs {
   /** `--flag=value`, in their order. */
@@ -41,7 +45,9 @@ export function readServeArgs(args: readonly string[]): ServeArgs {
     const [flag = ''] = word.split('=', 1)
     const apart = flag === word && word.startsWith('--') && next !== undefined && !next.startsWith('--')
     if (apart) i += 1
+    const alone = flag === word ? ALONE[flag] : undefined
     if (SERVE_FLAGS.includes(flag) && (apart || flag !== word)) known.push(apart ? `${word}=${next}` : word)
+    else if (alone !== undefined) known.push(`${word}=${alone}`)
     else unknown.push(apart ? `${word} ${next}` : word)
   }
   return { known, unknown }

@@ -59,6 +59,8 @@ export interface JoinClusterInit {
   /** `--context c1`, for the commands that are advised. */
   readonly flags: string
   readonly timeoutMs: number
+  /** How long to wait for an operator of the broker to accept this cluster; absent: as long as the token lasts. */
+  readonly approvalMs?: number | undefined
   /** Asks a person; undefined where nobody can be asked. */
   readonly ask: ((question: Ask) => Promise<readonly string[]>) | undefined
   readonly clock: Clock
@@ -255,8 +257,9 @@ async function watchStart(
 ): Promise<void> {
   const { values, secret, signal, say, clock } = init
   const { namespace } = values.member
+  const approvalMs = init.approvalMs ?? tokenLasts(init)
   await until(init, 'the broker to take this cluster in', () =>
-    joinProgress(admin, { secret, settings: site, namespace, nowMs: clock.now() }, signal),
+    joinProgress(admin, { secret, settings: site, namespace, nowMs: clock.now(), approvalMs }, signal),
   )
   // One lies there still where the agent had another one, and was faster.
   await until(init, 'the token to go', async () => {
@@ -264,6 +267,11 @@ async function watchStart(
     return undefined
   })
   say('joined\n')
+}
+
+/** Milliseconds; one that an earlier join has brought is not known here. */
+function tokenLasts({ token, clock }: JoinClusterInit): number | undefined {
+  return token === undefined ? undefined : Math.max(0, parseJoinToken(token, 0).expiresAtMs - clock.now())
 }
 
 /** Gives the clusters that are reached: all that are in contact. */

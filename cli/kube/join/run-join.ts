@@ -26,7 +26,8 @@ import type { JoinKubeOptions } from './join-options.ts'
 import type { JoinOptions } from './plan-join.ts'
 import { withImage, withStatus } from './values-options.ts'
 
-export type RunJoinOptions = JoinKubeOptions & TokenOptions & { readonly clusterId?: string }
+export type RunJoinOptions = JoinKubeOptions &
+  TokenOptions & { readonly clusterId?: string; readonly approvalTimeout?: number }
 
 export async function runJoinKube(
   target: KubeTarget,
@@ -46,6 +47,7 @@ export async function runJoinKube(
     force: options.force,
     flags: targetFlags(target),
     timeoutMs: options.timeout,
+    approvalMs: options.approvalTimeout,
     ask: options.yes || !process.stdin.isTTY ? undefined : (question) => askAtTerminal(question, signal),
     clock,
     signal,

@@ -8,7 +8,17 @@ import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import { LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
-import { joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import type { ClusterId } from '../../../model/ids.ts'
+import {
+  type SecretAccess,
+  TOKEN_PART,
+  joinProblem,
+  secretIdentity,
+} from '../../../protocol/identity/secret-identity.ts'
+import { parseJoinToken } from '../../../protocol/identity/token.ts'
+import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import { sealaneVersion } from '../../../runtime/version.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { identitySecret } from '../access/identity-secret.ts'
@@ -34,12 +44,38 @@ export async function leaveCluster(
     if (absentIsFine) return undefined
     throw new UserError(`${admin.title}: Sealane is not installed there`)
   }
-  if (membership === undefined) await reportForgotten(admin, init)
-  else await endMembership(admin, init)
+  if (membership === undefined) {
+    await takeBackJoin(identitySecret(admin, SYSTEM_NAMESPACE, signal), init)
+    await reportForgotten(admin, init)
+  } else await endMembership(admin, init)
   const dns = await unwireClusterDns(admin, discovery, { ...init, dryRun: false })
   for (const line of dns.left) say(`cluster DNS: ${line}\n`)
   await removeInstallation(admin, discovery, init)
   return (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
+}
+
+/** A join that waits for an operator's approval. Where the broker is not reached from here, it ends with its token. */
+async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveClusterInit): Promise<void> {
+  const content = await secret.read()
+  const token = content?.data[TOKEN_PART]
+  if (content === undefined || token === undefined) return
+  if (joinProblem(content, '')?.reason !== 'JoinAwaitsApproval') return
+  try {
+    const key = await secretIdentity(secret).key()
+    const ask = { token: parseJoinToken(token, 0), key, ...WITHDRAWN }
+    const { withdrawJoin } = await import('../../../protocol/approval.ts')
+    await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, signal)
+    say('the join that waited for approval is taken back\n')
+  } catch (error) {
+    signal.throwIfAborted()
+    say(`the join that waits for approval ends with its token: it could not be taken back (${messageOf(error)})\n`)
+  }
+}
+
+/** Token and key say which request is meant. */
+const WITHDRAWN = {
+  cluster: 'withdrawn' as ClusterId,
+  facts: { podCIDRs: [], serviceCIDRs: [], labels: {}, version: sealaneVersion() },
 }
 
 /** Without the Membership no agent leaves: the broker goes on knowing this cluster. */

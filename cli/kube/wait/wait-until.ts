@@ -14,6 +14,8 @@ export interface Missing {
   readonly why?: string | undefined
   /** It does not pass by itself, as far as can be seen: what somebody has to do. Waited for a moment only. */
   readonly mend?: string | undefined
+  /** Somebody decides about it, and is given so long from the start, in milliseconds. */
+  readonly mayTakeMs?: number | undefined
 }
 
 /** Undefined: it is done. */
@@ -46,7 +48,7 @@ const GIVE_UP_MS = 15_000
  */
 export async function waitUntil(look: Probe, init: WaitInit): Promise<void> {
   const { what, timeoutMs, clock, signal, hint } = init
-  const end = clock.monotonic() + timeoutMs
+  const begun = clock.monotonic()
   const account = new WaitAccount(init)
   let hopelessSince: number | undefined
   for (;;) {
@@ -58,10 +60,14 @@ export async function waitUntil(look: Probe, init: WaitInit): Promise<void> {
     if (mend !== undefined && clock.monotonic() - (hopelessSince ?? 0) >= GIVE_UP_MS) {
       throw new TookTooLong(`waited for ${what}, which will not come by itself: ${sentence(missing)}`, { hint: mend })
     }
-    if (clock.monotonic() >= end) {
-      throw new TookTooLong(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, {
-        hint: mend ?? hint,
-      })
+    const limitMs = missing.mayTakeMs ?? timeoutMs
+    if (clock.monotonic() >= begun + limitMs) {
+      throw new TookTooLong(
+        `waited ${formatDuration(Math.round(limitMs / 1000) * 1000)} for ${what}: ${sentence(missing)}`,
+        {
+          hint: mend ?? hint,
+        },
+      )
     }
     account.onReason(missing)
     await clock.sleep(LOOK_EVERY_MS, signal)

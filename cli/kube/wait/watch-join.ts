@@ -3,6 +3,7 @@ import { type PartName, objectName } from '../../../install/names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { LABEL_GATEWAY, laneOfLabel } from '../../../model/lanes/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../../model/objects.ts'
+import { oneLine } from '../../../model/membership.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
 import { endOfIdentity } from '../../../protocol/join.ts'
@@ -25,12 +26,14 @@ export interface JoinPlace {
   readonly namespace: string
   /** Milliseconds since 1970: an identity that has ended is none. */
   readonly nowMs: number
+  /** How long an operator of the broker may take to accept this cluster; undefined: as long as anything else. */
+  readonly approvalMs?: number | undefined
 }
 
 /** Throws UserError when the broker, or the token itself, says no. */
 export async function joinProgress(
   admin: Pick<ClusterAdmin, 'list'>,
-  { secret, settings, namespace, nowMs }: JoinPlace,
+  { secret, settings, namespace, nowMs, approvalMs }: JoinPlace,
   signal: AbortSignal,
 ): Promise<Missing | undefined> {
   const identity = await secretIdentity(secret).read()
@@ -42,6 +45,8 @@ export async function joinProgress(
       ...(problem.reason === undefined ? {} : { reason: problem.reason }),
     })
   }
+  // A person needs that at once, to read it to another one.
+  if (problem?.reason === 'JoinAwaitsApproval') return { what: oneLine(problem.text), mayTakeMs: approvalMs }
   if (problem !== undefined) return { what: 'agent', why: problem.text }
   return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
 }

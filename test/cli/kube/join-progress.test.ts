@@ -34,6 +34,17 @@ t.test('joining: refused is final, about the token that lies there; the rest is 
   t.equal(await store.isRefused('sealane1.two'), false)
 })
 
+t.test('joining: what to tell the operator of the broker is printed at once, and may take its time', async (t) => {
+  const secret = new MemorySecret({ token: 'sealane1.one' })
+  const place = { secret, settings: 'kind: Site', namespace: NAMESPACE, nowMs: 0, approvalMs: 900_000 }
+  const text = 'c2 waits for approval\nby an operator'
+  await secretIdentity(secret, 'kind: Site').problem({ text, reason: 'JoinAwaitsApproval' })
+  t.strictSame(await joinProgress(new MemoryAdmin(), place, signal), {
+    what: 'c2 waits for approval by an operator',
+    mayTakeMs: 900_000,
+  })
+})
+
 t.test('joining: an identity is all that is waited for; looking writes nothing', async (t) => {
   const secret = new MemorySecret({ token: 'sealane1.late', ...(await identityParts()) })
   const place = { secret, settings: 'kind: Site', namespace: NAMESPACE, nowMs: Date.now() }

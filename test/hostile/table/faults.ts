@@ -221,6 +221,12 @@ export const FAULTS: readonly AttackRow[] = [
     against: '`protocol/transport/broker-service.ts`: a connection that does not take its status in time is dropped.',
   },
   {
+    id: 'watch-unread-and-evicted',
+    tried: 'A member that takes nothing of its watch (a window of 0 octets) is evicted.',
+    holds: 'Its watch ends at once and its connection is closed within seconds; it is not waited for.',
+    against: '`broker/records/watch-hub.ts`: who is no member any more is told without being asked for more.',
+  },
+  {
     id: 'clock-ahead-renewal',
     tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
     holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',

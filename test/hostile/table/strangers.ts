@@ -34,6 +34,36 @@ export const STRANGERS: readonly AttackRow[] = [
     against: '`broker/members/join-gate.ts`: failures are counted by address, and a known token passes.',
   },
   {
+    id: 'waiting-unknown-tokens',
+    tried: 'Where an operator approves joins, a stranger asks with 25 tokens that nobody made.',
+    holds: 'None of them is shown to the operator; one with a good token is.',
+    against: '`broker/tokens/tokens.ts`: the token is looked at before anything else is.',
+  },
+  {
+    id: 'waiting-flood-of-a-token',
+    tried: 'Somebody with a token of 1,000 uses asks as 62 clusters, each with a key of its own.',
+    holds: 'At most 32 of them wait, and a cluster with another token finds room.',
+    against: '`broker/approval/waiting-joins.ts`: 32 rows of a token, 128 of all; each key counts by itself.',
+  },
+  {
+    id: 'waiting-stolen-token',
+    tried: 'While a cluster waits for approval, and after it was accepted, a thief shows its token with another key.',
+    holds: 'The thief neither joins nor takes the request back; the cluster joins, and the token is spent.',
+    against: '`broker/tokens/tokens.ts` and `broker/approval/`: a waiting request holds its token for one key.',
+  },
+  {
+    id: 'waiting-forged',
+    tried: 'A holder of a token asks with 65 labels, a release of 80 KB, escapes of terminals, ids that are none.',
+    holds: 'Each is refused, nothing of it is shown to the operator, and the token is still good.',
+    against: '`broker/admission/admission-facts.ts`: facts are checked before they are shown.',
+  },
+  {
+    id: 'waiting-acts-as-member',
+    tried: 'A cluster that waits renews, leaves and watches, and asks as the last release did.',
+    holds: 'Each is refused, and the clusterset has no member.',
+    against: '`broker/approval/approval.ts`: nothing is signed before an operator has accepted.',
+  },
+  {
     id: 'audit-forged-lines',
     tried:
       'Strangers and holders of a token ask with names that have newlines, JSON, escapes of terminals, 60,000 letters.',

@@ -1,0 +1,194 @@
+/** Approval as two people do it: one at the site that joins, one at the broker. */
+import t, { type Test } from 'tap'
+import { podBroker } from '../../cli/kube/broker/pod-broker.ts'
+import { podMembers } from '../../cli/kube/broker/pod-members.ts'
+import { podTokens } from '../../cli/kube/broker/pod-tokens.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+import { eventually } from '../support/eventually.ts'
+import { failure } from '../support/failure.ts'
+import { MemoryAdmin } from '../support/memory-admin.ts'
+import { LoopbackBroker } from './loopback-broker.ts'
+import { runCli, startCli } from './run-cli.ts'
+import { SiteFolder } from './site-folder.ts'
+
+const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
+const SHA = /SHA256:[A-Za-z0-9+/]{43}/
+const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
+
+/** The command line beside the broker. */
+function beside(broker: LoopbackBroker) {
+  return async (...words: string[]) => {
+    const { code, stdout, stderr } = await runCli([...words, '--state', broker.state])
+    return { code, stdout: plain(stdout), stderr: plain(stderr) }
+  }
+}
+
+async function waits(broker: LoopbackBroker, id: string): Promise<string> {
+  const look = async () => (await broker.tokens((store) => store.waiting())).find((one) => one.id === id)?.fingerprint
+  return eventually(look, { say: `${id} waits` })
+}
+
+function joining(site: SiteFolder, token: string, ...more: string[]) {
+  return startCli(['join', '--site', site.file, '--token', token, ...more])
+}
+
+t.test('a site waits, says what to compare, and joins once it is accepted', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const sealane = beside(broker)
+  const site = new SiteFolder(t, 'paris')
+  const join = joining(site, await broker.token())
+  const fingerprint = await waits(broker, 'paris')
+  t.same(site.identity(), ['0700 identity/', '0600 identity/joining.key'])
+  const listed = await sealane('cluster', 'waiting')
+  t.match(listed.stdout, /^CLUSTER STATE FINGERPRINT PODS SERVICES FROM TOKEN SINCE UNTIL\n/)
+  t.match(listed.stdout, `paris waiting ${fingerprint} 10.42.0.0/16 10.43.0.0/16 127.0.0.1 `)
+  t.match(await sealane('cluster', 'list'), {
+    stderr: 'none\nwaiting for approval: paris; see: sealane cluster waiting\n',
+  })
+  const wrong = await sealane('cluster', 'accept', 'paris', '--fingerprint', `SHA256:${'A'.repeat(43)}`)
+  t.match(wrong, { code: 1, stderr: /waits with another key than that: SHA256:.*\nreason: FingerprintDiffers\n$/ })
+  t.match(await sealane('cluster', 'accept', 'oslo'), { code: 1, stderr: /reason: WaitingUnknown\n$/ })
+  t.same(await sealane('cluster', 'accept', 'paris', '--fingerprint', fingerprint), {
+    code: 0,
+    stdout: `cluster paris (${fingerprint}) is accepted: it joins when it asks the next time\n`,
+    stderr: '',
+  })
+  const { code, stdout, stderr } = await join.result
+  t.equal(code, 0, stderr)
+  t.equal(stdout, 'paris has joined clusterset demo with its own addresses\n')
+  t.equal(
+    stderr,
+    `paris waits for approval by an operator of the broker; the fingerprint of its key is ${fingerprint}; ` +
+      `on the broker: sealane cluster accept paris --fingerprint ${fingerprint}\n` +
+      'waiting for that; Ctrl-C takes the request back\n' +
+      `next, on each node: sealane up --site ${site.file} --node NAME\n`,
+  )
+  t.match(await sealane('cluster', 'accept', 'paris'), { code: 0, stdout: /was accepted before: nothing was done\n$/ })
+  t.same(await sealane('cluster', 'waiting'), { code: 0, stdout: '', stderr: 'none\n' })
+})
+
+t.test('Ctrl-C takes the request back, and the token is good again', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const token = await broker.token()
+  const site = new SiteFolder(t, 'paris')
+  const first = joining(site, token)
+  const fingerprint = await waits(broker, 'paris')
+  await eventually(() => first.remarks().includes('Ctrl-C'), { say: 'the site is told to wait' })
+  first.stop()
+  const { stderr } = await first.result
+  t.match(stderr, /the request is taken back; the token can be used again\n/)
+  t.same(await broker.tokens((store) => store.waiting()), [])
+  t.same(site.identity(), [], 'nothing is left of it')
+  const second = joining(site, token)
+  t.not(await waits(broker, 'paris'), fingerprint, 'another attempt, another key')
+  second.stop()
+  await second.result
+})
+
+t.test('time is over: the key stays, and the same command goes on', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const token = await broker.token()
+  const site = new SiteFolder(t, 'paris')
+  const first = await joining(site, token, '--approval-timeout', '1s').result
+  t.equal(first.code, 1)
+  t.match(
+    first.stderr,
+    /sealane: not approved after 1s: paris waits for approval by an operator .*\nthe same command with the same token waits on\nreason: JoinAwaitsApproval\n$/,
+  )
+  const [fingerprint] = SHA.exec(first.stderr) ?? []
+  await broker.tokens((store) =>
+    store.accept({ cluster: 'paris', ...(fingerprint === undefined ? {} : { fingerprint }) }),
+  )
+  const second = await joining(site, token).result
+  t.match(second, { code: 0, stdout: 'paris has joined clusterset demo with its own addresses\n' })
+})
+
+t.test('a broker that starts anew finds the request again, and who waits waits on', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const site = new SiteFolder(t, 'paris')
+  const join = joining(site, await broker.token())
+  const fingerprint = await waits(broker, 'paris')
+  await broker.stop()
+  await broker.tokens((store) => store.accept({ cluster: 'paris', fingerprint }))
+  await broker.start({ approve: true })
+  t.match(await join.result, { code: 0 })
+})
+
+t.test('refused: the site says so, and keeps nothing', async (t) => {
+  const broker = await LoopbackBroker.start(t, { approve: true })
+  const sealane = beside(broker)
+  const site = new SiteFolder(t, 'paris')
+  const join = joining(site, await broker.token())
+  const fingerprint = await waits(broker, 'paris')
+  t.match(await sealane('cluster', 'refuse', 'paris'), {
+    code: 0,
+    stdout: `cluster paris (${fingerprint}) is refused\n`,
+  })
+  t.match(await sealane('cluster', 'refuse', 'paris'), { code: 0, stdout: /was refused before: nothing was done\n$/ })
+  const { code, stderr } = await join.result
+  t.equal(code, 1)
+  t.match(
+    plain(stderr),
+    /sealane: approval: an operator of the broker refused cluster "paris" at TIME\nreason: JoinRefusedByOperator\n$/,
+  )
+  t.same(site.identity(), [])
+})
+
+t.test('only the token asks', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const sealane = beside(broker)
+  const made = await sealane('token', 'create', '--approve', '-o', 'json')
+  const { token } = JSON.parse(made.stdout) as { token: string }
+  const join = joining(new SiteFolder(t, 'paris'), token)
+  await waits(broker, 'paris')
+  t.match((await sealane('token', 'list', '-o', 'wide')).stdout, / waiting 1 any - TIME paris - TIME\n$/)
+  t.match((await joining(new SiteFolder(t, 'milano'), await broker.token()).result).code, 0)
+  join.stop()
+  await join.result
+})
+
+/** A cluster whose broker's pod runs the real commands on the state of a real broker. */
+function hub(broker: LoopbackBroker): MemoryAdmin {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
+  const metadata = { name: 'sealane-broker-0', namespace: 'sealane-broker', labels }
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] }
+  const pod: ManifestObject = { apiVersion: 'v1', kind: 'Pod', metadata, status: ready }
+  const admin = new MemoryAdmin([pod])
+  admin.run = async ({ command }) => {
+    const words = command.slice(1).map((word) => (word === '/var/lib/sealane/broker' ? broker.state : word))
+    const { code, stdout, stderr } = await runCli(words)
+    return { status: code, stdout, stderr }
+  }
+  return admin
+}
+
+async function waitingSites(t: Test, broker: LoopbackBroker, token: () => Promise<string>, ...ids: string[]) {
+  const all = await Promise.all(ids.map(async (id) => joining(new SiteFolder(t, id), await token())))
+  for (const id of ids) await waits(broker, id)
+  return all
+}
+
+t.test('in the pod of a broker on a cluster', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const admin = hub(broker)
+  const ask = podBroker(admin, '--context hub', new AbortController().signal)
+  const [members, tokens] = [podMembers(ask), podTokens(ask)]
+  const token = async (): Promise<string> => (await tokens.create({ approve: true })).text
+  const [paris, oslo] = await waitingSites(t, broker, token, 'paris', 'oslo')
+  t.same(await members.waiting(), await broker.tokens((store) => store.waiting()))
+  const fingerprint = await waits(broker, 'paris')
+  t.match(await failure(members.accept({ cluster: 'tokyo' })), { reason: 'WaitingUnknown' })
+  t.match(await members.accept({ cluster: 'paris', fingerprint }), { id: 'paris', fingerprint, repeated: false })
+  t.match(await members.refuse({ cluster: 'oslo' }), { id: 'oslo', repeated: false })
+  t.match(await paris?.result, { code: 0 })
+  t.match(await oslo?.result, { code: 1 })
+  const run = (words: string): string =>
+    `exec sealane-broker/sealane-broker-0 broker: sealane ${words} --state /var/lib/sealane/broker`
+  t.same(admin.done.slice(2), [
+    run('cluster waiting -o json'),
+    run('cluster accept tokyo -o json'),
+    run(`cluster accept paris --fingerprint ${fingerprint} -o json`),
+    run('cluster refuse oslo -o json'),
+  ])
+  t.equal(admin.done[0], run('token create --approve -o json'))
+})

@@ -1,0 +1,129 @@
+/** Strangers and holders of tokens against the list of those who wait for approval. */
+import { MAX_WAITING_OF_TOKEN } from '../../broker/approval/waiting-joins.ts'
+import { openBrokerStore } from '../../broker/state/broker-store.ts'
+import { BrokerService } from '../../protocol/gen/broker.ts'
+import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { attack } from './support/attack.ts'
+import { type BrokerHere, brokerHere } from './support/broker-here.ts'
+import { callUnary, openChannel, outcomeOf, textOf } from './support/raw-channel.ts'
+import { NO_FACTS, csrOf, joinWith, newKey, tokenSecret } from './support/raw-join.ts'
+
+async function store<T>(broker: BrokerHere, work: (of: Awaited<ReturnType<typeof openBrokerStore>>) => Promise<T>) {
+  const opened = await openBrokerStore(broker.state, new SystemClock())
+  try {
+    return await work(opened)
+  } finally {
+    await opened.close()
+  }
+}
+
+/** What the broker says to a request to join that says it can wait. */
+async function ask(
+  broker: BrokerHere,
+  secret: string,
+  cluster: string,
+  change: { readonly key?: string; readonly facts?: typeof NO_FACTS; readonly withdraw?: boolean } = {},
+): Promise<string> {
+  const { key = newKey(), facts = NO_FACTS, withdraw = false } = change
+  const csr = await csrOf(key)
+  const own = withdraw ? { csr: Buffer.alloc(0), withdrawCsr: csr } : { csr }
+  const fields = { secret, cluster, facts, nowMs: Date.now(), waits: true, ...own }
+  const channel = openChannel(broker)
+  try {
+    const answer = await callUnary(channel, BrokerService.join.path, BrokerService.join.requestSerialize(fields))
+    return Buffer.isBuffer(answer) ? 'ok' : textOf(answer)
+  } finally {
+    channel.close()
+  }
+}
+
+const waiting = (broker: BrokerHere) => store(broker, (of) => of.waiting())
+
+await attack('waiting-unknown-tokens', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  for (let n = 0; n < 25; n += 1) {
+    const said = await ask(broker, Buffer.alloc(32, n).toString('base64url'), `c${n}`)
+    t.match(said, /^(UNAUTHENTICATED token: not known|RESOURCE_EXHAUSTED token: not known)/)
+  }
+  t.same(await waiting(broker), [])
+  t.match(
+    await ask(broker, await tokenSecret(broker.state), 'paris'),
+    /^FAILED_PRECONDITION approval: cluster "paris" waits/,
+  )
+})
+
+await attack('waiting-flood-of-a-token', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  const { text } = await store(broker, (of) => of.create({ uses: 1000 }))
+  const secret = parseJoinToken(text, Date.now()).secret()
+  const said = new Map<string, number>()
+  for (let n = 0; n < MAX_WAITING_OF_TOKEN + 30; n += 1) {
+    const word = (await ask(broker, secret, `c${n}`)).replace(/"c\d+"/, 'ID').slice(0, 40)
+    said.set(word, (said.get(word) ?? 0) + 1)
+  }
+  const held = (await waiting(broker)).length
+  t.ok(held <= MAX_WAITING_OF_TOKEN, `${held} wait; ${JSON.stringify([...said])}`)
+  const honest = await tokenSecret(broker.state)
+  t.match(
+    await ask(broker, honest, 'paris'),
+    /^FAILED_PRECONDITION approval: cluster "paris" waits/,
+    'others find room',
+  )
+  t.match(await broker.metrics.text(), new RegExp(`^sealane_broker_waiting_joins ${held + 1}$`, 'm'))
+})
+
+await attack('waiting-stolen-token', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  const [secret, key] = [await tokenSecret(broker.state), newKey()]
+  t.match(await ask(broker, secret, 'paris', { key }), /waits for an operator/)
+  const thief = newKey()
+  t.match(await ask(broker, secret, 'paris', { key: thief }), /^UNAUTHENTICATED token: .* is held by another key/)
+  t.match(
+    await ask(broker, secret, 'paris', { key: thief, withdraw: true }),
+    /^FAILED_PRECONDITION withdraw: nothing waits/,
+  )
+  await store(broker, (of) => of.accept({ cluster: 'paris' }))
+  t.match(
+    await ask(broker, secret, 'paris', { key: thief }),
+    /is held by another key/,
+    'a yes is for the key that was shown',
+  )
+  t.equal(await ask(broker, secret, 'paris', { key }), 'ok')
+  t.match(await ask(broker, secret, 'paris', { key: thief }), /^UNAUTHENTICATED token: .* has been used already/)
+})
+
+await attack('waiting-forged', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  const secret = await tokenSecret(broker.state)
+  const labels = Array.from({ length: 65 }, (_, n) => ({ key: `label-${n}`, value: 'x'.repeat(63) }))
+  t.match(await ask(broker, secret, 'paris', { facts: { ...NO_FACTS, labels } }), /^INVALID_ARGUMENT /)
+  const endless = { ...NO_FACTS, version: 'x'.repeat(80_000) }
+  t.match(await ask(broker, secret, 'paris', { facts: endless }), /^(INVALID_ARGUMENT|RESOURCE_EXHAUSTED) /)
+  const escape = { ...NO_FACTS, version: '\u001b[2Jaccepted' }
+  t.match(await ask(broker, secret, 'paris', { facts: escape }), /^INVALID_ARGUMENT .*expected no control characters/)
+  for (const name of ['paris\u001b[1A', '../../etc', 'Paris', 'kube-system', 'x'.repeat(64), '']) {
+    t.match(await ask(broker, secret, name), /^INVALID_ARGUMENT cluster/, JSON.stringify(name))
+  }
+  t.same(await waiting(broker), [], 'nothing of that is shown to an operator')
+  t.match(await ask(broker, secret, 'paris'), /waits for an operator/, 'and the token is still good')
+})
+
+await attack('waiting-acts-as-member', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  const secret = await tokenSecret(broker.state)
+  const key = newKey()
+  await ask(broker, secret, 'paris', { key })
+  const channel = openChannel(broker)
+  t.teardown(() => channel.close())
+  const call = (path: string): Promise<string> => outcomeOf(callUnary(channel, path, Buffer.alloc(0)).then(thrown))
+  for (const method of [BrokerService.renew, BrokerService.leave, BrokerService.watch])
+    t.match(await call(method.path), /^UNAUTHENTICATED /, method.path)
+  const old = await outcomeOf(joinWith(broker, secret, 'paris'))
+  t.match(old, /^FAILED_PRECONDITION approval: .* this release of Sealane cannot wait|is held by another key/)
+  t.equal((await store(broker, (of) => of.members())).length, 0)
+})
+
+function thrown(answer: Buffer | { readonly code: number; readonly details: string }): void {
+  if (!Buffer.isBuffer(answer)) throw Object.assign(new Error(textOf(answer)), { status: answer })
+}
