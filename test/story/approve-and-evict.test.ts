@@ -16,7 +16,7 @@ const KEYS: Readonly<Record<string, string>> = {
   paris: Buffer.alloc(32, 2).toString('base64'),
   oslo: Buffer.alloc(32, 3).toString('base64'),
 }
-const PODS: Readonly<Record<string, string>> = { milano: '10.41.0.0/16', paris: '10.42.0.0/16', oslo: '10.43.0.0/16' }
+const PODS: Readonly<Record<string, string>> = { milano: '10.41.0.0/16', paris: '10.42.0.0/16', oslo: '10.50.0.0/16' }
 
 const NAMESPACE = 'apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n'
 const service = (address: string): string => `---
@@ -71,14 +71,14 @@ t.test('approved by hand, evicted by hand', { timeout: 90_000 }, async (t) => {
     site.write('shop.yaml', NAMESPACE)
     await site.tunnel('oslo', 'up')
   }
-  oslo.write('shop.yaml', NAMESPACE + service('10.43.0.9'))
+  oslo.write('shop.yaml', NAMESPACE + service('10.50.0.9'))
   const whole = ['Cluster', 'Endpoint', 'EndpointSlice']
   for (const site of [milano, paris]) {
     await eventually(() => site.knownOf('oslo').join() === whole.join(), {
       deadlineMs: 15_000,
       say: `${site.id} has all`,
     })
-    await eventually(async () => (await site.dig(DB)) === '10.43.0.9', { say: `${site.id} is answered` })
+    await eventually(async () => (await site.dig(DB)) === '10.50.0.9', { say: `${site.id} is answered` })
     t.same(site.knownOf('tokyo'), [], 'who waits is known to nobody')
   }
 
