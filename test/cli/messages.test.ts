@@ -32,8 +32,14 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       `unknown command 'clutsers': expected clusters, endpoints, gateways, connections, services, exports; see: sealane show --help`,
     ],
     ['token', 'token: expected a command: create, list, revoke; see: sealane token --help'],
-    ['cluster', 'cluster: expected a command: list, evict, rekey; see: sealane cluster --help'],
-    ['cluster help', `unknown command 'help': expected list, evict, rekey; see: sealane cluster --help`],
+    [
+      'cluster',
+      'cluster: expected a command: list, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help',
+    ],
+    [
+      'cluster help',
+      `unknown command 'help': expected list, evict, rekey, quota, waiting, accept, refuse; see: sealane cluster --help`,
+    ],
     ['cluster evict', `missing required argument 'id'; see: sealane cluster evict --help`],
     [
       'cluster evict paris --context c --state s',
