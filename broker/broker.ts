@@ -38,6 +38,8 @@ import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './records/publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from './state/state.ts'
+import { ReturningMembers } from './restored/returning-members.ts'
+import { beginSettling, pruneRestore } from './restored/settling.ts'
 import { StatusPace } from './records/status-pace.ts'
 import { writeStatusRecord } from './records/status-records.ts'
 import { normalSerial } from './members/succession.ts'
@@ -84,6 +86,7 @@ export class Broker implements BrokerApi {
   readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #use: CertificateUse
+  readonly #returning: ReturningMembers
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #statuses: StatusPace
   readonly #paces = new Map<ClusterId, { readonly pace: WritePace; readonly changePace: ChangePace }>()
@@ -99,6 +102,7 @@ export class Broker implements BrokerApi {
     const { globalRange, clustersetIpRange, allowedNamespaces } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, quota: init.limits.quota }
     this.#use = new CertificateUse(deps)
+    this.#returning = new ReturningMembers(deps, this.#rules)
     this.#warnings = new MemberWarnings(deps)
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
@@ -139,8 +143,7 @@ export class Broker implements BrokerApi {
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock, audit } = this.#deps
     const startedMs = clock.monotonic()
-    this.#warnings.reportUnknown(peer)
-    this.#use.note(peer)
+    this.#shown(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
     const isAudited = audit.allows(accepted(memberSource(peer.cluster)))
@@ -173,8 +176,7 @@ export class Broker implements BrokerApi {
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
-    this.#warnings.reportUnknown(peer)
-    this.#use.note(peer)
+    this.#shown(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
     const { clock } = this.#deps
@@ -205,9 +207,15 @@ export class Broker implements BrokerApi {
     signal: AbortSignal,
     end?: (reason: Error) => void,
   ): AsyncIterable<WatchMessage> {
-    this.#warnings.reportUnknown(peer)
-    this.#use.note(peer)
+    this.#shown(peer)
     return this.#hub.watch(peer, request, signal, end)
+  }
+
+  /** A certificate was shown, for whatever its owner asks. */
+  #shown(peer: Peer): void {
+    this.#returning.note(peer)
+    if (!this.#returning.isExpected(peer)) this.#warnings.reportUnknown(peer)
+    this.#use.note(peer)
   }
 
   isWelcome(peer: Peer): boolean {
@@ -235,6 +243,7 @@ export class Broker implements BrokerApi {
       this.#joining.approval.prune(tx)
       pruneStamps(tx, clock.now())
       pruneDeparted(tx, clock.now())
+      pruneRestore(tx, clock.now())
       for (const { key } of tx.list('member')) {
         // The broker that has its stream notes it.
         if (!isOthers(key)) noteContact(tx, key, connected.has(key), clock.now())
@@ -250,6 +259,7 @@ export class Broker implements BrokerApi {
   async reviewAddresses(resolved?: readonly string[]): Promise<void> {
     const { log, clock, logger } = this.#deps
     const kept = await log.transact((tx) => {
+      beginSettling(tx, clock.now())
       const kept = keepEarlierSpace(tx)
       const settings = tx.get('settings', SETTINGS_KEY)
       const changed = resolved !== undefined && canonicalJson(settings?.resolved ?? []) !== canonicalJson(resolved)

@@ -1,5 +1,6 @@
 /** The broker's process: open the state, serve until the signal, close in reverse. */
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
@@ -18,6 +19,8 @@ import { ReplicaSession } from './log/etcd/replica-session.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
 import { NOTE_CONTACT_MS } from './members/member-list.ts'
 import { brokerMetrics } from './metrics.ts'
+import { checkNotMoved } from './migrate/check-place.ts'
+import { DATABASE_FILE } from './state/database-file.ts'
 import { openLog } from './state/open-log.ts'
 import { finishRestore } from './state/restore.ts'
 import { openSharedAuthority } from './state/shared-authority.ts'
@@ -70,6 +73,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   )
   stack.defer(() => opened.close())
   const { log, etcd } = opened
+  const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
+  stack.defer(moved.stop)
   const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where }
   const accepted = await checkMark(stateDir, log, acceptance)
   if (accepted !== undefined)
@@ -128,7 +133,9 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     broker.reportContact()
     return Promise.resolve()
   })
-  await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])
+  const ended = AbortSignal.any([signal, moved.signal])
+  await Promise.all([refresh.run(ended), tidy.run(ended), contact.run(ended)])
+  moved.signal.throwIfAborted()
   logger.info('stopping')
 }
 
@@ -140,6 +147,21 @@ function runSession(session: ReplicaSession): () => Promise<void> {
     stop.abort(new Error('the broker stops'))
     await running
   }
+}
+
+/** Aborts when a move of the store begins elsewhere. Throws StateError where one has begun before. */
+function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal; readonly stop: () => void } {
+  checkNotMoved(log, name)
+  const moved = new AbortController()
+  const stop = log.onCommit((changes) => {
+    if (!changes.some(({ scope }) => scope === 'migration')) return
+    try {
+      checkNotMoved(log, name)
+    } catch (error) {
+      moved.abort(error)
+    }
+  })
+  return { signal: moved.signal, stop }
 }
 
 /** Whether the store can be written, looked at together with what others have written to it. */

@@ -145,7 +145,15 @@ export type PublishMessage =
       readonly tellsStatus?: true
       /** The member knows what a quota is: the broker says how much it has. */
       readonly takesQuota?: true
+      /** The member sends what it holds where the answer asks for it. */
+      readonly givesHeld?: true
     }
+  /**
+   * Only where it is asked for, after the answer to `declare` and before `digest`: the broker's own records (Cluster,
+   * ClusterSetIP) that this member had of it before it was restored, and that its snapshot lacks or has otherwise. May
+   * come in parts; `last` ends it.
+   */
+  | { readonly t: 'held'; readonly records: readonly StoredRecord[]; readonly last: boolean }
   /**
    * Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it.
    */
@@ -164,9 +172,11 @@ export type PublishMessage =
 
 /** Broker to member. */
 export type PublishReply =
-  /** The declared set is what the broker has. */
-  | { readonly t: 'inSync'; readonly takesStatus?: true }
-  | { readonly t: 'sendDigest'; readonly takesStatus?: true }
+  /**
+   * The declared set is what the broker has. `asksHeld` is its epoch, where it was restored and asks what the member holds.
+   */
+  | { readonly t: 'inSync'; readonly takesStatus?: true; readonly asksHeld?: string }
+  | { readonly t: 'sendDigest'; readonly takesStatus?: true; readonly asksHeld?: string }
   /**
    * Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in
    * the digest are already removed.

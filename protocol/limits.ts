@@ -45,6 +45,8 @@ export const MAX_NEED_KEYS = 100_000
 /** Events of one watch batch. */
 export const MAX_BATCH_EVENTS = 10_000
 export const MAX_EVENT_BYTES = 1024 * 1024
+/** Records of one part of what a member holds. */
+export const MAX_HELD_RECORDS = 2000
 /** Members of one clusterset. */
 export const MAX_CLUSTERS = 10_000
 export const MAX_SAVED_RECORDS = 2_000_000

@@ -10,6 +10,7 @@ import { IdentityFileError, type MemberIdentity } from '../../protocol/identity/
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { PublishSession } from '../../protocol/sessions/publish-session.ts'
 import { type ReplicaStore, replicaFile } from '../../protocol/replica/replica-file.ts'
+import { HeldRecords } from '../../protocol/sessions/held-records.ts'
 import { Replica, type ReplicaChange } from '../../protocol/replica/replica.ts'
 import { WatchSession, type WatchState } from '../../protocol/sessions/watch-session.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -89,12 +90,14 @@ class ProtocolLink implements BrokerLink {
     const published = new Listeners<[readonly string[] | undefined]>()
     const watched = new Listeners<[readonly ReplicaChange[]]>()
     const connect = (): BrokerClient => this.#client
+    const held = new HeldRecords(clock, replica)
     this.#deps = deps
     this.#file = file
     this.#client = this.#open(identity)
     const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
+    const onAsked = (epoch: string, ended: AbortSignal) => held.records(epoch, ended)
     const { cluster } = identity
-    this.#publish = new PublishSession({ cluster, connect, clock, logger, metrics, onChange })
+    this.#publish = new PublishSession({ cluster, connect, clock, logger, metrics, held: onAsked, onChange })
     const contact = new LatestContact(clock)
     this.#watch = new WatchSession({
       connect,
@@ -107,6 +110,7 @@ class ProtocolLink implements BrokerLink {
       onContact: (silent) => contact.set(silent),
       onState: (state) => {
         if (state.t !== 'live') contact.forget()
+        held.onWatch()
         this.#reportRefused(state)
       },
     })

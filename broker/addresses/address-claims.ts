@@ -11,6 +11,7 @@ import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { AddressClaims } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
+import { awaitedClaims } from '../restored/awaited-members.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from '../state/state.ts'
 
 /** A member may publish very many Endpoints; more addresses of gateways than about this it has not. */
@@ -23,16 +24,20 @@ export function neededByAll(view: LogView): NeededRange[] {
   return neededRanges([...new Set([...hosts, ...(settings?.resolved ?? [])])], 'the broker')
 }
 
-/** Of all these members. One that has left claims nothing but its blocks. */
+/**
+ * Of all these members, and of those that are awaited after a restore. Who has left, or is awaited, claims nothing but
+ * its blocks.
+ */
 export function allClaims(view: LogView, members: Iterable<readonly [string, MemberRow]>): AddressClaims[] {
   const candidates = candidatesByCluster(view)
-  return [...members].map(([id, row]) => {
+  const claims = [...members].map(([id, row]) => {
     const { facts, translated, blocks, index, claimed = {} } = row
     const { podCIDRs, serviceCIDRs } = facts
     const departed = !isLive(row)
     const needed = departed ? [] : neededOf(facts, candidates.get(id) ?? [])
     return { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
   })
+  return [...claims, ...awaitedClaims(view)]
 }
 
 /** Whose IPv6 is not carried, and why. */

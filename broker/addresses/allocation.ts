@@ -29,7 +29,7 @@ export interface AddressClaims {
 export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' | 'blocks'>>
 
 /** Highest cluster index: see laneAddress() in model/addresses/addressing.ts. */
-const MAX_INDEX = 0xffff
+export const MAX_INDEX = 0xffff
 const MAX_FORMER_BLOCKS = 16
 
 /** No block, index or address is left. `field` names what ran out. */

@@ -18,6 +18,7 @@ export const AUDIT_ACTS = [
   'facts',
   'record',
   'certificate.copied',
+  'member.returned',
   'token.create',
   'token.revoke',
   'cluster.accept',
@@ -29,6 +30,7 @@ export const AUDIT_ACTS = [
   'broker.stop',
   'broker.backup',
   'broker.restore',
+  'broker.migrate',
   'audit.suppressed',
   'audit.lost',
 ] as const

@@ -6,6 +6,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
+import { checkNotMoved } from '../migrate/check-place.ts'
 import type { AuditRow } from '../state/state.ts'
 import type { AuditActor, AuditInit } from './audit-event.ts'
 import { outcomeOf } from './audit-callers.ts'
@@ -36,6 +37,8 @@ export async function auditedCommand<T>(
     keepEvent(tx, { ...command, who, tookMs: clock.monotonic() - startedMs, ...more }, clock.now())
   try {
     return await log.transact((tx) => {
+      // A move may have begun since the store was opened: what is done here would stay behind.
+      checkNotMoved(tx, 'the store')
       const result = decide(tx)
       keep(tx, { result: 'ok', ...done(result) })
       return result

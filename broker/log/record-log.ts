@@ -96,6 +96,10 @@ const STATE_REASONS = {
   Unknown: 'StateWriteUnknown',
   Denied: 'StateAccessDenied',
   TooOld: 'StateTooOld',
+  Moved: 'StateMoved',
+  HalfMoved: 'StateHalfMoved',
+  NotEmpty: 'StateNotEmpty',
+  Inconsistent: 'StateInconsistent',
   Failed: 'StateFailed',
 } as const satisfies Readonly<Record<string, ReasonCode>>
 

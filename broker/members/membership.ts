@@ -17,6 +17,9 @@ import { type WriteContext, memberRecords, removeRecord } from '../records/recor
 import { type IssuedCertificate, type MemberRow, isLive } from '../state/state.ts'
 import { globalAddresses, renumberedSince } from '../addresses/renumbered.ts'
 import { removeStatusRecord } from '../records/status-records.ts'
+import { awaitedIndexes } from '../restored/awaited-members.ts'
+import { awaitedMember } from '../restored/return-member.ts'
+import { checkSettled, isAwaiting } from '../restored/settling.ts'
 import { refusedFacts } from './refused.ts'
 import { timeText } from '../tokens/tokens.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
@@ -56,12 +59,15 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
   const old = tx.get('member', cluster)
   if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
+  const given = old ?? awaitedMember(tx, context)
+  if (given === undefined) checkSettled(tx, context.nowMs)
+  tx.remove('awaited', cluster)
   const row: MemberRow = {
-    index: old?.index ?? newIndex(tx),
+    index: given?.index ?? newIndex(tx),
     facts,
     allowedCIDRs,
-    translated: old?.translated ?? false,
-    blocks: old?.blocks ?? {},
+    translated: given?.translated ?? false,
+    blocks: given?.blocks ?? {},
     joinedAtMs: context.nowMs,
     joinKeyHash: keyHash,
     lastSeenMs: context.nowMs,
@@ -178,6 +184,8 @@ export function pruneDeparted(tx: Transaction, nowMs: number): void {
   departed.sort((a, b) => b.atMs - a.atMs)
   const forgotten = departed.filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
   for (const { key } of forgotten) tx.remove('member', key)
+  for (const { key, value } of tx.list('awaited'))
+    if (value.sinceMs < nowMs - KEEP_DEPARTED_MS) tx.remove('awaited', key)
   forgetPublicKeys(tx, new Set(forgotten.map(({ key }) => key)))
 }
 
@@ -192,8 +200,8 @@ export function completeness(view: LogView): { readonly complete: string[]; read
   const members = view.list('member')
   const live = members.filter(({ value }) => isLive(value))
   const complete = live.filter(({ value }) => value.complete).map(({ key }) => key)
-  // The broker's own records follow from those of the members.
-  if (live.every(({ value }) => value.complete)) complete.unshift('')
+  // The broker's own records follow from those of the members, also of those that are still to come.
+  if (live.every(({ value }) => value.complete) && !isAwaiting(view)) complete.unshift('')
   return { complete, departed: members.filter(({ value }) => !isLive(value)).map(({ key }) => key) }
 }
 
@@ -226,5 +234,6 @@ function checkMembers(tx: Transaction, limit: number): void {
 }
 
 function newIndex(tx: Transaction): number {
-  return refusingWithoutRoom(() => nextIndex(tx.list('member').map(({ value }) => value.index)))
+  const taken = tx.list('member').map(({ value }) => value.index)
+  return refusingWithoutRoom(() => nextIndex([...taken, ...awaitedIndexes(tx)]))
 }

@@ -9,38 +9,35 @@ import { randomUUID } from 'node:crypto'
 import {
   type ClusterFacts,
   type MemberKey,
-  type Peer,
   type PublishMessage,
-  type PublishReply,
   type PublishSession,
   RefusedError,
 } from '../../protocol/broker-api.ts'
 import { memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { setHash } from '../../protocol/codec/set-hash.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger, ProblemFields } from '../../runtime/logging/logger.ts'
+import type { ProblemFields } from '../../runtime/logging/logger.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { memberActor } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
 import { accepted, memberSource } from '../audit/refusal-pace.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
-import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
+import type { LogView, Transaction } from '../log/record-log.ts'
 import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
 import { type QuotaReport, isQuotaReason } from '../../model/quota/member-quota.ts'
 import { markComplete } from '../members/membership.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
-import type { BrokerMetrics } from '../metrics.ts'
 import { ChangePace } from '../quota/change-pace.ts'
 import { quotaAndUse, quotaOf } from '../quota/member-quota.ts'
 import { QuotaNews } from '../quota/quota-news.ts'
 import { writePatiently } from './patient-write.ts'
-import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
-import type { StatusPace } from './status-pace.ts'
+import { type WriteContext, memberRecords } from './record-writes.ts'
+import { receiveHeld } from '../restored/receive-held.ts'
+import { askHeld, noteAnswered } from '../restored/settling.ts'
 import { removeStatusRecord } from './status-records.ts'
+import type { PublishSessionDeps, PublishSessionInit } from './publish-session-deps.ts'
+import { unexpected } from './unexpected-message.ts'
 import { type ChangeGroup, WaitingChanges } from './waiting-changes.ts'
-import type { WritePace } from './write-pace.ts'
 
 const MAX_LOGGED_REFUSALS = 100
 /**
@@ -48,29 +45,6 @@ const MAX_LOGGED_REFUSALS = 100
  * off: it must be able to change what it has.
  */
 const MAX_DECLARED = 100_000
-
-export interface PublishSessionDeps {
-  readonly statuses: StatusPace
-  /** These are one for all streams of the member. */
-  readonly pace: WritePace
-  readonly changePace: ChangePace
-  readonly log: RecordLog
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly metrics: BrokerMetrics
-  readonly audit: Audit
-}
-
-export interface PublishSessionInit {
-  readonly peer: Peer
-  readonly rules: WriteRules
-  readonly reply: (message: PublishReply) => void
-  /** False when a newer stream of the same cluster has taken over; asked after the membership. */
-  readonly isCurrent: () => boolean
-  /** Ends the stream with the reason. */
-  readonly end: (reason: Error) => void
-  readonly onEnd: () => void
-}
 
 export class MemberPublishSession implements PublishSession {
   readonly #deps: PublishSessionDeps
@@ -106,6 +80,8 @@ export class MemberPublishSession implements PublishSession {
         return this.#onDeclare(message)
       case 'digest':
         return this.#onDigest(message)
+      case 'held':
+        return this.#onHeld(message, bytes)
       case 'put':
       case 'remove':
       case 'facts':
@@ -190,7 +166,7 @@ export class MemberPublishSession implements PublishSession {
   }
 
   async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
-    const { setHash: hash, count, tellsStatus } = message
+    const { setHash: hash, count, tellsStatus, givesHeld } = message
     const { cluster } = this.#init.peer
     // In a transaction, so that the writes of an earlier stream are before it.
     const same = await this.#transact((tx) => {
@@ -201,6 +177,7 @@ export class MemberPublishSession implements PublishSession {
       if (equal) markComplete(tx, this.#init.peer)
       // An agent of an earlier version: what a later one reported before would stay for ever.
       if (tellsStatus !== true) removeStatusRecord(tx, cluster)
+      if (givesHeld !== true) noteAnswered(tx, cluster)
       return equal
     })
     this.#isClaimed = this.#deps.log.isShared === true
@@ -209,9 +186,16 @@ export class MemberPublishSession implements PublishSession {
     this.#digest = new Map()
     this.#needed = new Set()
     this.#phase = same ? 'open' : 'digest'
+    const asks = givesHeld === true ? askHeld(this.#deps, cluster) : {}
     this.#news = message.takesQuota === true ? new QuotaNews() : undefined
-    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true })
+    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true, ...asks })
     this.reportQuota()
+  }
+
+  #onHeld(message: Extract<PublishMessage, { t: 'held' }>, bytes: number): Promise<void> {
+    if (this.#phase === 'new') throw unexpected('held', 'the first message of a stream is declare')
+    const transact = <T>(decide: (tx: Transaction) => T): Promise<T> => this.#transact(decide)
+    return receiveHeld(message, bytes, { ...this.#deps, ...this.#init, transact, signal: this.#ended.signal })
   }
 
   async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
@@ -398,8 +382,4 @@ export class MemberPublishSession implements PublishSession {
   #context(): WriteContext {
     return { cluster: this.#init.peer.cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
   }
-}
-
-function unexpected(what: string, why: string): RefusedError {
-  return new RefusedError('UnexpectedMessage', what, `${what}: ${why}`)
 }

@@ -33,6 +33,7 @@ import {
   waitingSummaries,
 } from '../approval/decide-waiting.ts'
 import { waitingJoin, waitingJoins } from '../approval/waiting-joins.ts'
+import { checkNotMoved } from '../migrate/check-place.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
 import { DATABASE_FILE } from './database-file.ts'
@@ -129,6 +130,7 @@ export async function openBrokerStore(stateDir: string, clock: Clock): Promise<B
     const { log } = opened
     const settings = log.get('settings', SETTINGS_KEY)
     if (settings === undefined) throw absentState(opened.etcd?.where ?? file)
+    checkNotMoved(log, opened.etcd?.where ?? file)
     return new LogBrokerStore(opened, clock, settings, await readPin(stateDir))
   } catch (error) {
     await opened.close()

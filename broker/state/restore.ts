@@ -19,9 +19,11 @@ import { StateError } from '../log/record-log.ts'
 import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
-import { type AuditRow, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
+import { type AuditRow, MIGRATION_KEY, RESTORE_KEY, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
 import { checkOwnDatabase } from './store-config.ts'
 import { timeText } from '../tokens/tokens.ts'
+import { verifyBackup } from './verify-state.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** The backup that waits to take the state's place. */
 const STAGED = 'restore.db'
@@ -51,30 +53,52 @@ export async function stageRestore(
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
   const database = join(stateDir, DATABASE_FILE)
-  const stage = (): Promise<void> => stageFile(stateDir, file, force)
+  const stage = (): Promise<void> => stageFile(stateDir, file, { force, nowMs: clock.now() })
   // Into a folder without a state: what is done with it there is in the line of the restored one.
   if (!(await isThere(database))) return stage()
   const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
   await notedCommand(clock, database, command, stage, warn)
 }
 
-async function stageFile(stateDir: string, file: string, force: boolean): Promise<void> {
-  readBackup(file)
+async function stageFile(stateDir: string, file: string, { force, nowMs }: StageInit): Promise<void> {
+  checkWhole(file, nowMs)
   await makeStateDir(stateDir)
   await checkPresent(stateDir, file, force)
   const staging = join(stateDir, `${STAGED}.new`)
   await onFile(staging, async () => {
     await rm(staging, { force: true })
-    // Of the mode that it shall have, before anything is in it.
-    await (await open(staging, 'wx', 0o600)).close()
-    await copyFile(file, staging)
-    // The copy takes over the mode of what it is of, and holds the authority's key.
-    await chmod(staging, 0o600)
-    const copy = await open(staging, 'r+')
-    await copy.sync()
-    await copy.close()
-    await rename(staging, join(stateDir, STAGED))
+    try {
+      // Of the mode that it shall have, before anything is in it.
+      await (await open(staging, 'wx', 0o600)).close()
+      await copyFile(file, staging)
+      // The copy takes over the mode of what it is of, and holds the authority's key.
+      await chmod(staging, 0o600)
+      const copy = await open(staging, 'r+')
+      await copy.sync()
+      await copy.close()
+      await rename(staging, join(stateDir, STAGED))
+    } finally {
+      // Half a copy, for which there was no room, has the key in it too.
+      await rm(staging, { force: true })
+    }
   })
+}
+
+interface StageInit {
+  readonly force: boolean
+  readonly nowMs: number
+}
+
+/** A broker does not start on rows that it cannot read, and a wrong authority makes strangers of all members. */
+const FATAL: ReadonlySet<ReasonCode> = new Set(['StoreRowInvalid', 'StoreAuthorityInvalid'])
+
+/** Throws StateError before anything is written. */
+function checkWhole(file: string, nowMs: number): void {
+  const { findings } = verifyBackup(file, nowMs)
+  const first = findings.find(({ reason }) => FATAL.has(reason))
+  if (first === undefined) return
+  const text = `${file} is damaged: ${first.subject}: ${first.text} (${first.reason}): take another backup; see "sealane broker verify --backup"`
+  throw new StateError('Damaged', file, text)
 }
 
 /**
@@ -143,6 +167,9 @@ async function adapt(
         // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
         tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
       }
+      tx.put('restore', RESTORE_KEY, { takenAtMs, atMs: nowMs, waiting: members.map(({ key }) => key) })
+      // It may be of a store that was on its way to another one then.
+      tx.remove('migration', MIGRATION_KEY)
       // Those of the backup were written since.
       replaceRows(tx, waiting)
       const details = { step: 'done', takenAt: new Date(takenAtMs).toISOString(), members: members.length }

@@ -198,6 +198,52 @@ export interface StreamRow {
   readonly id: string
 }
 
+/** Key RESTORE_KEY: the latest restore from a backup; it is still being found out what was given away since. */
+export interface RestoreRow {
+  readonly takenAtMs: number
+  readonly atMs: number
+  /** Members that have not said what they hold. */
+  readonly waiting: readonly string[]
+  /** Until then nobody gets a number that some member may hold; absent: nothing was served since the restore. */
+  readonly untilMs?: number
+}
+
+/** A member that others hold and the backup does not know, as one of them holds it. */
+export interface HeldMember {
+  /** Who has said so. */
+  readonly by: string
+  readonly index: number
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly globalCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/**
+ * Key: cluster id. A member that joined between a backup and its restore: its number and blocks are nobody else's, and are
+ * its own again when it shows its certificate, or joins with a token.
+ */
+export interface AwaitedRow {
+  readonly sinceMs: number
+  /** Of different members; the first ones. */
+  readonly held: readonly HeldMember[]
+}
+
+/**
+ * Key MIGRATION_KEY: this store is one end of a move to another one (broker/migrate/).
+ *
+ *   source:  leaving ──all is there──► moved      of these a broker serves only one that has arrived
+ *   target:  arriving ──all is there──► arrived
+ */
+export interface MigrationRow {
+  readonly t: 'leaving' | 'moved' | 'arriving' | 'arrived'
+  /** The same at both ends. */
+  readonly id: string
+  /** The other end, as commands name it. */
+  readonly peer: string
+  readonly atMs: number
+}
+
 export interface Scopes {
   record: RecordRow
   member: MemberRow
@@ -211,10 +257,36 @@ export interface Scopes {
   settings: SettingsRow
   audit: AuditRow
   stream: StreamRow
+  migration: MigrationRow
+  restore: RestoreRow
+  awaited: AwaitedRow
 }
 export type Scope = keyof Scopes
 
 export const SETTINGS_KEY = 'settings'
+export const MIGRATION_KEY = 'migration'
+export const RESTORE_KEY = 'restore'
+
+const EVERY_SCOPE: Readonly<Record<Scope, true>> = {
+  record: true,
+  member: true,
+  token: true,
+  stamp: true,
+  serviceIp: true,
+  address: true,
+  publicKey: true,
+  formerKeys: true,
+  settings: true,
+  audit: true,
+  stream: true,
+  waiting: true,
+  migration: true,
+  restore: true,
+  awaited: true,
+}
+
+/** All of them: what copies or looks through a whole store must leave none out. */
+export const SCOPES = Object.keys(EVERY_SCOPE) as readonly Scope[]
 
 /** The reverse of recordKeyText(). */
 export function parseRecordKey(text: string): RecordKey {

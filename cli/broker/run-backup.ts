@@ -112,8 +112,10 @@ function report(restored: Restored | undefined, context: CommandContext): void {
 
 function sayWhatIsLost({ output }: CommandContext, flags: string): void {
   output.remark(
-    `tokens of that time are revoked. Who joined later has to join again (sealane token create ${flags} --cluster-id ID);\n` +
-      `who left or was evicted later is a member again: sealane cluster list ${flags}\n`,
+    'tokens of that time are revoked, and those made later are not known. Who joined later comes back by itself, as other ' +
+      `members hold it; who does not within minutes joins again (sealane token create ${flags} --cluster-id ID).\n` +
+      'What no backup can know: who left or was evicted later is a member again, and an identity that was replaced ' +
+      `later counts again. Look, and evict or rekey once more: sealane cluster list ${flags}\n`,
   )
 }
 

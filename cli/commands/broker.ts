@@ -24,6 +24,8 @@ import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
 import { addQuotaOptions } from '../broker/quota-options.ts'
 import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
+import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
+import { addBrokerVerifyCommand } from './broker-store/verify.ts'
 
 /** As `--audit-log`: no audit log. */
 const AUDIT_OFF = 'off'
@@ -218,4 +220,6 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)
+  addBrokerVerifyCommand(broker, context)
+  addBrokerMigrateCommand(broker, context)
 }

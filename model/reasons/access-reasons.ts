@@ -3,6 +3,7 @@ import type { ReasonTable } from './reason-row.ts'
 
 const API = ['log of every component in a Kubernetes cluster'] as const
 const STORE = ['output of the command', 'log of the broker'] as const
+const VERIFY = 'Keep a copy of the store, and restore a backup in which `sealane broker verify` finds nothing.'
 
 export const ACCESS_REASONS = {
   NoAnswer: {
@@ -41,7 +42,8 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateFull: {
-    means: 'The store cannot grow: the disk is full, or etcd has used its quota. Nothing is accepted until there is room.',
+    means:
+      'The store cannot grow: the disk is full, or etcd has used its quota. Nothing is accepted until there is room.',
     todo: 'Make room on the disk of the state directory; with etcd, compact, defragment and disarm the alarm.',
     shows: STORE,
   },
@@ -51,7 +53,8 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateForeign: {
-    means: 'The file or the prefix of etcd is not the store of this Sealane broker: it has other data, or another clusterset.',
+    means:
+      'The file or the prefix of etcd is not the store of this Sealane broker: it has other data, or another clusterset.',
     todo: 'Choose another state directory or prefix.',
     shows: STORE,
   },
@@ -85,6 +88,66 @@ export const ACCESS_REASONS = {
     todo: 'Use etcd 3.4 or a later one.',
     shows: STORE,
   },
+  StateMoved: {
+    means: 'The store was moved into another one, and what was done since is there and not here.',
+    todo: 'Serve the store that the message names. `sealane broker migrate` moves it back.',
+    shows: STORE,
+  },
+  StateHalfMoved: {
+    means: 'The store is being moved into another one, or out of it, and the move is not over.',
+    todo: 'Run the same `sealane broker migrate` again: it goes on where it ended. `--cancel` takes it back.',
+    shows: STORE,
+  },
+  StateNotEmpty: {
+    means: 'The store into which another one shall be moved has something in it.',
+    todo: 'Name another store, or look whose this one is.',
+    shows: ['output of the command'],
+  },
+  StateInconsistent: {
+    means: 'Rows of the store contradict each other, or cannot be read.',
+    todo: 'Read what `sealane broker verify` lists. Keep a copy, and restore a backup in which it finds nothing.',
+    shows: ['output of the command'],
+  },
+  StoreRowInvalid: {
+    means: 'A row of the store cannot be read, or says what cannot be.',
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreRevisionDisorder: {
+    means: "A row has a revision that is another row's, or later than the latest.",
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreIndexTwice: {
+    means: 'Two members have the same number, and so the same lane addresses.',
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreAddressTwice: {
+    means: 'Two members have overlapping global blocks, or two services the same clusterset IP.',
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreReferenceBroken: {
+    means: 'A row names another one that is not there or says something else.',
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreHashDiffers: {
+    means: 'The content of a record is not what its hash or its size says.',
+    todo: `${VERIFY} The member that published it sends it anew when it has changed there.`,
+    shows: ['output of the command'],
+  },
+  StoreOutboxInvalid: {
+    means: 'A line that waits for the audit log is not as the broker writes it.',
+    todo: VERIFY,
+    shows: ['output of the command'],
+  },
+  StoreAuthorityInvalid: {
+    means: "The certificate authority is not there, has ended, is of another clusterset, or its key is another's.",
+    todo: 'Restore `ca.crt` and `ca.key` from one backup.',
+    shows: ['output of the command'],
+  },
   StateFailed: {
     means: 'The store failed in a way that has no name of its own; the message has what it said.',
     todo: 'Read the message, and check the disk.',
@@ -92,7 +155,7 @@ export const ACCESS_REASONS = {
   },
   StateRestored: {
     means: 'The broker goes on from a backup.',
-    todo: 'Nothing, if you restored it. Members that joined after the backup was taken join again.',
+    todo: 'Nothing, if you restored it. Look at `sealane cluster list`: whoever was evicted since is a member again.',
     shows: ['log of the broker'],
   },
   AuditLogUnwritable: {

@@ -271,6 +271,12 @@ export const MEMBER_REASONS = {
     todo: 'Read the message. Upgrade the older of the two.',
     shows: ['log of the agent', 'output of the command'],
   },
+  RestoreSettling: {
+    status: 'FailedPrecondition',
+    means: 'The broker was restored from a backup, and does not know yet which numbers were given since.',
+    todo: 'Try again at the time that the message names, or once all members are in contact with the broker.',
+    shows: [...BROKER, ...ADMIN],
+  },
   BackupMismatch: {
     status: 'FailedPrecondition',
     means: 'The backup is of a broker with other settings than the one that it is to replace.',

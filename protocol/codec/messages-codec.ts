@@ -8,6 +8,7 @@ import * as check from './codec-checks.ts'
 import { CodecError } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
+import { answerFromWire, answerToWire, heldFromWire, heldToWire } from './held-codec.ts'
 import { quotaFromWire, quotaToWire } from './quota-codec.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
 import { copied, statusFromWire, statusToWire } from './status-codec.ts'
@@ -153,8 +154,11 @@ function publishToWire(message: PublishMessage): wire.PublishMessage['message'] 
           count: message.count,
           tellsStatus: message.tellsStatus ?? false,
           takesQuota: message.takesQuota ?? false,
+          givesHeld: message.givesHeld ?? false,
         },
       }
+    case 'held':
+      return { $case: 'held', value: heldToWire(message) }
     case 'digest': {
       const entries = message.entries.map(({ key, hash }) => ({ key: { ...key }, hash: buffer(hash) }))
       return { $case: 'digest', value: { entries, last: message.last } }
@@ -180,8 +184,18 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
       const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
       const reports = known.value.tellsStatus ? { tellsStatus: true as const } : {}
       const quota = known.value.takesQuota ? { takesQuota: true as const } : {}
-      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...reports, ...quota }
+      const gives = known.value.givesHeld ? { givesHeld: true as const } : {}
+      return {
+        t: 'declare',
+        setHash: hash,
+        count: check.count(known.value.count, 'count'),
+        ...reports,
+        ...quota,
+        ...gives,
+      }
     }
+    case 'held':
+      return heldFromWire(known.value)
     case 'digest':
       return {
         t: 'digest',
@@ -214,9 +228,9 @@ export function encodePublishReply(reply: PublishReply): Uint8Array {
 function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
   switch (reply.t) {
     case 'inSync':
-      return { $case: 'inSync', value: { takesStatus: reply.takesStatus ?? false } }
+      return { $case: 'inSync', value: answerToWire(reply) }
     case 'sendDigest':
-      return { $case: 'sendDigest', value: { takesStatus: reply.takesStatus ?? false } }
+      return { $case: 'sendDigest', value: answerToWire(reply) }
     case 'need':
       return { $case: 'need', value: { keys: reply.keys.map((key) => ({ ...key })) } }
     case 'ack':
@@ -240,9 +254,9 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
     case undefined:
       return undefined
     case 'inSync':
-      return { t: 'inSync', ...takes(known.value) }
+      return { t: 'inSync', ...answerFromWire(known.value) }
     case 'sendDigest':
-      return { t: 'sendDigest', ...takes(known.value) }
+      return { t: 'sendDigest', ...answerFromWire(known.value) }
     case 'need':
       return {
         t: 'need',
@@ -335,10 +349,6 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
         })),
       }
   }
-}
-
-function takes({ takesStatus }: { readonly takesStatus: boolean }): { readonly takesStatus?: true } {
-  return takesStatus ? { takesStatus: true } : {}
 }
 
 function factsToWire(facts: ClusterFacts): wire.ClusterFacts {

@@ -132,6 +132,9 @@ export interface PublishMessage {
     | //
     /** Only where the reply to Declare says that it is taken: an older broker ends the stream at a message it does not know. */
     { $case: "status"; value: PublishMessage_Status }
+    | //
+    /** Only where the reply to Declare asks for it. */
+    { $case: "held"; value: PublishMessage_Held }
     | undefined;
 }
 
@@ -142,6 +145,8 @@ export interface PublishMessage_Declare {
   tellsStatus: boolean;
   /** The member takes a Quota. */
   takesQuota: boolean;
+  /** The member says what it holds where it is asked. */
+  givesHeld: boolean;
 }
 
 export interface PublishMessage_DigestEntry {
@@ -174,6 +179,15 @@ export interface PublishMessage_Status {
   status: MemberStatus | undefined;
 }
 
+/**
+ * Records of the broker's own (Cluster, ClusterSetIP) that this member had of it before it was restored from a backup,
+ * and that its snapshot lacks or has otherwise. Comes before the first Digest, in parts.
+ */
+export interface PublishMessage_Held {
+  records: StoredRecord[];
+  last: boolean;
+}
+
 export interface PublishReply {
   message:
     | { $case: "inSync"; value: PublishReply_InSync }
@@ -189,10 +203,13 @@ export interface PublishReply {
 
 export interface PublishReply_InSync {
   takesStatus: boolean;
+  /** The broker was restored, and asks what the member holds beside its snapshot of this epoch; empty: it does not. */
+  asksHeld: string;
 }
 
 export interface PublishReply_SendDigest {
   takesStatus: boolean;
+  asksHeld: string;
 }
 
 export interface PublishReply_Need {
@@ -1294,6 +1311,9 @@ export const PublishMessage: MessageFns<PublishMessage> = {
       case "status":
         PublishMessage_Status.encode(message.message.value, writer.uint32(50).fork()).join();
         break;
+      case "held":
+        PublishMessage_Held.encode(message.message.value, writer.uint32(98).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1359,6 +1379,14 @@ export const PublishMessage: MessageFns<PublishMessage> = {
             message.message = { $case: "status", value: PublishMessage_Status.decode(reader, reader.uint32()) };
             continue;
           }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.message = { $case: "held", value: PublishMessage_Held.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1373,7 +1401,7 @@ export const PublishMessage: MessageFns<PublishMessage> = {
 };
 
 function createBasePublishMessage_Declare(): PublishMessage_Declare {
-  return { setHash: Buffer.alloc(0), count: 0, tellsStatus: false, takesQuota: false };
+  return { setHash: Buffer.alloc(0), count: 0, tellsStatus: false, takesQuota: false, givesHeld: false };
 }
 
 export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
@@ -1389,6 +1417,9 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
     }
     if (message.takesQuota !== false) {
       writer.uint32(80).bool(message.takesQuota);
+    }
+    if (message.givesHeld !== false) {
+      writer.uint32(96).bool(message.givesHeld);
     }
     return writer;
   },
@@ -1436,6 +1467,14 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
             }
 
             message.takesQuota = reader.bool();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.givesHeld = reader.bool();
             continue;
           }
         }
@@ -1793,6 +1832,63 @@ export const PublishMessage_Status: MessageFns<PublishMessage_Status> = {
   },
 };
 
+function createBasePublishMessage_Held(): PublishMessage_Held {
+  return { records: [], last: false };
+}
+
+export const PublishMessage_Held: MessageFns<PublishMessage_Held> = {
+  encode(message: PublishMessage_Held, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.records) {
+      StoredRecord.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.last !== false) {
+      writer.uint32(16).bool(message.last);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PublishMessage_Held {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePublishMessage_Held();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.records.push(StoredRecord.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.last = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 function createBasePublishReply(): PublishReply {
   return { message: undefined };
 }
@@ -1897,13 +1993,16 @@ export const PublishReply: MessageFns<PublishReply> = {
 };
 
 function createBasePublishReply_InSync(): PublishReply_InSync {
-  return { takesStatus: false };
+  return { takesStatus: false, asksHeld: "" };
 }
 
 export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
   encode(message: PublishReply_InSync, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.takesStatus !== false) {
       writer.uint32(8).bool(message.takesStatus);
+    }
+    if (message.asksHeld !== "") {
+      writer.uint32(98).string(message.asksHeld);
     }
     return writer;
   },
@@ -1929,6 +2028,14 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
             message.takesStatus = reader.bool();
             continue;
           }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.asksHeld = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1943,13 +2050,16 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
 };
 
 function createBasePublishReply_SendDigest(): PublishReply_SendDigest {
-  return { takesStatus: false };
+  return { takesStatus: false, asksHeld: "" };
 }
 
 export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
   encode(message: PublishReply_SendDigest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.takesStatus !== false) {
       writer.uint32(8).bool(message.takesStatus);
+    }
+    if (message.asksHeld !== "") {
+      writer.uint32(98).string(message.asksHeld);
     }
     return writer;
   },
@@ -1973,6 +2083,14 @@ export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
             }
 
             message.takesStatus = reader.bool();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.asksHeld = reader.string();
             continue;
           }
         }

@@ -6,6 +6,7 @@
  * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
  * later `synced` lists its owner. A record that was not shown need not be removed.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 import type { RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { CodecError } from '../codec/codec-checks.ts'
@@ -48,6 +49,7 @@ export class Replica {
   #departed: ReadonlySet<string> = new Set()
   #position: { epoch: string; revision: number } | undefined
   #staging: Staging | undefined
+  #displaced: readonly StoredRecord[] = []
   /** A stream has begun and its `reset` has come. */
   #started = false
 
@@ -91,6 +93,14 @@ export class Replica {
   /** recordKeyText of the records that are kept although this epoch has not shown them. */
   get unconfirmed(): ReadonlySet<string> {
     return this.#unconfirmed
+  }
+
+  /**
+   * Records of the broker's own (Cluster, ClusterSetIP) as an earlier epoch had them and the present one does not: what a
+   * broker that was restored from an older backup may have forgotten. Not kept across restarts of this process.
+   */
+  get displaced(): readonly StoredRecord[] {
+    return this.#displaced
   }
 
   /** What to ask the broker for. Ends a stream: what was staged is forgotten. */
@@ -180,6 +190,7 @@ export class Replica {
     const old = this.#records
     const changes: ReplicaChange[] = []
     this.#staging = undefined
+    if (!sameEpoch) this.#displaced = displacedBy(staging, old)
     this.#records = new Map()
     for (const [key, record] of staging.records) {
       const previous = old.get(key)
@@ -214,6 +225,15 @@ export class Replica {
     }
     return changes
   }
+}
+
+/** What was removed in the new epoch is gone, and not forgotten. */
+function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, StoredRecord>): StoredRecord[] {
+  return [...old].flatMap(([key, record]) => {
+    const { kind } = record.key
+    if ((kind !== 'Cluster' && kind !== 'ClusterSetIP') || removed.has(key)) return []
+    return isDeepStrictEqual(records.get(key)?.body, record.body) ? [] : [record]
+  })
 }
 
 function stage(staging: Staging, event: RecordEvent): void {

@@ -30,6 +30,7 @@ import {
   type PublishStream,
 } from '../broker-client.ts'
 import { FactsLedger } from './facts-ledger.ts'
+import { answerHeld, type GivesHeld } from './held-records.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
 import { QuotaNotes } from './quota-notes.ts'
@@ -66,6 +67,8 @@ export interface PublishSessionDeps {
   /** After the state of records (recordState) may have changed: of these, or of any when undefined. Must not throw. */
   readonly onChange?: (keys: readonly string[] | undefined) => void
   readonly onState?: (state: PublishSessionState) => void
+  /** What this member holds beside that epoch, for a broker that asks. Absent: it says that it holds nothing. */
+  readonly held?: GivesHeld
 }
 
 export interface PublishSessionInit {
@@ -196,9 +199,10 @@ export class PublishSession {
       stream = this.#deps.connect().publish(ended)
       watchdog.expect()
       const { setHash, count } = declaration
-      await stream.send({ t: 'declare', setHash, count, tellsStatus: true, takesQuota: true })
+      await stream.send({ t: 'declare', setHash, count, tellsStatus: true, takesQuota: true, givesHeld: true })
       for await (const reply of stream.replies) {
         watchdog.answered()
+        await answerHeld(reply, this.#deps.held, stream, ended)
         await this.#onReply(reply, declaration, stream, watchdog)
         if (this.#state.t === 'live' && sender === undefined) {
           onLive()

@@ -10,6 +10,8 @@ const COMMANDS = [
   'broker deploy',
   'broker backup',
   'broker restore',
+  'broker verify',
+  'broker migrate',
   'token',
   'token create',
   'token list',

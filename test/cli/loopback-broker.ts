@@ -19,6 +19,7 @@ export class LoopbackBroker {
   /** Of the latest start. */
   metrics = createMetrics('broker')
   #stop: (() => Promise<void>) | undefined
+  #done: Promise<void> = Promise.resolve()
 
   /** Of the broker and its tokens, from the next start on. */
   clock: Clock = new SystemClock()
@@ -51,11 +52,17 @@ export class LoopbackBroker {
     let onListening = (): void => undefined
     const listening = new Promise<void>((resolve) => (onListening = resolve))
     const done = runBroker({ ...deps, onListening }, config, stopping.signal)
+    this.#done = done
     await Promise.race([listening, done])
     this.#stop = async () => {
       stopping.abort()
       await done
     }
+  }
+
+  /** Resolves, or rejects, when it ends by itself; it is not stopped any more then. */
+  async ended(): Promise<void> {
+    await this.#done.finally(() => (this.#stop = undefined))
   }
 
   async stop(): Promise<void> {

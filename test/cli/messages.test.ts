@@ -11,6 +11,7 @@ import { clusterObject } from '../support/objects/cluster-objects.ts'
 
 const COMPONENTS = 'agent, gateway, routeagent, dns'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
+const BROKER_COMMANDS = 'serve, deploy, backup, restore, verify, migrate'
 const LABEL = 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'
 
 t.test('wrong usage: exit code 2, what was expected, where the help is', async (t) => {
@@ -45,7 +46,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'cluster evict paris --context c --state s',
       `option '--context <name>' cannot be used with option '--state <directory>'; see: sealane cluster evict --help`,
     ],
-    ['broker', 'broker: expected a command: serve, deploy, backup, restore; see: sealane broker --help'],
+    ['broker', `broker: expected a command: ${BROKER_COMMANDS}; see: sealane broker --help`],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
     ['show clusters -o xml', '--output "xml": expected table, wide, json, yaml; see: sealane show clusters --help'],
     [

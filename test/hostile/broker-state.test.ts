@@ -2,8 +2,12 @@
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
+import { backupBroker } from '../../broker/state/backup.ts'
+import { stageRestore } from '../../broker/state/restore.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { eventually } from '../support/eventually.ts'
-import { failure } from '../support/failure.ts'
+import { failure, messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { attack } from './support/attack.ts'
 import { brokerHere } from './support/broker-here.ts'
@@ -62,4 +66,56 @@ await attack('broker-state-older-with-mark', async (t) => {
     level: 'error',
     fields: { cluster: 'paris', reason: 'CertificateUnknown', why: /restore the latest backup/ },
   })
+})
+
+await attack('restored-broker-lied-to', async (t) => {
+  const first = await brokerHere(t)
+  const { state } = first
+  const milano = await rawJoin(first, 'milano')
+  await rawJoin(first, 'paris')
+  const backup = join(temporaryFolder(t), 'backup')
+  await backupBroker(new SystemClock(), state, backup)
+  await first.stop()
+  await stageRestore(new SystemClock(), state, backup, { force: true })
+  const broker = await brokerHere(t, { state })
+  const rows = async (): Promise<string> => {
+    const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })
+    const members = log.list('member').map(({ key, value }) => [key, value.index, value.blocks, value.facts])
+    const text = JSON.stringify([members, log.list('serviceIp'), log.list('address')])
+    t.ok(log.count('awaited') <= 1000, `${log.count('awaited')} are awaited`)
+    await log.close()
+    return text
+  }
+  const before = await rows()
+  const channel = openChannel(broker, milano)
+  t.teardown(() => channel.close())
+  const stream = new RawPublish(channel)
+  const digest = { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false, givesHeld: true }
+  stream.send({ $case: 'declare', value: digest })
+  await stream.has('sendDigest')
+  const cluster = (id: string, index: number, globalCidrs: string[]) => {
+    const value = { id, index, podCidrs: ['10.42.0.0/16'], serviceCidrs: [], globalCidrs, labels: [] }
+    const body = { body: { $case: 'cluster' as const, value } }
+    return { cluster: id, namespace: '', name: id, revision: 1, createdAtMs: 1, body }
+  }
+  const held = (records: ReturnType<typeof cluster>[], last: boolean): void => {
+    stream.send({ $case: 'held', value: { records, last } })
+  }
+  for (let part = 0; part < 3; part += 1) {
+    const some = Array.from({ length: 1000 }, (_, i) =>
+      cluster(`no${part}-${i}`, 1000 * part + i + 1, ['244.0.0.0/16']),
+    )
+    held(some, false)
+  }
+  held([cluster('paris', 1, ['244.7.0.0/16']), cluster('milano', 2, ['244.0.0.0/8'])], true)
+  // Once more, although nobody asks any more.
+  held([cluster('late', 3, [])], true)
+  stream.send({ $case: 'digest', value: { entries: [], last: true } })
+  await stream.has('need')
+  t.equal(await rows(), before)
+  const log = openSqliteLog({ file: join(state, 'broker.db'), create: false })
+  t.equal(log.get('awaited', 'late'), undefined)
+  await log.close()
+  // Paris says nothing: whoever joins under an id that is not known waits.
+  t.match(await messageOf(rawJoin(broker, 'bergen')), /restored from a backup of .*, and paris have not said yet/)
 })

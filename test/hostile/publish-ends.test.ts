@@ -119,7 +119,7 @@ async function closedWhenEvicted(t: Test, path: string, body: Buffer): Promise<b
 }
 
 await attack('publish-unread-and-evicted', async (t) => {
-  const declare = { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false }
+  const declare = { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false, givesHeld: false }
   const message = PublishMessage.encode({ message: { $case: 'declare', value: declare } }).finish()
   const closed = await closedWhenEvicted(t, BrokerService.publish.path, Buffer.from(message))
   t.ok(closed, 'the broker has closed the connection')

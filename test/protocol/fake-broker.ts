@@ -37,6 +37,9 @@ export class FakeBroker implements BrokerApi {
   readonly statuses: MemberStatus[] = []
   /** False: a broker of an earlier release. */
   takesStatus = true
+  /** Asks each member what it holds beside this epoch. */
+  asksHeld: string | undefined
+  readonly held: StoredRecord[] = []
   readonly peers: Peer[] = []
   refuse: (record: MemberRecord) => { field: string; reason: RefusalReason; message: string } | undefined = () =>
     undefined
@@ -129,7 +132,8 @@ export class FakeBroker implements BrokerApi {
       const own = this.recordsOf(peer.cluster)
       const same = Buffer.from(setHash([...own.values()].map(storedContentHash))).equals(message.setHash)
       if (same) this.#completed(peer)
-      reply({ t: same ? 'inSync' : 'sendDigest', ...(this.takesStatus ? { takesStatus: true } : {}) })
+      const asks = this.asksHeld === undefined ? {} : { asksHeld: this.asksHeld }
+      reply({ t: same ? 'inSync' : 'sendDigest', ...(this.takesStatus ? { takesStatus: true } : {}), ...asks })
       return
     }
     if (message.t === 'digest') {
@@ -148,6 +152,10 @@ export class FakeBroker implements BrokerApi {
       })
       reply({ t: 'need', keys: need.map(([text]) => this.#digestKeys.get(text) as MemberKey) })
       this.#completed(peer)
+      return
+    }
+    if (message.t === 'held') {
+      this.held.push(...message.records)
       return
     }
     if (message.t === 'facts') this.facts.push(message.facts)

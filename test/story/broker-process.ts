@@ -8,7 +8,8 @@ import { freePort } from '../support/free-port.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 export class BrokerProcess {
-  readonly state: string
+  /** Of the next start. */
+  state: string
   readonly #t: Test
   readonly #ports: readonly number[]
   #child: ReturnType<typeof spawnServing> | undefined

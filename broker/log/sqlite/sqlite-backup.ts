@@ -7,10 +7,9 @@ import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { SETTINGS_KEY, type SettingsRow } from '../../state/state.ts'
 import { StateError } from '../record-log.ts'
-import { APPLICATION_ID, SCHEMA_VERSION, classify, openDatabase, pragma } from './sqlite-file.ts'
-
-/** PRAGMA application_id of a backup: "SLBK". */
-const BACKUP_ID = 0x534c424b
+import type { StoreContent } from '../store-content.ts'
+import { BACKUP_ID, BACKUP_KIND, contentOfSqlite, readingSqlite } from './sqlite-content.ts'
+import { APPLICATION_ID, classify, openDatabase } from './sqlite-file.ts'
 
 export interface BackupContent {
   /** Milliseconds since 1970: what was written later is not in it. */
@@ -43,7 +42,7 @@ export function writeBackup(database: string, target: string, { takenAtMs, files
 
 /** Throws StateError for what is no whole backup, or one of a later release. */
 export function readBackup(file: string): Backup {
-  return reading(file, (backup) => {
+  return readingSqlite(file, BACKUP_KIND, (backup) => {
     const rows = backup.prepare('SELECT name, content FROM backup').all() as { name: string; content: string }[]
     const takenAtMs = Number(rows.find(({ name }) => name === 'takenAtMs')?.content)
     const files = rows.flatMap(({ name, content }): [string, string][] =>
@@ -57,9 +56,18 @@ export function readBackup(file: string): Backup {
   })
 }
 
+/** All rows of a backup, as they are written. Throws as readBackup() does. */
+export function readBackupContent(file: string): StoreContent {
+  return readingSqlite(file, BACKUP_KIND, contentOfSqlite)
+}
+
 /** Makes a broker's database of a backup, of a new epoch, in `target`, which must not exist. Throws StateError. */
 export function unpackBackup(file: string, target: string): void {
-  reading(file, (backup) => copyInto(backup, target))
+  readingSqlite(file, BACKUP_KIND, (backup) => {
+    // VACUUM is not for the middle of a transaction.
+    backup.exec('COMMIT')
+    copyInto(backup, target)
+  })
   edit(target, (copy) => {
     copy.exec('DROP TABLE backup')
     // Members may have seen later revisions of the epoch before: those would be given out twice.
@@ -93,28 +101,6 @@ function edit(file: string, work: (database: DatabaseSync) => void): void {
   })
 }
 
-function reading<T>(file: string, work: (backup: DatabaseSync) => T): T {
-  return classify(file, () => {
-    const backup = new DatabaseSync(file, { readOnly: true })
-    try {
-      check(backup, file)
-      return work(backup)
-    } finally {
-      backup.close()
-    }
-  })
-}
-
-function check(backup: DatabaseSync, file: string): void {
-  if (pragma(backup, 'application_id') !== BACKUP_ID) throw notABackup(file)
-  if (pragma(backup, 'user_version') > SCHEMA_VERSION) {
-    throw new StateError('TooNew', file, `${file} is of a later release: use the newer version of Sealane`)
-  }
-  const found = backup.prepare('PRAGMA quick_check(1)').get()?.['quick_check']
-  if (found !== 'ok')
-    throw new StateError('Damaged', file, `${file} is damaged (${String(found)}): take another backup`)
-}
-
 function notABackup(file: string): StateError {
-  return new StateError('Foreign', file, `${file}: expected a file that "sealane broker backup" has written`)
+  return new StateError('Foreign', file, `${file}: ${BACKUP_KIND.expected}`)
 }

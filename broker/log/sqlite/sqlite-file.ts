@@ -45,8 +45,8 @@ export function openDatabase(file: string, create: boolean): DatabaseSync {
   })
 }
 
-/** Of a file that cannot even be looked at, nobody knows whether it is there. */
-function checkThere(file: string): void {
+/** Of a file that cannot even be looked at, nobody knows whether it is there. Throws StateError. */
+export function checkThere(file: string): void {
   try {
     statSync(file)
   } catch (error) {
@@ -176,7 +176,7 @@ function toStateError(file: string, error: unknown): StateError {
 }
 
 /** SQLite's report begins with a heading of its own. */
-function oneLine(report: string): string {
+export function oneLine(report: string): string {
   return report.replace(/^\*\*\*.*\*\*\*\n/, '').replaceAll('\n', '; ')
 }
 

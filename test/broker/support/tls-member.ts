@@ -10,6 +10,7 @@ import { createKey } from '../../../protocol/identity/keys.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { PublishSession } from '../../../protocol/sessions/publish-session.ts'
+import { HeldRecords } from '../../../protocol/sessions/held-records.ts'
 import { Replica } from '../../../protocol/replica/replica.ts'
 import { connectBroker, connectForJoin } from '../../../protocol/transport/grpc-client.ts'
 import { WatchSession } from '../../../protocol/sessions/watch-session.ts'
@@ -42,9 +43,22 @@ export class TlsMember {
     this.#client = connectBroker({ ...init, identity: { certificate, key } })
     const { logger, replica } = this
     const connect = (): BrokerClient => this.#client
-    this.#publish = new PublishSession({ connect, clock, logger })
+    const held = new HeldRecords(clock, replica)
+    this.#publish = new PublishSession({
+      connect,
+      clock,
+      logger,
+      held: (epoch, signal) => held.records(epoch, signal),
+    })
     this.#publish.setDesired(new Map())
-    const watch = new WatchSession({ connect, replica, clock, logger, onChange: () => undefined })
+    const watch = new WatchSession({
+      connect,
+      replica,
+      clock,
+      logger,
+      onChange: () => undefined,
+      onState: () => held.onWatch(),
+    })
     this.#running = Promise.all([this.#publish.run(this.#stop.signal), watch.run(this.#stop.signal)])
   }
 

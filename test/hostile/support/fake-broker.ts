@@ -192,7 +192,8 @@ export class FakeBroker {
   #publish(call: Publisher): void {
     this.#publishers.add(call)
     call.on('data', ({ message }: wire.PublishMessage) => {
-      if (message?.$case === 'declare') call.write({ message: { $case: 'inSync', value: { takesStatus: true } } })
+      if (message?.$case === 'declare')
+        call.write({ message: { $case: 'inSync', value: { takesStatus: true, asksHeld: '' } } })
       else if (message !== undefined && 'sequence' in message.value)
         call.write({ message: { $case: 'ack', value: { sequence: message.value.sequence } } })
     })

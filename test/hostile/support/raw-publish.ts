@@ -38,7 +38,7 @@ export class RawPublish {
   async open(): Promise<this> {
     this.send({
       $case: 'declare',
-      value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false },
+      value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true, takesQuota: false, givesHeld: false },
     })
     await this.has('sendDigest')
     this.send({ $case: 'digest', value: { entries: [], last: true } })

@@ -258,6 +258,15 @@ export const FAULTS: readonly AttackRow[] = [
     against: '`broker/members/membership-check.ts`: a certificate of our own that these rows cannot have forgotten.',
   },
   {
+    id: 'restored-broker-lied-to',
+    tried:
+      'A member says of a restored broker that it holds all numbers, blocks of others, addresses of their services, and ' +
+      '3,000 members that never were.',
+    holds:
+      'No row of the backup changes; 1,000 of them are kept at most, and let nobody in; a cluster that joins gets a number.',
+    against: '`broker/restored/take-held.ts`: what is said counts only where nobody has it, and a certificate lets in.',
+  },
+  {
     id: 'dns-hand-over',
     tried:
       'A DNS process is replaced under load: the new one starts on the same port before it has read a single object, and the old one is ended once the new one listens.',

@@ -1,0 +1,214 @@
+/**
+ * Moves a broker's store to another place, while no broker serves either. Members go on with their certificates, numbers
+ * and addresses; revisions are of a new epoch (decision 8), so each member takes one new snapshot.
+ *
+ *   source:  (served) ──► leaving ──────────────────────► moved
+ *   target:  (empty)  ───────────► arriving ──all equal──────────► arrived, (served)
+ *
+ * From `leaving` on nobody writes to the source, and before `arrived` nobody serves the target: at no moment do two of
+ * them serve, and what is broken off is done again from the same rows.
+ */
+import { randomUUID } from 'node:crypto'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { AuditActor } from '../audit/audit-event.ts'
+import { keepEvent } from '../audit/audit-outbox.ts'
+import { type RecordLog, StateError, absentState } from '../log/record-log.ts'
+import { contentOfLog } from '../log/store-content.ts'
+import { MIGRATION_KEY, type MigrationRow, SCOPES, SETTINGS_KEY } from '../state/state.ts'
+import { verifyStore } from '../verify/verify-store.ts'
+import { copyRows, firstDifference } from './copy-store.ts'
+import { type EndOfMove, planMigration } from './plan-migration.ts'
+import type { StorePlace } from './store-place.ts'
+
+export interface MigrationDeps {
+  readonly clock: Clock
+  readonly who: AuditActor
+  readonly signal: AbortSignal
+}
+
+export interface MigrationInit {
+  readonly from: StorePlace
+  readonly to: StorePlace
+  /** Also where rows of the source contradict each other. */
+  readonly force: boolean
+}
+
+export interface Migrated {
+  readonly rows: number
+  readonly members: number
+  readonly epoch: string
+  /** It was over before. */
+  readonly repeated: boolean
+}
+
+/** Throws StateError: then either the source serves as before, or the same call goes on. */
+export async function migrateStore(deps: MigrationDeps, { from, to, force }: MigrationInit): Promise<Migrated> {
+  if (from.name === to.name) throw new StateError('NotEmpty', to.name, `${to.name} is both: expected two stores`)
+  await using stack = new AsyncDisposableStack()
+  // Of the source first: whoever serves it is the one to stop.
+  for (const place of [from, to]) stack.defer(await place.lock())
+  const source = await from.open()
+  if (source === undefined) throw absentState(from.name)
+  stack.defer(() => source.close())
+  const before = await to.open()
+  if (before !== undefined) stack.defer(() => before.close())
+  const plan = planMigration(endOf(from, source), endOf(to, before), randomUUID())
+  if (plan.t === 'done') return finished(before ?? source, 0, true)
+  if (plan.t === 'refused') throw new StateError(plan.code, plan.end === 'from' ? from.name : to.name, plan.text)
+  checkSource(source, from, { force, nowMs: deps.clock.now() })
+  await checkAuthorities(from, to)
+  const move = { from, to, id: plan.id, source }
+  await mark(source, { t: sourceMark(source), id: plan.id, peer: to.name, atMs: deps.clock.now() })
+  const target = await openTarget(move, before, plan.renews, deps)
+  stack.defer(() => target.close())
+  await mark(target, { t: 'arriving', id: plan.id, peer: from.name, atMs: deps.clock.now() })
+  return await fill(move, target, deps)
+}
+
+interface Move {
+  readonly from: StorePlace
+  readonly to: StorePlace
+  readonly id: string
+  readonly source: RecordLog
+}
+
+/** One that was broken off at its end stays moved: its target may be about to serve. */
+function sourceMark(source: RecordLog): 'leaving' | 'moved' {
+  return source.get('migration', MIGRATION_KEY)?.t === 'moved' ? 'moved' : 'leaving'
+}
+
+async function openTarget(
+  { to, source }: Move,
+  before: RecordLog | undefined,
+  renews: boolean,
+  { clock }: MigrationDeps,
+): Promise<RecordLog> {
+  const clusterset = source.get('settings', SETTINGS_KEY)?.clusterset ?? ''
+  if (renews) await before?.close()
+  return before === undefined || renews ? to.renew(clusterset, clock.now()) : before
+}
+
+async function fill(move: Move, target: RecordLog, { clock, who, signal }: MigrationDeps): Promise<Migrated> {
+  const { from, to, id, source } = move
+  const startedMs = clock.monotonic()
+  const rows = await copyRows(source, target, signal)
+  const authority = await from.authority()
+  if (authority !== undefined && (await to.authority()) === undefined) await to.putAuthority(authority)
+  await target.refresh()
+  const other = firstDifference(source, target)
+  if (other !== undefined) {
+    const text = `${to.name}: row ${other} is not what was written: nothing serves it; run the same again`
+    throw new StateError('Failed', to.name, text)
+  }
+  // Last of all: neither is served while this is broken off in between.
+  await mark(source, { t: 'moved', id, peer: to.name, atMs: clock.now() })
+  await from.settled(target, clock.now())
+  await to.settled(target, clock.now())
+  const details = { from: from.name, to: to.name, rows: source.count('record'), epoch: target.epoch }
+  await target.transact((tx) => {
+    tx.put('migration', MIGRATION_KEY, { t: 'arrived', id, peer: from.name, atMs: clock.now() })
+    const tookMs = clock.monotonic() - startedMs
+    keepEvent(tx, { act: 'broker.migrate', result: 'ok', who, subject: to.name, details, tookMs }, clock.now())
+  })
+  return finished(target, rows, false)
+}
+
+function finished(target: RecordLog, rows: number, repeated: boolean): Migrated {
+  const members = target.list('member').filter(({ value }) => value.departedAtMs === undefined).length
+  return { rows, members, epoch: target.epoch, repeated }
+}
+
+export interface CancelInit {
+  readonly from: StorePlace
+  /** Undefined: it is gone, and cannot be asked. */
+  readonly to: StorePlace | undefined
+  /** Also where the target may have served since: what was done there is lost. */
+  readonly force: boolean
+}
+
+/**
+ * The source serves again. Throws StateError where nothing is to be taken back, or the target has gone on since, unless
+ * `force`.
+ */
+export async function cancelMigration(deps: MigrationDeps, { from, to, force }: CancelInit): Promise<void> {
+  await using stack = new AsyncDisposableStack()
+  stack.defer(await from.lock())
+  const source = await from.open()
+  if (source === undefined) throw absentState(from.name)
+  stack.defer(() => source.close())
+  const row = source.get('migration', MIGRATION_KEY)
+  if (row?.t !== 'leaving' && row?.t !== 'moved') {
+    throw new StateError('Failed', from.name, `${from.name} is not on its way to another store: nothing to cancel`)
+  }
+  if (to !== undefined) {
+    stack.defer(await to.lock())
+    const target = await to.open()
+    if (target !== undefined) {
+      stack.defer(() => target.close())
+      await withdraw({ from, to, id: row.id, source }, target, { force, nowMs: deps.clock.now() })
+    }
+  } else if (row.t === 'moved' && !force) {
+    throw new StateError('Moved', from.name, `${row.peer} may have served since: name it with --to, or say --force`)
+  }
+  const { clock, who } = deps
+  await source.transact((tx) => {
+    tx.remove('migration', MIGRATION_KEY)
+    const details = { from: from.name, to: row.peer, cancelled: true, force }
+    keepEvent(tx, { act: 'broker.migrate', result: 'ok', who, subject: from.name, details }, clock.now())
+  })
+  await from.settled(source, clock.now())
+}
+
+/** The target first: of a cancellation that is broken off neither is served. */
+async function withdraw(
+  { from, to, id, source }: Move,
+  target: RecordLog,
+  { force, nowMs }: { readonly force: boolean; readonly nowMs: number },
+): Promise<void> {
+  const row = target.get('migration', MIGRATION_KEY)
+  if (row?.id !== id || row.t === 'arriving' || row.t === 'moved') return
+  if (!force && isServedSince(source, target)) {
+    const text = `${to.name} has gone on since it was moved there: move it back with migrate, or lose that with --force`
+    throw new StateError('Moved', to.name, text)
+  }
+  await mark(target, { t: 'moved', id, peer: from.name, atMs: nowMs })
+}
+
+/** Lines for the audit log alone are no sign of it: the move itself wrote one. */
+function isServedSince(source: RecordLog, target: RecordLog): boolean {
+  const other = firstDifference(source, target)
+  return other !== undefined && !other.startsWith('audit ')
+}
+
+async function mark(log: RecordLog, row: MigrationRow): Promise<void> {
+  await log.transact((tx) => tx.put('migration', MIGRATION_KEY, row))
+}
+
+function endOf({ name }: StorePlace, log: RecordLog | undefined): EndOfMove {
+  if (log === undefined) return { name, mark: undefined, clusterset: undefined, rows: 0 }
+  const rows = SCOPES.filter((scope) => scope !== 'migration').reduce((sum, scope) => sum + log.count(scope), 0)
+  const clusterset = log.get('settings', SETTINGS_KEY)?.clusterset
+  return { name, mark: log.get('migration', MIGRATION_KEY), clusterset, rows }
+}
+
+function checkSource(
+  source: RecordLog,
+  { name }: StorePlace,
+  { force, nowMs }: { readonly force: boolean; readonly nowMs: number },
+): void {
+  if (force) return
+  const { findings, found } = verifyStore(contentOfLog(source), { nowMs })
+  const [first] = findings
+  if (first === undefined) return
+  const text =
+    `${name}: ${found} ${found === 1 ? 'thing is' : 'things are'} wrong in it, the first: ${first.subject}: ${first.text} (${first.reason}): ` +
+    'see "sealane broker verify"; --force moves it as it is'
+  throw new StateError('Inconsistent', name, text)
+}
+
+/** Members trust one authority: another one at the target would make strangers of all. */
+async function checkAuthorities(from: StorePlace, to: StorePlace): Promise<void> {
+  const [own, other] = [await from.authority(), await to.authority()]
+  if (own === undefined || other === undefined || own['ca.crt'] === other['ca.crt']) return
+  throw new StateError('NotEmpty', to.name, `${to.name} has another certificate authority: its members would be lost`)
+}

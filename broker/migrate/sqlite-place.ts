@@ -1,0 +1,95 @@
+/** A state directory with a database of SQLite. */
+import { mkdir, readFile, rename, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
+import { type RecordLog, StateError } from '../log/record-log.ts'
+import { lockDirectory } from '../log/sqlite/sqlite-file.ts'
+import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
+import { AUTHORITY_FILES } from '../state/backup.ts'
+import { DATABASE_FILE } from '../state/database-file.ts'
+import { markOf, writeMark } from '../state/state-mark.ts'
+import { messageOf } from '../../runtime/thrown.ts'
+import type { AuthorityFiles, StorePlace } from './store-place.ts'
+
+const BEFORE = 'before-migrate-'
+
+export class SqlitePlace implements StorePlace {
+  readonly name: string
+  readonly #directory: string
+
+  constructor(directory: string) {
+    this.#directory = directory
+    this.name = `sqlite:${directory}`
+  }
+
+  get #file(): string {
+    return join(this.#directory, DATABASE_FILE)
+  }
+
+  async lock(): Promise<() => Promise<void>> {
+    await makeStateDir(this.#directory)
+    const unlock = lockDirectory(this.#directory)
+    return () => {
+      unlock()
+      return Promise.resolve()
+    }
+  }
+
+  async open(): Promise<RecordLog | undefined> {
+    if (!(await isThere(this.#file))) return undefined
+    return openSqliteLog({ file: this.#file, create: false })
+  }
+
+  async renew(_clusterset: string, nowMs: number): Promise<RecordLog> {
+    const folder = join(this.#directory, `${BEFORE}${new Date(nowMs).toISOString().replaceAll(':', '')}`)
+    // The database last: while it is there, what is broken off here is done again.
+    for (const suffix of ['-shm', '-wal', '']) {
+      const file = `${this.#file}${suffix}`
+      if (!(await isThere(file))) continue
+      await onFile(folder, async () => {
+        await mkdir(folder, { recursive: true, mode: 0o700 })
+        await rename(file, join(folder, `${DATABASE_FILE}${suffix}`))
+      })
+    }
+    return openSqliteLog({ file: this.#file })
+  }
+
+  async authority(): Promise<AuthorityFiles | undefined> {
+    const files: [string, string][] = []
+    for (const name of AUTHORITY_FILES) {
+      const file = join(this.#directory, name)
+      if (await isThere(file)) files.push([name, await onFile(file, () => readFile(file, 'utf8'))])
+    }
+    return files.length === 0 ? undefined : Object.fromEntries(files)
+  }
+
+  async putAuthority(files: AuthorityFiles): Promise<void> {
+    // The certificate last: a key without it counts as a first start that was broken off.
+    for (const name of [...AUTHORITY_FILES].reverse()) await writeSafely(join(this.#directory, name), files[name] ?? '')
+  }
+
+  /** A broker of an earlier release knows no marks in the store: of another epoch it says that the state is stale. */
+  async settled(log: RecordLog, nowMs: number): Promise<void> {
+    await writeMark(this.#directory, markOf(log, nowMs))
+  }
+}
+
+async function isThere(file: string): Promise<boolean> {
+  try {
+    await stat(file)
+    return true
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return false
+    throw new StateError('Failed', file, `${file}: ${message}`, error)
+  }
+}
+
+async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const message = messageOf(error)
+    throw new StateError('Unwritable', file, `${file}: ${message}: check the directory and its permissions`, error)
+  }
+}

@@ -1,0 +1,68 @@
+/** The command line of `broker verify`: of the broker on this machine, of one in a cluster, or of a backup. */
+import { existsSync } from 'node:fs'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { type Finding, type Verified, verifyWhat } from '../../compose/parts/broker-verify.ts'
+import type { CommandContext } from '../context.ts'
+import { type OutputFormat, printOne } from '../output.ts'
+import { type Column, renderTable } from '../render-table.ts'
+import { type KubeTarget, targetFlags } from '../target.ts'
+
+export interface RunVerifyOptions {
+  readonly kube: KubeTarget | undefined
+  readonly state: string
+  readonly backup?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+const COLUMNS: readonly Column<Finding>[] = [
+  { title: 'REASON', cell: ({ reason }) => reason },
+  { title: 'WHERE', cell: ({ subject }) => subject },
+  { title: 'WHAT', cell: ({ text }) => text },
+]
+
+/** Throws UserError (StateInconsistent) after it has printed what is wrong, and what opening the store throws. */
+export async function runVerify(options: RunVerifyOptions, context: CommandContext): Promise<void> {
+  const { kube, backup } = options
+  if (backup !== undefined && !existsSync(backup))
+    throw new UserError(`${backup}: no such file`, { hint: 'name a file that sealane broker backup has written' })
+  const verified =
+    kube === undefined || backup !== undefined ? await verifyWhat(options) : await inPod(kube, options, context)
+  await printOne(context.output, options.output, verified, textOf(verified))
+  const { found, findings } = verified
+  if (found === 0) return
+  const shown = found > findings.length ? `, of which ${findings.length} are listed` : ''
+  throw new UserError(`${found} ${found === 1 ? 'thing is' : 'things are'} wrong in it${shown}`, {
+    reason: 'StateInconsistent',
+    hint: 'keep a copy as it is; then restore a backup in which nothing is wrong: sealane broker verify --backup FILE',
+  })
+}
+
+function textOf(verified: Verified): string {
+  const { clusterset, epoch, revision, rows, members, records, findings } = verified
+  if (findings.length > 0) return renderTable(COLUMNS, findings)
+  const whose = clusterset === undefined ? 'no clusterset yet' : `clusterset ${clusterset}`
+  return `nothing is wrong: ${whose}, ${members} members, ${records} records, ${rows} rows; revision ${revision} of epoch ${epoch}\n`
+}
+
+/** The same command in the broker's pod: what is wrong there makes it fail, and is what was asked for. */
+async function inPod(kube: KubeTarget, { timeout }: RunVerifyOptions, context: CommandContext): Promise<Verified> {
+  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { brokerPod } = await import('../kube/broker/deploy-broker.ts')
+  const { STATE, refusedInPod } = await import('../kube/broker/pod-broker.ts')
+  const { signal } = context
+  return withAdmin(kube, new SystemClock(), context, async ({ admin }) => {
+    const { namespace } = DEFAULT_VALUES.broker
+    const pod = await brokerPod(admin, { namespace, flags: targetFlags(kube, admin.contextName) }, signal)
+    const command = ['sealane', 'broker', 'verify', '--state', STATE, '-o', 'json']
+    const place = { namespace, pod, container: 'broker', command, timeoutMs: timeout }
+    const { stdout, stderr } = await admin.exec(place, signal)
+    try {
+      return JSON.parse(stdout) as Verified
+    } catch {
+      throw refusedInPod(admin, stderr)
+    }
+  })
+}

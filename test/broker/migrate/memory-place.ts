@@ -1,0 +1,78 @@
+/** A place in memory, that can be made to break off at any of its writes: the model of what a real one is to a move. */
+import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
+import { type RecordLog, StateError } from '../../../broker/log/record-log.ts'
+import type { AuthorityFiles, StorePlace } from '../../../broker/migrate/store-place.ts'
+
+export class MemoryPlace implements StorePlace {
+  readonly name: string
+  log: RecordLog | undefined
+  files: AuthorityFiles | undefined
+  /** Writes that are still taken; then all fail until it is set again. */
+  writesLeft = Infinity
+  /** Epoch of the log that was served last, as settled() had it. */
+  served: string | undefined
+  locked = false
+
+  constructor(name: string, log?: RecordLog) {
+    this.name = name
+    this.log = log
+  }
+
+  lock(): Promise<() => Promise<void>> {
+    if (this.locked) return Promise.reject(new StateError('Locked', this.name, `${this.name} is served: stop it`))
+    this.locked = true
+    return Promise.resolve(() => {
+      this.locked = false
+      return Promise.resolve()
+    })
+  }
+
+  open(): Promise<RecordLog | undefined> {
+    return Promise.resolve(this.log === undefined ? undefined : this.#opened(this.log))
+  }
+
+  renew(): Promise<RecordLog> {
+    this.#write()
+    this.log = openMemoryLog()
+    return Promise.resolve(this.#opened(this.log))
+  }
+
+  authority(): Promise<AuthorityFiles | undefined> {
+    return Promise.resolve(this.files)
+  }
+
+  putAuthority(files: AuthorityFiles): Promise<void> {
+    this.#write()
+    this.files = files
+    return Promise.resolve()
+  }
+
+  settled(log: RecordLog): Promise<void> {
+    this.#write()
+    this.served = log.epoch
+    return Promise.resolve()
+  }
+
+  #write(): void {
+    if (this.writesLeft <= 0) throw new StateError('Unwritable', this.name, `${this.name}: broken off`)
+    this.writesLeft -= 1
+  }
+
+  /** The log outlives its user, as a file does. */
+  #opened(log: RecordLog): RecordLog {
+    const write = (): void => this.#write()
+    return new Proxy(log, {
+      get(target, name) {
+        if (name === 'close') return () => Promise.resolve()
+        if (name === 'transact') {
+          return (decide: Parameters<RecordLog['transact']>[0]) => {
+            write()
+            return target.transact(decide)
+          }
+        }
+        const value: unknown = Reflect.get(target, name, target)
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value
+      },
+    })
+  }
+}
