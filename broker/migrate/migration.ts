@@ -102,8 +102,8 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
   }
   // Last of all: neither is served while this is broken off in between.
   await mark(source, { t: 'moved', id, peer: to.name, atMs: clock.now() })
-  await from.settled(target, clock.now())
-  await to.settled(target, clock.now())
+  await from.settled(target, clock.now(), false)
+  await to.settled(target, clock.now(), true)
   const details = { from: from.name, to: to.name, rows: source.count('record'), epoch: target.epoch }
   await target.transact((tx) => {
     tx.put('migration', MIGRATION_KEY, { t: 'arrived', id, peer: from.name, atMs: clock.now() })
@@ -156,7 +156,7 @@ export async function cancelMigration(deps: MigrationDeps, { from, to, force }: 
     const details = { from: from.name, to: row.peer, cancelled: true, force }
     keepEvent(tx, { act: 'broker.migrate', result: 'ok', who, subject: from.name, details }, clock.now())
   })
-  await from.settled(source, clock.now())
+  await from.settled(source, clock.now(), true)
 }
 
 /** The target first: of a cancellation that is broken off neither is served. */

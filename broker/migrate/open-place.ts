@@ -1,26 +1,42 @@
 /** From what a command names to the place that it means. */
 import { resolve } from 'node:path'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
+import type { EtcdStoreConfig } from '../config.ts'
+import { parseEtcdUrl } from '../log/etcd/etcd-url.ts'
+import { EtcdPlace } from './etcd-place.ts'
 import { SqlitePlace } from './sqlite-place.ts'
 import type { StorePlace } from './store-place.ts'
 
 const SQLITE = 'sqlite'
 
+export interface OpenPlaceInit {
+  /** For messages. */
+  readonly flag: string
+  readonly stateDir: string
+  /** What etcd is to be shown. */
+  readonly login: Omit<EtcdStoreConfig, 'url'>
+  readonly clock: Clock
+  readonly signal: AbortSignal
+}
+
+/** What goes wrong ends the command, which says it. */
+const nothing = (): void => undefined
+const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
+
 /**
- * `sqlite` is the state directory, `sqlite:DIRECTORY` another one. `flag` is for the message. Throws UserError for what
- * is none of these.
+ * `sqlite` is the state directory, `sqlite:DIRECTORY` another one, and `etcd://…` a prefix of an etcd. Throws UserError
+ * for what is none of these.
  */
-export function openPlace(
-  text: string,
-  { flag, stateDir }: { readonly flag: string; readonly stateDir: string },
-): StorePlace {
+export function openPlace(text: string, { flag, stateDir, login, clock, signal }: OpenPlaceInit): StorePlace {
   if (text === SQLITE) return new SqlitePlace(resolve(stateDir))
   if (text.startsWith(`${SQLITE}:`) && text.length > SQLITE.length + 1)
     return new SqlitePlace(resolve(text.slice(SQLITE.length + 1)))
-  throw new UserError(
-    `${flag} ${JSON.stringify(text)}: expected ${SQLITE} (the directory of --state) or ${SQLITE}:DIRECTORY`,
-    {
-      exitCode: 2,
-    },
-  )
+  if (text.startsWith('etcd://')) {
+    parseEtcdUrl(text, flag)
+    return new EtcdPlace({ clock, logger: SILENT, signal }, { ...login, url: text })
+  }
+  const expected = `expected ${SQLITE} (the directory of --state), ${SQLITE}:DIRECTORY or etcd://…`
+  throw new UserError(`${flag} ${JSON.stringify(text)}: ${expected}`, { exitCode: 2 })
 }

@@ -8,6 +8,7 @@ import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { AUTHORITY_FILES } from '../state/backup.ts'
 import { DATABASE_FILE } from '../state/database-file.ts'
 import { markOf, writeMark } from '../state/state-mark.ts'
+import { forgetStore } from '../state/store-config.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { AuthorityFiles, StorePlace } from './store-place.ts'
 
@@ -69,7 +70,9 @@ export class SqlitePlace implements StorePlace {
   }
 
   /** A broker of an earlier release knows no marks in the store: of another epoch it says that the state is stale. */
-  async settled(log: RecordLog, nowMs: number): Promise<void> {
+  async settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void> {
+    // It may have been the directory of a broker on an etcd meanwhile.
+    if (isHere) await forgetStore(this.#directory)
     await writeMark(this.#directory, markOf(log, nowMs))
   }
 }

@@ -20,6 +20,6 @@ export interface StorePlace {
   authority(): Promise<AuthorityFiles | undefined>
   /** Takes the authority of the other end, where this one has none. */
   putAuthority(files: AuthorityFiles): Promise<void>
-  /** To be called when the move is over: `log` is the store that is served from now on, here or at the other end. */
-  settled(log: RecordLog, nowMs: number): Promise<void>
+  /** To be called when the move is over: `log` is the store that is served from now on: here, or at the other end. */
+  settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void>
 }

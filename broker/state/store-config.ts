@@ -1,5 +1,5 @@
 /** Which store a broker has, remembered in its state directory for the commands beside it (`store.json`). */
-import { readFile } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeSafely } from '../members/certificate-authority.ts'
 import type { EtcdStoreConfig } from '../config.ts'
@@ -30,6 +30,11 @@ export async function readStoreConfig(stateDir: string): Promise<EtcdStoreConfig
     // Said below.
   }
   throw new StateError('Damaged', file, `${file} is damaged: start the broker with --store, which writes it anew`)
+}
+
+/** The database in the directory is the store again. */
+export async function forgetStore(stateDir: string): Promise<void> {
+  await rm(join(stateDir, STORE_FILE), { force: true })
 }
 
 export async function rememberStore(stateDir: string, config: EtcdStoreConfig): Promise<void> {

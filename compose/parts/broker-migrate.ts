@@ -1,7 +1,9 @@
 /** Moves a broker's store, apart from the broker itself, which brings a server along. */
 import { localOperator } from '../../broker/audit/operator.ts'
+import type { EtcdStoreConfig } from '../../broker/config.ts'
 import { type Migrated, cancelMigration, migrateStore } from '../../broker/migrate/migration.ts'
 import { openPlace } from '../../broker/migrate/open-place.ts'
+import type { StorePlace } from '../../broker/migrate/store-place.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 
 export type { Migrated } from '../../broker/migrate/migration.ts'
@@ -11,26 +13,35 @@ export interface MoveInit {
   readonly from: string
   readonly to: string
   readonly state: string
+  readonly login: Omit<EtcdStoreConfig, 'url'>
   readonly force: boolean
 }
 
 /** Throws StateError, and UserError for a place that cannot be meant. */
-export async function moveStore({ from, to, state, force }: MoveInit, signal: AbortSignal): Promise<Migrated> {
-  const places = {
-    from: openPlace(from, { flag: '--from', stateDir: state }),
-    to: openPlace(to, { flag: '--to', stateDir: state }),
-  }
+export async function moveStore(init: MoveInit, signal: AbortSignal): Promise<Migrated> {
+  const { from, to, force } = init
+  const places = { from: placeOf(from, '--from', init, signal), to: placeOf(to, '--to', init, signal) }
   return migrateStore({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
 }
 
 /** Without `to` the target is not asked. Throws as moveStore() does. */
 export async function cancelMove(
-  { from, to, state, force }: Omit<MoveInit, 'to'> & { readonly to?: string },
+  init: Omit<MoveInit, 'to'> & { readonly to?: string },
   signal: AbortSignal,
 ): Promise<void> {
+  const { from, to, force } = init
   const places = {
-    from: openPlace(from, { flag: '--from', stateDir: state }),
-    to: to === undefined ? undefined : openPlace(to, { flag: '--to', stateDir: state }),
+    from: placeOf(from, '--from', init, signal),
+    to: to === undefined ? undefined : placeOf(to, '--to', init, signal),
   }
   await cancelMigration({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
+}
+
+function placeOf(
+  text: string,
+  flag: string,
+  { state, login }: Pick<MoveInit, 'state' | 'login'>,
+  signal: AbortSignal,
+): StorePlace {
+  return openPlace(text, { flag, stateDir: state, login, clock: new SystemClock(), signal })
 }

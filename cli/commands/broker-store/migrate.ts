@@ -9,14 +9,22 @@ interface MigrateOptions {
   readonly to?: string
   readonly force: boolean
   readonly cancel: boolean
+  readonly etcdCa?: string
+  readonly etcdCert?: string
+  readonly etcdKey?: string
+  readonly etcdPasswordFile?: string
 }
 
 export function addBrokerMigrateCommand(broker: Command, context: CommandContext): void {
   const text = 'Moves what a stopped broker knows into another store. Once more: goes on where it was broken off.'
   subcommand(broker, 'migrate', text, 'sealane broker migrate --from sqlite --to sqlite:/srv/sealane/broker')
     .addOption(stateOption())
-    .requiredOption('--from <store>', 'sqlite (the directory of --state) or sqlite:DIRECTORY')
+    .requiredOption('--from <store>', 'sqlite (the directory of --state), sqlite:DIRECTORY or etcd://…')
     .option('--to <store>', 'the same, empty; or one from which the other was moved before')
+    .option('--etcd-ca <file>', "certificates that etcd's own is checked against (default: what the system trusts)")
+    .option('--etcd-cert <file>', 'client certificate for etcd')
+    .option('--etcd-key <file>', 'key of the client certificate')
+    .option('--etcd-password-file <file>', 'password of the user in etcd://USER@…')
     .option('--cancel', 'takes a move back: the store of --from is served again', false)
     .option(
       '--force',
@@ -26,17 +34,30 @@ export function addBrokerMigrateCommand(broker: Command, context: CommandContext
     .action((options: MigrateOptions) => (options.cancel ? cancel(options, context) : migrate(options, context)))
 }
 
-async function migrate({ to, ...options }: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+async function migrate(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+  const { from, to, state, force } = options
   if (to === undefined) throw new UserError('--to: expected the store into which it shall be moved', { exitCode: 2 })
   const { moveStore } = await import('../../../compose/parts/broker-migrate.ts')
-  const { rows, members, epoch, repeated } = await moveStore({ ...options, to }, signal)
+  const moved = await moveStore({ from, to, state, force, login: loginOf(options) }, signal)
+  const { rows, members, epoch, repeated } = moved
   const what = repeated ? 'it was moved before' : `moved: ${rows} rows`
   output.answer(`${what}; ${members} members are in ${to}, epoch ${epoch}\n`)
-  output.remark(`serve ${to} from now on: a broker refuses to start on ${options.from}\n`)
+  output.remark(`serve ${to} from now on: a broker refuses to start on ${from}\n`)
 }
 
-async function cancel({ to, ...options }: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+async function cancel(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+  const { from, to, state, force } = options
   const { cancelMove } = await import('../../../compose/parts/broker-migrate.ts')
-  await cancelMove(to === undefined ? options : { ...options, to }, signal)
-  output.answer(`the move is taken back: serve ${options.from} again\n`)
+  const init = { from, state, force, login: loginOf(options), ...(to === undefined ? {} : { to }) }
+  await cancelMove(init, signal)
+  output.answer(`the move is taken back: serve ${from} again\n`)
+}
+
+function loginOf({ etcdCa, etcdCert, etcdKey, etcdPasswordFile }: MigrateOptions) {
+  return {
+    ...(etcdCa === undefined ? {} : { caFile: etcdCa }),
+    ...(etcdCert === undefined ? {} : { certificateFile: etcdCert }),
+    ...(etcdKey === undefined ? {} : { keyFile: etcdKey }),
+    ...(etcdPasswordFile === undefined ? {} : { passwordFile: etcdPasswordFile }),
+  }
 }

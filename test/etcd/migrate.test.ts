@@ -1,0 +1,79 @@
+/** A broker's store on its way from a database to a real etcd of three members and back, with members that go on. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { migrateStore } from '../../broker/migrate/migration.ts'
+import { openPlace } from '../../broker/migrate/open-place.ts'
+import { verifyState } from '../../broker/state/verify-state.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { aSlice, anExport } from '../broker/support/harness.ts'
+import { TlsMember } from '../broker/support/tls-member.ts'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { eventually } from '../support/eventually.ts'
+import { failure } from '../support/failure.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { startEtcdCluster } from './support/etcd-cluster.ts'
+
+t.setTimeout(180_000)
+
+const clock = new SystemClock()
+const { signal } = new AbortController()
+const IN_TIME = { deadlineMs: 30_000 }
+
+t.test('there and back, with three members', async (t) => {
+  const cluster = await startEtcdCluster(t)
+  const folder = temporaryFolder(t)
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text, { mode: 0o600 })
+    return join(folder, name)
+  }
+  const login = {
+    caFile: file('ca', cluster.ca),
+    certificateFile: file('certificate', cluster.client.certificate),
+    keyFile: file('key', cluster.client.key),
+  }
+  const hosts = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  const url = `etcd://${hosts}/sealane/moved`
+  const broker = await LoopbackBroker.start(t)
+  const { state } = broker
+  const move = (from: string, to: string) => {
+    const place = (text: string) => openPlace(text, { flag: '--from', stateDir: state, login, clock, signal })
+    const deps = { clock, who: { kind: 'operator' } as const, signal }
+    return migrateStore(deps, { from: place(from), to: place(to), force: false })
+  }
+  const members: TlsMember[] = []
+  for (const id of ['milano', 'paris', 'oslo']) members.push(await TlsMember.join(t, state, id))
+  const [milano, paris, oslo] = members as [TlsMember, TlsMember, TlsMember]
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'))
+  await eventually(paris.has('milano/EndpointSlice/shop/web-1'), IN_TIME)
+  await eventually(oslo.has('/ClusterSetIP/shop/web'), IN_TIME)
+  const own = () =>
+    ['/ClusterSetIP/shop/web', 'milano/Cluster//milano', 'oslo/Cluster//oslo'].map(
+      (key) => paris.replica.records.get(key)?.body,
+    )
+  const before = own()
+  const unused = await broker.token({ cluster: 'bergen' })
+  await broker.stop()
+
+  t.match(await move('sqlite', url), { members: 3, repeated: false })
+  t.match(await failure(broker.start()), { code: 'Moved' }, 'the database is not served any more')
+  await broker.start({ store: { ...login, url } })
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'))
+  await eventually(paris.has('milano/ServiceExport/shop/db'), IN_TIME)
+  t.strictSame(own(), before, 'numbers and addresses are the same')
+  await oslo.renew()
+  t.match(await failure(move(url, 'sqlite')), { code: 'Locked', message: /is served by a broker/ })
+  t.match(await broker.tokens((store) => store.list()), [{ state: 'valid', cluster: 'bergen' }, {}, {}, {}])
+  await broker.stop()
+
+  t.match(await move(url, 'sqlite'), { members: 3 })
+  t.match(await failure(broker.start({ store: { ...login, url } })), { code: 'Moved' }, 'nor etcd now')
+  await broker.start()
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'), anExport('mail'))
+  await eventually(paris.has('milano/ServiceExport/shop/mail'), IN_TIME)
+  t.strictSame(own(), before)
+  t.ok(unused.startsWith('sealane1.'))
+  t.strictSame((await verifyState(state, Date.now())).findings, [])
+  await broker.stop()
+  t.match(await move('sqlite', url), { members: 3 }, 'and there again, over what was there')
+})
