@@ -22,7 +22,7 @@ import {
 
 import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
 import { addQuotaOptions } from '../broker/quota-options.ts'
-import { addBrokerBackupCommands } from './broker-backup.ts'
+import { addBrokerBackupCommands } from './broker-store/backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
 import { addBrokerVerifyCommand } from './broker-store/verify.ts'

@@ -8,6 +8,7 @@ import * as check from './codec-checks.ts'
 import { CodecError } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
+import { declareFromWire, declareToWire } from './declare-codec.ts'
 import { answerFromWire, answerToWire, heldFromWire, heldToWire } from './held-codec.ts'
 import { quotaFromWire, quotaToWire } from './quota-codec.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
@@ -147,16 +148,7 @@ export function encodePublishMessage(message: PublishMessage): Uint8Array {
 function publishToWire(message: PublishMessage): wire.PublishMessage['message'] {
   switch (message.t) {
     case 'declare':
-      return {
-        $case: 'declare',
-        value: {
-          setHash: buffer(message.setHash),
-          count: message.count,
-          tellsStatus: message.tellsStatus ?? false,
-          takesQuota: message.takesQuota ?? false,
-          givesHeld: message.givesHeld ?? false,
-        },
-      }
+      return { $case: 'declare', value: declareToWire(message) }
     case 'held':
       return { $case: 'held', value: heldToWire(message) }
     case 'digest': {
@@ -180,20 +172,8 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
   )
   const known = check.present(message, 'publish message')
   switch (known.$case) {
-    case 'declare': {
-      const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
-      const reports = known.value.tellsStatus ? { tellsStatus: true as const } : {}
-      const quota = known.value.takesQuota ? { takesQuota: true as const } : {}
-      const gives = known.value.givesHeld ? { givesHeld: true as const } : {}
-      return {
-        t: 'declare',
-        setHash: hash,
-        count: check.count(known.value.count, 'count'),
-        ...reports,
-        ...quota,
-        ...gives,
-      }
-    }
+    case 'declare':
+      return declareFromWire(known.value)
     case 'held':
       return heldFromWire(known.value)
     case 'digest':

@@ -1,13 +1,12 @@
 /** What a person reads after a mistake: one line that says what is wrong, one that says what to do. */
 import { once } from 'node:events'
-import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
-import { clusterObject } from '../support/objects/cluster-objects.ts'
 
 const COMPONENTS = 'agent, gateway, routeagent, dns'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
@@ -358,47 +357,4 @@ t.test("a broken file among the user's objects is told once, as a line, and the 
     `sealane: file not taken as it is: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,
   )
   t.equal(code, 0)
-})
-
-t.test('state that cannot be used', async (t) => {
-  const site = new SiteFolder(t)
-  site.write('state', 'a file where a folder should be')
-  const show = ['show', 'clusters', '--site', site.file]
-  const { code, stderr } = await runCli(show)
-  const state = site.path('state')
-  t.equal(
-    stderr,
-    `sealane: ${state}: cannot be used as state folder (spec.state of ${site.file}): EEXIST: file already exists, mkdir '${state}'\n`,
-  )
-  t.equal(code, 1)
-
-  site.remove('state')
-  mkdirSync(site.path('state/objects/Cluster/_'), { recursive: true })
-  site.write('state/objects/Cluster/_/paris.json', '{"kind": "Clu')
-  const milano = clusterObject({ id: 'milano', podCIDRs: ['10.42.0.0/16'] })
-  site.write('state/objects/Cluster/_/milano.json', JSON.stringify(milano))
-  const paris = site.path('state/objects/Cluster/_/paris.json')
-  t.same(await runCli(show), {
-    code: 1,
-    stdout: 'CLUSTER  PODS          GLOBAL  SERVICES  LABELS\nmilano   10.42.0.0/16  -       -         -\n',
-    stderr:
-      `sealane: state file is damaged and ignored: ${paris}: Unterminated string in JSON at position 13 (line 1 column 14)\n` +
-      'sealane: the state could not be read in one place: what was there is not shown\n',
-  })
-
-  site.remove('state/objects/Cluster/_/milano.json')
-  site.remove('state/objects/Cluster/_/paris.json')
-  rmdirSync(site.path('state/objects/Cluster/_'))
-  rmdirSync(site.path('state/objects/Cluster'))
-  site.write('state/objects/Cluster', 'in the way')
-  const folder = site.path('state/objects/Cluster')
-  t.same(await runCli(show), {
-    code: 1,
-    stdout: '',
-    stderr:
-      `sealane: state folder cannot be used: ${folder}: EEXIST: file already exists, mkdir '${folder}'\n` +
-      `sealane: state folder cannot be used: ${folder}: not a folder\n` +
-      'none\n' +
-      'sealane: the state could not be read in one place: what was there is not shown\n',
-  })
 })

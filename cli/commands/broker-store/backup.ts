@@ -1,7 +1,7 @@
 /** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
 import { type Command, Option } from 'commander'
-import { type CommandContext, durationOption, stateOption, subcommand } from '../context.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange } from '../target.ts'
+import { type CommandContext, durationOption, stateOption, subcommand } from '../../context.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange } from '../../target.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
@@ -32,7 +32,7 @@ function addBackup(broker: Command, context: CommandContext): void {
     .option('--force', 'also where there is a file of that name', false)
     .addOption(durationOption('--timeout', 'how long it may take', 300_000))
     .action(async (options: BackupOptions) => {
-      const { backupToStdout, runBackup } = await import('../broker/run-backup.ts')
+      const { backupToStdout, runBackup } = await import('../../broker/run-backup.ts')
       const kube = targetToChange(command, context)
       if (options.output === '-') return backupToStdout(options.state, context)
       await runBackup({ ...options, kube }, context)
@@ -50,7 +50,7 @@ function addRestore(broker: Command, context: CommandContext): void {
     .addOption(new Option('--framed').default(false).hideHelp())
     .addOption(durationOption('--timeout', 'how long each step may take', 300_000))
     .action(async (file: string, options: RestoreOptions) => {
-      const { runRestore } = await import('../broker/run-backup.ts')
+      const { runRestore } = await import('../../broker/run-backup.ts')
       const kube = targetToChange(command, context)
       await runRestore(file, { ...options, kube }, context)
     })
