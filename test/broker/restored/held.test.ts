@@ -146,6 +146,19 @@ t.test('who comes back gives others no other addresses than they had', async (t)
   t.strictSame(log.get('member', 'paris')?.blocks, had)
 })
 
+t.test('services whose names give the same address have those that they had', async (t) => {
+  const before = [step('join', 0), step('join', 1)]
+  // Six of them in eight addresses, in an order that is not the one in which they are published again.
+  const since = [5, 4, 3, 2, 1, 0].map((name): BrokerStep => ({ t: 'export', member: 0, name, variant: 0 }))
+  const lost = openMemoryLog()
+  await makeState(lost, [...before, ...since], NARROW)
+  const log = await restoredAfter(before)
+  t.ok(await call(log, lost, 'milano'))
+  const addresses = (one: RecordLog) => one.list('serviceIp').map(({ key, value }) => `${key} ${value.ip}`)
+  t.equal(addresses(log).length, 6)
+  t.strictSame(addresses(log), addresses(lost))
+})
+
 t.test('nobody gets a number that may be in use, until members have said', async (t) => {
   const log = await restoredAfter([step('join', 0), step('join', 1)])
   const lost = openMemoryLog()

@@ -96,12 +96,12 @@ t.test('members go on after a restore, also with certificates that the backup do
   await eventually(paris.has('roma/ServiceExport/shop/late'), { deadlineMs: 20_000 })
   t.match(paris.replica.records.get('roma/Cluster//roma')?.body, romaBefore, 'with its number and addresses')
   // Its connection may still be the one to the broker that is gone.
-  await eventually(() =>
+  const renewed = () =>
     roma.renew().then(
       () => true,
       () => false,
-    ),
-  )
+    )
+  await eventually(renewed, { deadlineMs: 60_000 })
   t.match(await broker.tokens((store) => store.list()), [{ state: 'revoked' }, {}, {}], 'no token of that time is good')
   t.ok(unused.startsWith('sealane1.'))
   const bergen = await TlsMember.join(t, broker.state, 'bergen')
