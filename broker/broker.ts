@@ -79,6 +79,8 @@ export interface BrokerInit {
   readonly sourcesKept: boolean
   readonly approve: boolean
   readonly limits: BrokerLimits
+  /** host:port under which members reach this broker and its replicas; absent: they are not told. */
+  readonly advertise?: readonly string[]
 }
 
 export class Broker implements BrokerApi {
@@ -107,7 +109,7 @@ export class Broker implements BrokerApi {
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
-    this.#hub = new WatchHub(deps, this.#rules)
+    this.#hub = new WatchHub(deps, { quota: this.#rules.quota, addresses: init.advertise ?? [] })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const changed = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
       const membersChanged = changed.length > 0

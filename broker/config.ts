@@ -14,7 +14,7 @@ export interface BrokerConfig {
   readonly clusterset: string
   /** host:port to listen on; '[::]:7443' for IPv6. */
   readonly listen: string
-  /** host:port under which members reach the broker, best first: goes into join tokens and the server certificate. */
+  /** host:port under which members reach the broker: goes into tokens, watches and the server certificate. */
   readonly advertise: readonly string[]
   /** Clusters with overlapping pod CIDRs get blocks of this; fixed at the first start. */
   readonly globalRange: string
@@ -31,6 +31,9 @@ export interface BrokerConfig {
   /** Every cluster that joins waits until an operator accepts it; false: those whose tokens say so. */
   readonly approve: boolean
   readonly limits: BrokerLimits
+  /** As ServerLimits.connectionAgeMs and drainMs, for one of several replicas; absent: 0. */
+  readonly connectionAgeMs?: number
+  readonly drainMs?: number
   /** A state as of before this time is served although it knows less than the broker has given away. */
   readonly acceptEmptyAtMs?: number
   /** Absent: there is none. */

@@ -111,6 +111,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     clock,
     logger,
     metrics: deps.metrics,
+    limits: { connectionAgeMs: config.connectionAgeMs ?? 0, drainMs: config.drainMs ?? 0 },
     onFailed: (call) => auditFailedCall(audit, call),
   })
   stack.defer(() => server.close())

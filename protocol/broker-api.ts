@@ -216,7 +216,13 @@ export type RecordEvent =
  * what changed since. Batches carry RecordEvents already encoded (records-codec.ts), once for all subscribers.
  */
 export type WatchMessage =
-  | { readonly t: 'reset'; readonly epoch: string; readonly resumed: boolean }
+  | {
+      readonly t: 'reset'
+      readonly epoch: string
+      readonly resumed: boolean
+      /** host:port, where the broker is found now. Absent: it does not say. Not looked through: see AddressBook. */
+      readonly addresses?: readonly string[]
+    }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
    * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that have

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
+import { AddressBook } from './addresses/address-book.ts'
 import { RefusedError } from './broker-api.ts'
 import type { MemberIdentity } from './identity/member-files.ts'
 import { connectBroker } from './transport/grpc-client.ts'
@@ -23,6 +24,7 @@ export async function askToLeave(
 ): Promise<{ readonly t: 'left' } | { readonly t: 'noMember'; readonly said: string }> {
   const client = connectBroker({
     addresses: identity.brokerAddresses,
+    book: new AddressBook({ own: identity.brokerAddresses, proven: identity.learnedAddresses ?? [], clock }),
     clusterset: identity.clusterset,
     ca: identity.caBundle,
     identity: { certificate: identity.certificate, key: identity.key },

@@ -2,6 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nameHash } from '../../model/name-hash.ts'
+import { AddressBook } from '../../protocol/addresses/address-book.ts'
 import { connectBroker } from '../../protocol/transport/grpc-client.ts'
 import { RefusedError, type SilentMember } from '../../protocol/broker-api.ts'
 import { type BrokerClient, CertificateError } from '../../protocol/broker-client.ts'
@@ -83,6 +84,7 @@ class ProtocolLink implements BrokerLink {
   readonly #watch: WatchSession
   readonly #renewal: CertificateRenewal
   readonly #file: string
+  #book: AddressBook
   #client: BrokerClient
 
   constructor(deps: LinkDeps, config: AgentConfig, { identity, file, store, replica }: LinkInit) {
@@ -93,6 +95,7 @@ class ProtocolLink implements BrokerLink {
     const held = new HeldRecords(clock, replica)
     this.#deps = deps
     this.#file = file
+    this.#book = this.#bookOf(identity)
     this.#client = this.#open(identity)
     const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
     const onAsked = (epoch: string, ended: AbortSignal) => held.records(epoch, ended)
@@ -116,7 +119,12 @@ class ProtocolLink implements BrokerLink {
     })
     this.contact = contact
     this.#renewal = new CertificateRenewal(
-      { ...deps, client: connect, onRenewed: (renewed) => this.#replaceClient(renewed) },
+      {
+        ...deps,
+        client: connect,
+        learned: () => this.#book.proven,
+        onRenewed: (renewed) => this.#replaceClient(renewed),
+      },
       { store: config.identity, identity },
     )
     this.publisher = publisherOf(this.#publish, published)
@@ -165,14 +173,21 @@ class ProtocolLink implements BrokerLink {
   /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */
   #replaceClient(identity: MemberIdentity): void {
     const old = this.#client
+    // Another token may name another broker; of the same one everything stays known.
+    if (!this.#book.has(identity.brokerAddresses)) this.#book = this.#bookOf(identity)
     this.#client = this.#open(identity)
     old.close()
+  }
+
+  #bookOf({ brokerAddresses, learnedAddresses = [] }: MemberIdentity): AddressBook {
+    return new AddressBook({ own: brokerAddresses, proven: learnedAddresses, clock: this.#deps.clock })
   }
 
   #open({ brokerAddresses, clusterset, caBundle, certificate, key }: MemberIdentity): BrokerClient {
     const { clock, logger } = this.#deps
     return connectBroker({
       addresses: brokerAddresses,
+      book: this.#book,
       clusterset,
       ca: caBundle,
       identity: { certificate, key },

@@ -22,8 +22,9 @@ export function surroundingsReader(
     return known.get(host) ?? []
   }
   return async () => {
-    const addresses = (await identity.read().catch(() => undefined))?.brokerAddresses ?? []
-    const hosts = [...new Set(addresses.map((one) => parseBrokerAddress(one).host))]
+    const { brokerAddresses = [], learnedAddresses = [] } = (await identity.read().catch(() => undefined)) ?? {}
+    const book = [...brokerAddresses, ...learnedAddresses]
+    const hosts = [...new Set(book.map((one) => parseBrokerAddress(one).host))]
     const broker = (await Promise.all(hosts.map(addressesOf))).flat()
     return { machine: await readMachineNetwork(), broker: [...new Set(broker)].sort() }
   }

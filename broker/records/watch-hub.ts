@@ -39,6 +39,7 @@ interface Cursor {
 
 export class WatchHub {
   readonly #deps: WatchHubDeps
+  readonly #addresses: readonly string[]
   readonly #encoded = new WeakMap<Change<'record'>, Uint8Array>()
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
@@ -47,9 +48,16 @@ export class WatchHub {
   /** The latest; each watcher gets it once, and only the latest. */
   #contact: ContactMessage | undefined
 
-  /** `quota`: of a member that has no other. */
-  constructor(deps: WatchHubDeps, { quota }: { readonly quota: MemberQuota }) {
+  /**
+   * `quota`: of a member that has no other. `addresses`: host:port, where members find the broker now; they may have
+   * joined when it had one address.
+   */
+  constructor(
+    deps: WatchHubDeps,
+    { quota, addresses }: { readonly quota: MemberQuota; readonly addresses: readonly string[] },
+  ) {
     this.#deps = deps
+    this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
   }
 
@@ -132,7 +140,7 @@ export class WatchHub {
     cursor.floor = resumed ? resume.revision : revision
     cursor.reported = undefined
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
-    return { t: 'reset', epoch, resumed }
+    return { t: 'reset', epoch, resumed, ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }) }
   }
 
   /** The next batch; when there is none, `synced` if it would say something new. */

@@ -13,6 +13,7 @@ import {
   approveOption,
   choiceOption,
   collect,
+  durationOption,
   logLevelOption,
   parsed,
   stateOption,
@@ -34,6 +35,8 @@ const DEFAULT_AUDIT_MIB = 32
 const MAX_AUDIT_MIB = 1_000_000
 const DEFAULT_AUDIT_KEEP = 8
 const MAX_AUDIT_KEEP = 1000
+const MAX_CONNECTION_AGE_MS = 24 * 3_600_000
+const MAX_DRAIN_MS = 10 * 60_000
 
 interface ServeOptions {
   readonly state: string
@@ -59,6 +62,8 @@ interface ServeOptions {
   readonly etcdCert?: string
   readonly etcdKey?: string
   readonly etcdPasswordFile?: string
+  readonly connectionAge: number
+  readonly drain: number
   readonly logLevel: LogThreshold
 }
 
@@ -196,6 +201,19 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     .option('--etcd-cert <file>', 'client certificate for etcd')
     .option('--etcd-key <file>', 'key of the client certificate')
     .option('--etcd-password-file <file>', 'password of the user in --store')
+    .addOption(
+      durationOption(
+        '--connection-age',
+        'for several replicas: members connect anew after about this time, so that they spread; 0s: never',
+        0,
+        { maxMs: MAX_CONNECTION_AGE_MS },
+      ),
+    )
+    .addOption(
+      durationOption('--drain', 'when stopped, sends members away one by one within this time', 0, {
+        maxMs: MAX_DRAIN_MS,
+      }),
+    )
   addQuotaOptions(serve)
     .addOption(logLevelOption())
     .action(async (options: ServeOptions, command: Command) => {

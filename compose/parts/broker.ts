@@ -25,6 +25,8 @@ export interface BrokerProcessInit {
   readonly quotaChanges?: number
   readonly quotaStreams?: number
   readonly store?: EtcdStoreConfig | undefined
+  readonly connectionAge?: number
+  readonly drain?: number
   readonly logLevel: LogThreshold
 }
 
@@ -41,6 +43,8 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
+    ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
+    ...(init.drain === undefined ? {} : { drainMs: init.drain }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
     limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
     approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,

@@ -281,7 +281,10 @@ export function encodeWatchMessage(message: WatchMessage): Uint8Array {
 function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
   switch (message.t) {
     case 'reset':
-      return { $case: 'reset', value: { epoch: message.epoch, resumed: message.resumed } }
+      return {
+        $case: 'reset',
+        value: { epoch: message.epoch, resumed: message.resumed, addresses: [...(message.addresses ?? [])] },
+      }
     case 'batch':
       return { $case: 'batch', value: { events: message.events.map(buffer), revision: message.revision } }
     case 'synced': {
@@ -306,6 +309,8 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
         t: 'reset',
         epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
         resumed: known.value.resumed,
+        // No reason to end the watch: what cannot be used of it is left out (addresses/address-book.ts).
+        ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
       }
     case 'batch':
       return {

@@ -265,6 +265,8 @@ export interface WatchMessage {
 export interface WatchMessage_Reset {
   epoch: string;
   resumed: boolean;
+  /** host:port, where the broker's replicas are found now. Empty from a broker that does not say. */
+  addresses: string[];
 }
 
 /** Events are RecordEvent messages, encoded once by the broker for all watchers. */
@@ -2596,7 +2598,7 @@ export const WatchMessage: MessageFns<WatchMessage> = {
 };
 
 function createBaseWatchMessage_Reset(): WatchMessage_Reset {
-  return { epoch: "", resumed: false };
+  return { epoch: "", resumed: false, addresses: [] };
 }
 
 export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
@@ -2606,6 +2608,9 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
     }
     if (message.resumed !== false) {
       writer.uint32(16).bool(message.resumed);
+    }
+    for (const v of message.addresses) {
+      writer.uint32(82).string(v!);
     }
     return writer;
   },
@@ -2637,6 +2642,14 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
             }
 
             message.resumed = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.addresses.push(reader.string());
             continue;
           }
         }

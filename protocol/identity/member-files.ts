@@ -9,6 +9,7 @@ import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises
 import { join } from 'node:path'
 import { parseClusterId } from '../../model/ids.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import { brokerAddresses } from '../addresses/address-book.ts'
 import { formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import { keyFromPem, keyToPem } from './keys.ts'
 import { certificateToPem, certificatesFromPem } from './pem.ts'
@@ -16,7 +17,10 @@ import { certificateToPem, certificatesFromPem } from './pem.ts'
 export interface MemberIdentity {
   readonly cluster: ClusterId
   readonly clusterset: string
+  /** Of the join token. */
   readonly brokerAddresses: readonly string[]
+  /** Further ones that a broker named, each with a connection that has worked. Absent: none. */
+  readonly learnedAddresses?: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
   /**
@@ -40,6 +44,7 @@ interface BrokerFile extends Partial<MemberRanges> {
   readonly cluster: string
   readonly clusterset: string
   readonly addresses: readonly string[]
+  readonly learned?: readonly string[]
   readonly observedAddress: string
   readonly observedCounts?: boolean
 }
@@ -84,6 +89,7 @@ export function decodeMemberIdentity(
     cluster: parseClusterId(facts.cluster),
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
+    ...learnedOf(facts),
     observedAddress: facts.observedAddress,
     ...(typeof facts.observedCounts === 'boolean' ? { observedCounts: facts.observedCounts } : {}),
     ...rangesOf(facts),
@@ -99,6 +105,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     cluster: identity.cluster,
     clusterset: identity.clusterset,
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
+    ...((identity.learnedAddresses ?? []).length === 0 ? {} : { learned: identity.learnedAddresses ?? [] }),
     observedAddress: identity.observedAddress,
     ...(identity.observedCounts === undefined ? {} : { observedCounts: identity.observedCounts }),
     ...identity.ranges,
@@ -142,6 +149,12 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
     throw new IdentityFileError(file, 'addresses: expected at least one host:port')
   }
   return facts as BrokerFile
+}
+
+/** The member has its own addresses without them: what cannot be read is left out. */
+function learnedOf({ learned }: BrokerFile): Pick<MemberIdentity, 'learnedAddresses'> {
+  const texts = brokerAddresses(Array.isArray(learned) ? learned : []).map(formatBrokerAddress)
+  return texts.length === 0 ? {} : { learnedAddresses: texts }
 }
 
 function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ranges?: MemberRanges } {

@@ -23,7 +23,7 @@ import {
 import { publicKeyHash } from './key-fingerprint.ts'
 import { KEY_ALGORITHM } from './keys.ts'
 
-const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
+export const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 
 /** A certificate (DER) with its private key. */
 export interface Identity {
@@ -195,7 +195,7 @@ async function issue(ca: Identity, init: IssueInit): Promise<Uint8Array> {
   return new Uint8Array(certificate.rawData)
 }
 
-function lifetime(nowMs: number, validMs: number): { notBefore: Date; notAfter: Date } {
+export function lifetime(nowMs: number, validMs: number): { notBefore: Date; notAfter: Date } {
   return { notBefore: new Date(nowMs - BACKDATE_MS), notAfter: new Date(nowMs + validMs) }
 }
 
@@ -204,7 +204,7 @@ function uriName(value: string): x509.SubjectAlternativeNameExtension {
 }
 
 /** 127 random bits: positive in DER, and unique without a counter that could be lost. */
-function newSerial(): string {
+export function newSerial(): string {
   const bytes = randomBytes(16)
   bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40
   return bytes.toString('hex')
@@ -215,7 +215,7 @@ function checkClusterset(name: string): string {
   return name
 }
 
-function cryptoPair(key: KeyObject): webcrypto.CryptoKeyPair {
+export function cryptoPair(key: KeyObject): webcrypto.CryptoKeyPair {
   const publicKey = createPublicKey(key)
   return {
     privateKey: key.toCryptoKey(KEY_ALGORITHM, true, ['sign']),

@@ -49,6 +49,8 @@ export interface BrokerServiceDeps {
   readonly metrics: ServerMetrics
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal
+  /** Aborted when this peer is to connect anew; undefined: its connection may stay. */
+  readonly lifeOf: (peer: string) => AbortSignal | undefined
   /** Takes grpc-js' peer text `address:port`. */
   readonly verdictOf: (peer: string) => PeerValidation
   /** At which a refusal is logged: anybody can cause one, and all are counted. */
@@ -123,6 +125,10 @@ async function streaming(
   const onStop = (): void => ended.abort(new BrokerUnreachableError('the broker is stopping'))
   if (deps.stopping.aborted) onStop()
   deps.stopping.addEventListener('abort', onStop, { once: true })
+  const life = deps.lifeOf(call.getPeer())
+  const onMove = (): void => ended.abort(new BrokerUnreachableError('the broker asks this member to connect anew'))
+  if (life?.aborted === true) onMove()
+  life?.addEventListener('abort', onMove, { once: true })
   const cancelExpiry = expireWith(deps, call, ended)
   deps.metrics.streams(method, 1)
   try {
@@ -141,6 +147,7 @@ async function streaming(
     deps.metrics.streams(method, -1)
     cancelExpiry()
     deps.stopping.removeEventListener('abort', onStop)
+    life?.removeEventListener('abort', onMove)
     ended.abort(new Error('the stream has ended'))
   }
 }

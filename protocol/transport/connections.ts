@@ -213,6 +213,6 @@ export class Connections {
 }
 
 /** As grpc-js writes it. */
-function peerText({ remoteAddress, remotePort }: Socket): string {
+export function peerText({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress}:${remotePort}`
 }

@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
+import { AddressBook } from '../addresses/address-book.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {
   type BrokerClient,
@@ -50,8 +51,10 @@ export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
 }
 
 export interface ConnectBrokerInit {
-  /** host:port, in the order of preference. */
+  /** host:port; which is called first is left to chance. */
   readonly addresses: readonly string[]
+  /** Knows more than `addresses`, and is in their place: of a member that keeps it from client to client. */
+  readonly book?: AddressBook
   readonly clusterset: string
   /** CA certificates, DER. */
   readonly ca: readonly Uint8Array[]
@@ -82,13 +85,13 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
   const { token, clock, logger } = init
   const limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
   let failure: unknown
-  for (const [i, text] of token.addresses.entries()) {
+  for (const text of fromAnywhere(token.addresses, clock)) {
     const address = parseBrokerAddress(text)
     const probe = { address, ca: [], clusterset: token.clusterset, clock, timeoutMs: limits.probeTimeoutMs }
     try {
       const ca = await fetchPinnedCa(probe, token.caPin, signal)
-      const addresses = [...token.addresses.slice(i), ...token.addresses.slice(0, i)]
-      return connectBroker({ addresses, clusterset: token.clusterset, ca: [ca], clock, logger, limits })
+      const book = new AddressBook({ own: token.addresses, first: text, clock })
+      return connectBroker({ addresses: [], book, clusterset: token.clusterset, ca: [ca], clock, logger, limits })
     } catch (error) {
       if (signal.aborted) throw error
       failure = error
@@ -97,10 +100,17 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
   throw failure
 }
 
+/** All of them, from a place on that chance chooses. */
+function fromAnywhere(texts: readonly string[], clock: Clock): readonly string[] {
+  const start = Math.floor(clock.random() * texts.length)
+  return [...texts.slice(start), ...texts.slice(0, start)]
+}
+
 /** A connection, made or to be made by the first call, that several calls share. */
 interface Attempt {
   readonly address: BrokerAddress
   readonly channel: Client
+  hasWorked: boolean
   /** Why we gave it up ourselves. */
   failure?: BrokerUnreachableError
 }
@@ -108,16 +118,14 @@ interface Attempt {
 class GrpcBrokerClient implements BrokerClient {
   readonly #init: ConnectBrokerInit
   readonly #limits: ClientLimits
-  readonly #addresses: readonly BrokerAddress[]
-  #at = 0
+  readonly #book: AddressBook
   #attempt: Attempt | undefined
   readonly #closed = new AbortController()
 
   constructor(init: ConnectBrokerInit) {
     this.#init = init
     this.#limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
-    this.#addresses = init.addresses.map((address) => parseBrokerAddress(address))
-    if (this.#addresses.length === 0) throw new BrokerUnreachableError('no broker address is known')
+    this.#book = init.book ?? new AddressBook({ own: init.addresses, clock: init.clock })
   }
 
   async join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse> {
@@ -164,6 +172,7 @@ class GrpcBrokerClient implements BrokerClient {
       for await (const message of call as AsyncIterable<Buffer>) {
         answered = true
         const known = decoded(codec.decodeWatchMessage, message)
+        if (known?.t === 'reset' && known.addresses !== undefined) this.#book.learn(known.addresses)
         if (known !== undefined) yield known
       }
     } catch (error) {
@@ -190,7 +199,7 @@ class GrpcBrokerClient implements BrokerClient {
         return await this.#unary(attempt.channel, method, asBuffer(bytes), ended)
       } catch (error) {
         const failure = await this.#explain(error, attempt, false, ended)
-        if (!(failure instanceof BrokerUnreachableError) || tries >= this.#addresses.length) throw failure
+        if (!(failure instanceof BrokerUnreachableError) || tries >= this.#book.size) throw failure
         ended.throwIfAborted()
         this.#init.logger.debug('next broker address', { why: failure.message })
       }
@@ -225,9 +234,9 @@ class GrpcBrokerClient implements BrokerClient {
   #open(): Attempt {
     this.#closed.signal.throwIfAborted()
     if (this.#attempt === undefined) {
-      const address = this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
+      const address = this.#book.next()
       const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits))
-      this.#attempt = { address, channel }
+      this.#attempt = { address, channel, hasWorked: false }
       this.#expectConnection(this.#attempt)
     }
     return this.#attempt
@@ -239,6 +248,8 @@ class GrpcBrokerClient implements BrokerClient {
     attempt.channel.waitForReady(this.#init.clock.now() + connectTimeoutMs, (error) => {
       if (this.#attempt !== attempt) return
       if (error === undefined) {
+        attempt.hasWorked = true
+        this.#book.worked(attempt.address)
         this.#onConnectionOver(attempt)
         return
       }
@@ -273,13 +284,15 @@ class GrpcBrokerClient implements BrokerClient {
   async #explain(error: unknown, attempt: Attempt, answered: boolean, signal: AbortSignal): Promise<Error> {
     if (signal.aborted) {
       const reason: unknown = signal.reason
-      if (reason instanceof BrokerSilentError) this.#next(attempt)
+      if (reason instanceof BrokerSilentError) this.#next(attempt, true)
       return reason instanceof Error ? reason : new Error('aborted')
     }
     if (attempt.failure !== undefined) return attempt.failure
     if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
     const { address } = attempt
     const failure = statusToError(error, formatBrokerAddress(address))
+    // Another replica may have what this one lacks, such as its store.
+    if (error.code === status.INTERNAL) this.#next(attempt, true)
     if (!(failure instanceof BrokerUnreachableError)) return failure
     this.#next(attempt)
     if (answered || error.code !== status.UNAVAILABLE) return failure
@@ -293,10 +306,11 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   /** Only once, when several calls fail with the same connection. */
-  #next(attempt: Attempt): void {
+  #next(attempt: Attempt, isUseless = false): void {
     if (this.#attempt !== attempt) return
     this.#drop()
-    this.#at += 1
+    if (attempt.hasWorked && !isUseless) this.#book.ended(attempt.address)
+    else this.#book.failed(attempt.address)
   }
 
   #drop(): void {

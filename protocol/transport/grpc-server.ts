@@ -16,7 +16,8 @@ import { keyToPem } from '../identity/keys.ts'
 import { certificateToPem } from '../identity/pem.ts'
 import { MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES } from '../limits.ts'
 import { type BrokerServiceDeps, type FailedCall, brokerService } from './broker-service.ts'
-import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS } from './connections.ts'
+import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
+import { ConnectionLife } from './life/connection-life.ts'
 import { type StreamLimits, limitResets, streamLimiter } from './limit-streams.ts'
 import { RAW_SERVICE } from './raw-service.ts'
 import { serverMetrics } from './server-metrics.ts'
@@ -38,6 +39,10 @@ export interface ServerLimits extends ConnectionLimits {
   readonly idleMs: number
   /** How long `close` waits for calls under way. */
   readonly graceMs: number
+  /** After about this time a member is asked to connect anew, so that members spread over replicas; 0: never. */
+  readonly connectionAgeMs: number
+  /** `close` first sends members away, one by one, within this time; 0: all at once. */
+  readonly drainMs: number
 }
 
 export const DEFAULT_SERVER_LIMITS: ServerLimits = {
@@ -47,6 +52,8 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   keepaliveTimeoutMs: 10_000,
   idleMs: 300_000,
   graceMs: 2000,
+  connectionAgeMs: 0,
+  drainMs: 0,
 }
 
 /** What is opened on one connection: a member comes back with two streams at a time, seconds apart. */
@@ -71,7 +78,7 @@ export interface BrokerServer {
   readonly address: { readonly host: string; readonly port: number }
   /** For new connections; open ones stay as they are. */
   setTls(tls: ServerTls): void
-  /** Ends every stream with "the broker is stopping" and closes the port. */
+  /** Sends members away, ends every stream with "the broker is stopping" and closes the port. */
   close(): Promise<void>
 }
 
@@ -102,12 +109,15 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     isWelcome: (peer) => api.isWelcome?.(peer) ?? true,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
+  const drop = (peer: string): void => connections.drop(peer)
+  const life = new ConnectionLife({ clock, ageMs: limits.connectionAgeMs, drop })
   const deps: BrokerServiceDeps = {
     ...{ api, clock, logger, metrics, stopping: stopping.signal },
     verdictOf: (peer) => connections.verdictOf(peer),
     refusalLevel: refusalLevel(clock),
     onFailed: init.onFailed ?? (() => undefined),
-    drop: (peer) => connections.drop(peer),
+    lifeOf: (peer) => life.signalOf(peer),
+    drop,
   }
   const members = grpcPart(deps, memberOptions(limits), MEMBER_STREAMS)
   const strangers = grpcPart(deps, strangerOptions(limits), STRANGER_STREAMS)
@@ -133,7 +143,9 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       socket.destroy()
       return
     }
-    const part = connections.validate(socket) === 'member' ? members : strangers
+    const isMember = connections.validate(socket) === 'member'
+    if (isMember) begin(life, socket)
+    const part = isMember ? members : strangers
     part.injector.injectConnection(socket)
   })
   const port = createNetServer({ noDelay: true }, (socket) => connections.accept(socket))
@@ -146,6 +158,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       connections.clusterset = next.clusterset
     },
     async close() {
+      await life.drain(limits.drainMs)
       const closed = new Promise<void>((resolve) => port.close(() => resolve()))
       stopping.abort()
       connections.destroyWaiting()
@@ -160,6 +173,12 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       await closed
     },
   }
+}
+
+function begin(life: ConnectionLife, socket: TLSSocket): void {
+  const peer = peerText(socket)
+  life.begin(peer)
+  socket.once('close', () => life.forget(peer))
 }
 
 /** Refusals that are logged in a minute. */

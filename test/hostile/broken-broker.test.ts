@@ -177,9 +177,29 @@ await attack('broker-octets', async (t) => {
   })
 })
 
+await attack('broker-addresses', async (t) => {
+  const nobody = Array.from({ length: 400 }, (_, i) => `127.0.0.1:${i + 1}`)
+  for (const addresses of [nobody, [...INJECTED, '', '127.0.0.1:0', 'a'.repeat(4000)], ['127.0.0.1:9', ...INJECTED]]) {
+    const victim = await Victim.start(t)
+    await victim.caughtUp()
+    const { broker } = victim
+    const [plan, before] = [victim.plan(), broker.watches]
+    broker.say({ $case: 'reset', value: { epoch: 'another', resumed: false, addresses } })
+    for (let round = 1; round <= 3; round += 1) {
+      broker.endWatches()
+      await eventually(() => broker.watches >= before + round, {
+        deadlineMs: 20_000,
+        say: `it is back, round ${round}`,
+      })
+      await victim.caughtUp()
+    }
+    t.equal(victim.plan(), plan)
+  }
+})
+
 await attack('broker-empty-snapshot', async (t) => {
   await unmoved(t, ({ broker }) => {
-    broker.say({ $case: 'reset', value: { epoch: 'another', resumed: false } })
+    broker.say({ $case: 'reset', value: { epoch: 'another', resumed: false, addresses: [] } })
     broker.say({ $case: 'batch', value: { events: [], revision: 0 } })
     broker.say({ $case: 'synced', value: { revision: 0, complete: [], departed: [] } })
   })

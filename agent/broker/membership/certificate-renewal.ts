@@ -25,6 +25,8 @@ export interface CertificateRenewalDeps {
   readonly agentMetrics: AgentMetrics
   /** The client in use now. */
   readonly client: () => BrokerClient
+  /** Addresses to be stored with the next certificate: those that the broker named, and that have worked. */
+  readonly learned?: () => readonly string[]
   /** The new certificate is stored; from now on it is to be used. */
   readonly onRenewed: (identity: MemberIdentity) => void
 }
@@ -144,7 +146,7 @@ export class CertificateRenewal {
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
-    const { client, clock, logger, onRenewed } = this.#deps
+    const { client, clock, logger, learned, onRenewed } = this.#deps
     const askedMs = clock.now()
     try {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
@@ -153,7 +155,12 @@ export class CertificateRenewal {
       // What takes the place of the identity cannot be taken back.
       const problem = certificateProblem(this.#identity, { certificate, caBundle }, clock.now())
       if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
-      const renewed = { ...this.#identity, certificate, caBundle }
+      const renewed = {
+        ...this.#identity,
+        certificate,
+        caBundle,
+        ...(learned === undefined ? {} : { learnedAddresses: learned() }),
+      }
       await this.#store.write(renewed)
       this.#use(renewed)
       this.#gotAtMs = clock.monotonic()

@@ -20,6 +20,13 @@ export const SERVE_FLAGS: readonly string[] = [
   '--quota-bytes',
   '--quota-changes',
   '--quota-streams',
+  '--store',
+  '--etcd-ca',
+  '--etcd-cert',
+  '--etcd-key',
+  '--etcd-password-file',
+  '--connection-age',
+  '--drain',
   '--log-level',
 ]
 

@@ -2,7 +2,7 @@
  * A broker that somebody broke into: it has the right CA, and sends what the test says. Made from protocol/broker.proto
  * alone; what it sends no broker of ours would.
  */
-import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from '@grpc/grpc-js'
+import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream, status } from '@grpc/grpc-js'
 import type { Test } from 'tap'
 import { parseClusterId } from '../../../model/ids.ts'
 import * as wire from '../../../protocol/gen/broker.ts'
@@ -37,6 +37,8 @@ export class FakeBroker {
   /** What a renewal gets for an answer; undefined: none. */
   renewal: ((csr: Uint8Array) => Promise<wire.RenewResponse>) | undefined
   renewals = 0
+  /** Streams that were begun. */
+  watches = 0
   /** What is wrong with the answer to a join. */
   joined: Partial<wire.JoinResponse> = {}
   readonly #ca: Identity
@@ -108,6 +110,11 @@ export class FakeBroker {
   /** Sends any message of a watch. */
   say(message: NonNullable<wire.WatchMessage['message']>): void {
     for (const watcher of this.#watchers) watcher.write({ message })
+  }
+
+  /** Ends all watches, as a broker that stops. */
+  endWatches(): void {
+    for (const watcher of this.#watchers) watcher.emit('error', { code: status.UNAVAILABLE, details: 'stopping' })
   }
 
   /** Owners whose whole set has come, and those that are gone. */
@@ -202,10 +209,11 @@ export class FakeBroker {
   }
 
   #watch(call: Watcher): void {
+    this.watches += 1
     call.on('error', () => undefined)
     call.on('cancelled', () => this.#watchers.delete(call))
     call.on('close', () => this.#watchers.delete(call))
-    call.write({ message: { $case: 'reset', value: { epoch: `e${Date.now()}`, resumed: false } } })
+    call.write({ message: { $case: 'reset', value: { epoch: `e${Date.now()}`, resumed: false, addresses: [] } } })
     const events = this.#first.map((record) => Buffer.from(this.#event(record)))
     call.write({ message: { $case: 'batch', value: { events, revision: this.#revision } } })
     call.write({ message: { $case: 'synced', value: { revision: this.#revision, complete: [], departed: [] } } })

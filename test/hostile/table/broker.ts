@@ -133,6 +133,12 @@ export const BROKER: readonly AttackRow[] = [
     against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
+    id: 'broker-addresses',
+    tried: 'The broker names hundreds of addresses of its own at which nobody is, and text that is no address.',
+    holds: 'The member comes back to the address of its token within two attempts, and whatever was sent stays out.',
+    against: '`protocol/addresses/address-book.ts`: what was named counts once a connection to it has worked.',
+  },
+  {
     id: 'broker-many-gateways',
     tried: 'The broker passes on hundreds of gateways of one member.',
     holds: 'The 64 that came first are imported, and one line of the log names how many are left out.',
