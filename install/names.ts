@@ -2,7 +2,8 @@
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { ManifestObject } from './manifest-object.ts'
 
-export type PartName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'
+export type ComponentName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'
+export type PartName = ComponentName | 'etcd'
 
 /** Objects that belong together: one file of the Kustomize base, one template of the chart. */
 export interface InstallPart {

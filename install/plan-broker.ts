@@ -1,13 +1,14 @@
 /** Every object of the broker's installation on the hub. */
 import type { ManifestObject } from './manifest-object.ts'
 import { BROKER_CLAIM, type InstallPart, namespaceObject, objectName, partLabels, selectorLabels } from './names.ts'
-import { type Mount, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
+import { type Mount, type PodInit, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
 import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
+import { planEtcd } from './plan-etcd.ts'
 import { networkPolicy } from './policies/network-policies.ts'
 import { brokerMonitors } from './pod-monitors.ts'
-import { each, optional, orByTable, when } from './template-value.ts'
+import { each, optional, orByTable, when, whenIs } from './template-value.ts'
 import type { InstallValues } from './values.ts'
-import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
+import { type PartRef, deployment, disruptionBudget, metadataOf, serviceAccount, spread } from './workload.ts'
 
 /** The broker makes its own folder in the volume, mode 0700. */
 const DATA: Mount = {
@@ -24,14 +25,15 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
   const objects = [
     ...when(broker.createNamespace, namespaceObject(broker.namespace, 'restricted')),
     serviceAccount(place),
-    claim(values, place),
+    ...whenIs(broker.store, 'sqlite', claim(values, place)),
     service(values, place),
-    statefulSet(values, place),
+    ...whenIs(broker.store, 'sqlite', statefulSet(values, place)),
+    ...whenIs(broker.store, 'etcd', replicas(values, place)),
     disruptionBudget(place),
     ...networkPolicy(place, broker.networkPolicies),
     ...brokerMonitors(values),
   ]
-  return [{ name: 'broker', objects }]
+  return [{ name: 'broker', objects }, planEtcd(values)]
 }
 
 function claim({ broker: { storage } }: InstallValues, { namespace }: PartRef): ManifestObject {
@@ -85,18 +87,72 @@ export const AUDIT_LOG = 'SEALANE_AUDIT_LOG'
 
 /** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
 function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'StatefulSet',
+    metadata: metadataOf(place),
+    spec: {
+      replicas: 1,
+      revisionHistoryLimit: 3,
+      serviceName: objectName('broker'),
+      selector: { matchLabels: selectorLabels('broker') },
+      template: pod(values, { volumes: [DATA, SCRATCH].map(volumeOf), volumeMounts: [DATA, SCRATCH].map(mountOf) }),
+    },
+  }
+}
+
+/** What every replica has in its store; the folder holds a copy of the certificate authority. */
+const FOLDER: Mount = { ...DATA, source: { emptyDir: { sizeLimit: '64Mi' } } }
+const LOGIN = '/etc/sealane-etcd'
+/** Volume of the Secret with it. */
+export const ETCD_LOGIN_VOLUME = 'etcd-login'
+
+/** Members of a replica that stops leave it one by one, and each connects anew now and then: so they spread. */
+export const REPLICA_ARGS = ['--connection-age', '20m', '--drain', '10s'] as const
+/** The drain, and what the broker needs to close. */
+const REPLICA_GRACE_SECONDS = 30
+
+function replicas(values: InstallValues, place: PartRef): ManifestObject {
+  const { etcd, replicas } = values.broker
+  const login: Mount = {
+    name: ETCD_LOGIN_VOLUME,
+    path: LOGIN,
+    source: { secret: { secretName: etcd.secret, defaultMode: 0o440 } },
+    readOnly: true,
+  }
+  const mounts = [FOLDER, SCRATCH, login]
+  const template = pod(values, {
+    args: [
+      ...['--store', etcd.url, '--etcd-ca', `${LOGIN}/ca.crt`],
+      ...whenIs(etcd.login, 'certificate', ...['--etcd-cert', `${LOGIN}/tls.crt`, '--etcd-key', `${LOGIN}/tls.key`]),
+      ...whenIs(etcd.login, 'password', '--etcd-password-file', `${LOGIN}/password`),
+      ...REPLICA_ARGS,
+    ],
+    volumes: mounts.map(volumeOf),
+    volumeMounts: mounts.map(mountOf),
+    spec: { ...spread('broker'), terminationGracePeriodSeconds: REPLICA_GRACE_SECONDS },
+  })
+  return deployment(place, replicas, template)
+}
+
+function pod(
+  values: InstallValues,
+  own: Pick<PodInit, 'volumes' | 'volumeMounts' | 'spec'> & { readonly args?: readonly string[] },
+): unknown {
   const { broker } = values
   const { externalTrafficPolicy, type } = broker.service
   // Calls to a ClusterIP from elsewhere come by nobody knows what.
   const policy = orByTable(externalTrafficPolicy, type, { ...POLICIES, ClusterIP: 'Cluster' })
-  const template = unprivilegedPod({
+  return unprivilegedPod({
     part: 'broker',
     values,
     pod: broker,
     priority: 'system-cluster-critical',
+    ...own,
     args: [
       ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`],
       ...['--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
+      ...(own.args ?? []),
       ...each(broker.extraArgs, (one) => [one]),
     ],
     // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not
@@ -109,19 +165,5 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
       { name: 'broker', containerPort: BROKER_PORT },
       { name: 'status', containerPort: STATUS_PORTS.broker },
     ],
-    volumes: [DATA, SCRATCH].map(volumeOf),
-    volumeMounts: [DATA, SCRATCH].map(mountOf),
   })
-  return {
-    apiVersion: 'apps/v1',
-    kind: 'StatefulSet',
-    metadata: metadataOf(place),
-    spec: {
-      replicas: 1,
-      revisionHistoryLimit: 3,
-      serviceName: objectName('broker'),
-      selector: { matchLabels: selectorLabels('broker') },
-      template,
-    },
-  }
 }

@@ -1,11 +1,18 @@
 /** The pods of all components: what they share, and how little each may do. */
-import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from './names.ts'
+import { type ComponentName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from './names.ts'
 import { STATUS_PORTS, STATUS_PORT_NAME } from './ports.ts'
 import { digest, whenEither, whenIs } from './template-value.ts'
 import type { InstallValues, PodValues, StatusPlace } from './values.ts'
 
 /** Nobody in particular; the number that distroless images use too. */
 const UNPRIVILEGED_ID = 65_532
+
+/** The security context of a pod that needs no power at all. */
+export const UNPRIVILEGED = {
+  runAsNonRoot: true,
+  ...{ runAsUser: UNPRIVILEGED_ID, runAsGroup: UNPRIVILEGED_ID, fsGroup: UNPRIVILEGED_ID },
+  seccompProfile: { type: 'RuntimeDefault' },
+}
 
 /** A volume and where the container sees it. `source` is the volume's own field, such as `{ emptyDir: {} }`. */
 export interface Mount {
@@ -16,7 +23,7 @@ export interface Mount {
 }
 
 export interface PodInit {
-  readonly part: PartName
+  readonly part: ComponentName
   readonly values: InstallValues
   readonly pod: PodValues
   readonly priority: 'system-node-critical' | 'system-cluster-critical'
@@ -56,9 +63,10 @@ export const OPEN_METRICS = { name: STATUS_METRICS, value: METRICS_EVERYWHERE }
 export function unprivilegedPod(init: PodInit): unknown {
   const { open, podMonitors } = init.values.metrics
   const env = [...(init.env ?? []), ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
-  const ids = { runAsUser: UNPRIVILEGED_ID, runAsGroup: UNPRIVILEGED_ID, fsGroup: UNPRIVILEGED_ID }
-  const podSecurity = { runAsNonRoot: true, ...ids, seccompProfile: { type: 'RuntimeDefault' } }
-  return podTemplate({ ...init, env }, { listen: '0.0.0.0', podSecurity, capabilities: { drop: ['ALL'] } })
+  return podTemplate(
+    { ...init, env },
+    { listen: '0.0.0.0', podSecurity: UNPRIVILEGED, capabilities: { drop: ['ALL'] } },
+  )
 }
 
 /** A component that changes the node's own network: root without any power but that one. */
@@ -141,7 +149,7 @@ function probes(port: number, listen: '0.0.0.0' | '127.0.0.1'): Readonly<Record<
 }
 
 /** What every component of a member is started with. */
-export function upArgs(part: PartName): readonly string[] {
+export function upArgs(part: ComponentName): readonly string[] {
   return ['up', '--site', `${SITE_MOUNT.path}/${SITE_KEY}`, '--component', part, '--node', '$(NODE_NAME)']
 }
 
@@ -155,7 +163,7 @@ export const NODE_NAME = {
 const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIP' } } }
 
 /** Brackets, because it may be of either family. */
-function onNodeArgs(part: PartName): readonly string[] {
+function onNodeArgs(part: ComponentName): readonly string[] {
   return ['--status-listen', `[$(${NODE_IP.name})]:${STATUS_PORTS[part]}`]
 }
 

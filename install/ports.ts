@@ -13,3 +13,6 @@ export const STATUS_PORTS = {
   routeagent: 9473,
   dns: 9474,
 } as const
+
+/** Of the etcd that can be installed beside the broker. */
+export const ETCD_PORTS = { client: 2379, peer: 2380, health: 2381 } as const

@@ -1,6 +1,7 @@
 /** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
 import project from '../package.json' with { type: 'json' }
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
+import { ETCD_CLIENT_SECRET, includedEtcdUrl } from './etcd-names.ts'
 import { type ImageName, parseImageName } from './image-name.ts'
 
 export interface ResourceValues {
@@ -76,9 +77,33 @@ export interface InstallValues {
       /** Local or Cluster; empty: as the type wants it. Not with ClusterIP. */
       readonly externalTrafficPolicy: string
     }
+    /** `sqlite`: one broker with a volume of its own; `etcd`: replicas on what `etcd` says. */
+    readonly store: string
+    /** With `etcd`; else it is one. */
+    readonly replicas: number
+    readonly etcd: {
+      /** As `sealane broker serve --store` takes it. */
+      readonly url: string
+      /** How the broker logs in. */
+      readonly login: string
+      /** Name of the Secret with what that takes: ca.crt, and tls.crt and tls.key, or password. */
+      readonly secret: string
+    }
+    /** With `sqlite`. */
+    readonly storage: { readonly size: string; readonly storageClassName: string }
+  }
+  /** Three members beside the broker. */
+  readonly etcd: PodValues & {
+    readonly enabled: boolean
+    readonly image: string
+    /** Of each member. */
     readonly storage: { readonly size: string; readonly storageClassName: string }
   }
 }
+
+export const STORES = ['sqlite', 'etcd'] as const
+export const ETCD_LOGINS = ['certificate', 'password'] as const
+export type EtcdLogin = (typeof ETCD_LOGINS)[number]
 
 /** Every process holds about 100 MiB resident; an agent with 1,000 services up to 200 (docs/benchmarks.md). */
 const RESIDENT = '128Mi'
@@ -130,8 +155,19 @@ export const DEFAULT_VALUES: InstallValues = {
     clusterset: 'default',
     extraArgs: [],
     service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
+    store: 'sqlite',
+    replicas: 3,
+    etcd: { url: includedEtcdUrl('sealane-broker'), login: 'certificate', secret: ETCD_CLIENT_SECRET },
     storage: { size: '1Gi', storageClassName: '' },
     resources: resources('100m', '512Mi'),
+    nodeSelector: {},
+    tolerations: [],
+  },
+  etcd: {
+    enabled: false,
+    image: 'registry.k8s.io/etcd:3.5.21-0',
+    storage: { size: '8Gi', storageClassName: '' },
+    resources: resources('100m', '2Gi', '256Mi'),
     nodeSelector: {},
     tolerations: [],
   },

@@ -1,5 +1,5 @@
 /** values.yaml and values.schema.json of the chart, from install/values.ts. */
-import { DEFAULT_VALUES, STATUS_PLACES } from '../install/values.ts'
+import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values.ts'
 
 /** What each value is for. A value without a note fails the test of the manifests. */
 export const NOTES: Readonly<Record<string, string>> = {
@@ -54,9 +54,22 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.service.externalTrafficPolicy':
     'Local or Cluster. Empty: Local for a LoadBalancer, so that the broker sees who calls; Cluster for a NodePort.',
   'broker.service.loadBalancerClass': 'Empty: the default class.',
-  'broker.storage': 'State and certificate authority of the clusterset.',
+  'broker.store':
+    'sqlite: one broker with a volume of its own. etcd: replicas that share an etcd. Changing it starts with an empty state: sealane broker migrate.',
+  'broker.replicas': 'Pods, with store: etcd. With sqlite it is one.',
+  'broker.etcd': 'With store: etcd, the etcd to use. As it is here it is the one of etcd.enabled.',
+  'broker.etcd.url': 'etcd://[user@]host:port,host:port/prefix. Always over TLS.',
+  'broker.etcd.login': 'certificate, or password (of the user in the url).',
+  'broker.etcd.secret': 'Secret in the namespace of the broker: ca.crt, and tls.crt and tls.key, or password.',
+  'broker.storage': 'With store: sqlite. State and certificate authority of the clusterset.',
   'broker.storage.size': 'Size of the volume.',
   'broker.storage.storageClassName': 'Empty: the default class.',
+  etcd: 'An etcd of three members beside the broker. It needs Secrets sealane-etcd-server and sealane-etcd-client: docs/operations.md.',
+  'etcd.enabled': 'Install it.',
+  'etcd.image': 'Of etcd 3.4 or newer.',
+  'etcd.storage': 'Of each member. A disk that is slow to sync makes the whole clusterset slow.',
+  'etcd.storage.size': 'Size of the volume.',
+  'etcd.storage.storageClassName': 'Empty: the default class.',
 }
 
 const POD_NOTES: Readonly<Record<string, string>> = {
@@ -89,6 +102,12 @@ const LIMITS: Readonly<Record<string, object>> = {
   'broker.clusterset': { pattern: DNS_LABEL },
   'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
   'broker.extraArgs': { items: { type: 'string', pattern: '^--[a-z-]+=.+$' } },
+  'broker.store': { enum: STORES },
+  'broker.replicas': { minimum: 1 },
+  'broker.etcd.url': { pattern: '^etcd://[^/]+(/[A-Za-z0-9._/-]*)?$' },
+  'broker.etcd.login': { enum: ETCD_LOGINS },
+  'broker.etcd.secret': { pattern: '^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$' },
+  'etcd.image': { pattern: IMAGE_TEXT },
   'broker.service.type': { enum: ['LoadBalancer', 'NodePort', 'ClusterIP'] },
   'broker.service.externalTrafficPolicy': { enum: ['', 'Local', 'Cluster'] },
 }

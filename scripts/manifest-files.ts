@@ -15,7 +15,7 @@ import { valuesSchema, valuesYaml } from './chart-values.ts'
 const HEADER = '# Written by `npm run manifests` from install/. Change it there.\n'
 
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
-const BROKER_PARTS: ReadonlySet<string> = new Set(['broker'])
+const BROKER_PARTS: ReadonlySet<string> = new Set(['broker', 'etcd'])
 
 /** What Kustomize component `metrics` makes of the defaults. */
 export const METRICS_VALUES: InstallValues = {
@@ -25,12 +25,20 @@ export const METRICS_VALUES: InstallValues = {
   metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
+/** What folder `broker-replicas` has: three brokers, and an etcd of three members. */
+export const REPLICAS_VALUES: InstallValues = {
+  ...DEFAULT_VALUES,
+  broker: { ...DEFAULT_VALUES.broker, store: 'etcd' },
+  etcd: { ...DEFAULT_VALUES.etcd, enabled: true },
+}
+
 /** Paths are relative to manifests/. */
 export function manifestFiles(): ReadonlyMap<string, string> {
   return new Map([
     ...crdFiles('crds', true),
     ...kustomizeFiles('base', planMember(DEFAULT_VALUES)),
     ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
+    ...kustomizeFiles('broker-replicas', planBroker(REPLICAS_VALUES)),
     ...metricsComponent(),
     ...chartFiles(),
   ])

@@ -1,9 +1,10 @@
 /** `sealane broker deploy`: the broker on a cluster. */
 import type { Command } from 'commander'
 import type { ServiceType } from '../../install/values.ts'
-import { parseDnsLabel } from '../../model/ids.ts'
+import { isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,
   approveOption,
@@ -11,13 +12,21 @@ import {
   collect,
   durationOption,
   parsed,
+  quoted,
   subcommand,
 } from '../context.ts'
 import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
-import { type ImageOptions, addImageOptions } from '../kube/join/values-options.ts'
+import { parseQuantity } from '../kube/broker/quantity.ts'
+import { type ImageOptions, addImageOptions, parseImage } from '../kube/join/values-options.ts'
+import {
+  type ReplicaOptions,
+  parseEtcdEndpoints,
+  parseEtcdPrefix,
+  parseReplicas,
+} from '../kube/replicas/replica-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
 
-interface DeployOptions extends KubeTarget, ImageOptions {
+interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions {
   readonly serviceType?: ServiceType
   readonly advertise?: readonly string[]
   readonly clusterset?: string
@@ -39,7 +48,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
     'Installs the broker on a cluster and prints the command to run next. Once more: what no flag names stays as it is.',
     'sealane broker deploy --context hub --service-type NodePort',
   )
-  addImageOptions(addKubeOptions(command))
+  addReplicaOptions(addImageOptions(addKubeOptions(command)))
     .addOption(
       choiceOption(
         '--service-type <type>',
@@ -60,7 +69,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       'name of the clusterset, on first start (default: "default")',
       parsed((text: string) => parseDnsLabel(text, '--clusterset')),
     )
-    .option('--storage-class <name>', "StorageClass of its volume (default: the cluster's)")
+    .option('--storage-class <name>', "StorageClass of its volume, or of its etcd's (default: the cluster's)")
     .option(
       '--allow-namespace <name>',
       'default, a kube-* or another guarded namespace that may be exported all the same; may be given several times',
@@ -73,6 +82,47 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
     .action((options: DeployOptions) => deploy(options, targetToAsk(command, context) ?? {}, context))
 }
+
+function addReplicaOptions(command: Command): Command {
+  return command
+    .option(
+      '--replicas <count>',
+      'brokers: 1 has a volume of its own; more share an etcd, which is installed beside them unless another is named',
+      parsed(parseReplicas),
+    )
+    .option(
+      '--etcd-endpoints <host:port,…>',
+      'an etcd of your own, over TLS, for --replicas (default: 3)',
+      parsed(parseEtcdEndpoints),
+    )
+    .option('--etcd-prefix <path>', 'where in that etcd (default: /sealane)', parsed(parseEtcdPrefix))
+    .option('--etcd-user <name>', 'log in to it with a password (default: with a client certificate)', parsed(etcdUser))
+    .option(
+      '--etcd-secret <name>',
+      'Secret with ca.crt, and tls.crt and tls.key, or password (default: sealane-etcd-client)',
+      parsed(secretName),
+    )
+    .option('--etcd-image <image>', 'of the etcd that is installed', parsed(parseImage))
+    .option('--etcd-storage-size <size>', 'of the volume of each member of it (default: 8Gi)', parsed(storageSize))
+}
+
+const etcdUser = (text: string): string => {
+  if (/^[A-Za-z0-9._-]{1,64}$/.test(text)) return text
+  throw new UserError(`--etcd-user ${quoted(text)}: expected a name of letters, digits, '.', '_' and '-'`)
+}
+
+const secretName = (text: string): string => {
+  if (isDnsSubdomain(text)) return text
+  throw new UserError(`--etcd-secret ${quoted(text)}: expected the name of a Secret`)
+}
+
+const storageSize = (text: string): string => {
+  if (parseQuantity(text) >= MIN_ETCD_BYTES) return text
+  throw new UserError(`--etcd-storage-size ${quoted(text)}: expected at least 1Gi, such as 8Gi`)
+}
+
+/** etcd stops at 2 GB of data, and has a log of its changes and snapshots beside it. */
+const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context

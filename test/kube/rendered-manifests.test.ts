@@ -145,7 +145,16 @@ function otherValues(): InstallValues {
         loadBalancerClass: 'x',
         externalTrafficPolicy: 'Local',
       },
+      store: 'etcd',
+      replicas: 5,
+      etcd: { url: 'etcd://sealane@one.example.org:2379/hub', login: 'password', secret: 'hub-etcd' },
       storage: { size: '5Gi', storageClassName: 'fast' },
+      ...pods,
+    },
+    etcd: {
+      enabled: true,
+      image: 'registry.example.org/etcd:3.6.1',
+      storage: { size: '20Gi', storageClassName: 'fast' },
       ...pods,
     },
   }

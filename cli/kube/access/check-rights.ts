@@ -2,6 +2,7 @@
  * May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done.
  */
 import { UserError } from '../../../runtime/user-error.ts'
+import type { BrokerForm } from '../replicas/replica-options.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export interface Right {
@@ -29,13 +30,15 @@ export function memberRights(namespace: string): readonly Right[] {
   ]
 }
 
-/** What installing a broker takes: everything of it is in its namespace. */
-export function brokerRights(namespace: string): readonly Right[] {
+/** What installing a broker in this form takes: everything of it is in its namespace. */
+export function brokerRights(namespace: string, form: BrokerForm = 'own'): readonly Right[] {
   return [
     ...applying('', 'namespaces'),
     ...within(namespace, [
-      ...applying('', 'serviceaccounts', 'persistentvolumeclaims', 'services'),
-      ...applying('apps', 'statefulsets'),
+      ...applying('', 'serviceaccounts', 'services'),
+      ...(form === 'own' ? applying('', 'persistentvolumeclaims') : applying('apps', 'deployments')),
+      ...(form === 'given' ? [] : applying('apps', 'statefulsets')),
+      ...(form === 'included' ? applying('', 'secrets') : []),
       ...applying('policy', 'poddisruptionbudgets'),
       ...applying('networking.k8s.io', 'networkpolicies'),
     ]),

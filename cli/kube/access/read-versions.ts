@@ -1,13 +1,13 @@
 /** Which version of each part runs in a cluster: as it says itself, else by the image of its pods. */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { type PartName, objectName } from '../../../install/names.ts'
+import { type ComponentName, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import { brokerPod } from '../broker/deploy-broker.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export interface PartVersion {
-  readonly part: PartName | 'kubernetes'
+  readonly part: ComponentName | 'kubernetes'
   /** Absent: not known. */
   readonly version?: string
   /** Why it is not known. */
@@ -57,26 +57,30 @@ async function answered(
   }
 }
 
-const WORKLOADS: Readonly<Record<PartName, string>> = {
-  agent: 'Deployment',
-  dns: 'Deployment',
-  gateway: 'DaemonSet',
-  routeagent: 'DaemonSet',
-  broker: 'StatefulSet',
+const WORKLOADS: Readonly<Record<ComponentName, readonly string[]>> = {
+  agent: ['Deployment'],
+  dns: ['Deployment'],
+  gateway: ['DaemonSet'],
+  routeagent: ['DaemonSet'],
+  // The second is of replicas.
+  broker: ['StatefulSet', 'Deployment'],
 }
 
-async function imageOf(admin: Admin, part: PartName, signal: AbortSignal): Promise<string | undefined> {
+async function imageOf(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<string | undefined> {
   const namespace = part === 'broker' ? DEFAULT_VALUES.broker.namespace : DEFAULT_VALUES.member.namespace
-  const ref = { apiVersion: 'apps/v1', kind: WORKLOADS[part], namespace, name: objectName(part) }
-  const spec = (await admin.get(ref, signal))?.['spec'] as WorkloadSpec | undefined
-  return spec?.template?.spec?.containers?.[0]?.image
+  for (const kind of WORKLOADS[part]) {
+    const ref = { apiVersion: 'apps/v1', kind, namespace, name: objectName(part) }
+    const spec = (await admin.get(ref, signal))?.['spec'] as WorkloadSpec | undefined
+    if (spec !== undefined) return spec.template?.spec?.containers?.[0]?.image
+  }
+  return undefined
 }
 
 interface WorkloadSpec {
   readonly template?: { readonly spec?: { readonly containers?: readonly { readonly image?: string }[] } }
 }
 
-async function byImage(admin: Admin, part: PartName, signal: AbortSignal): Promise<readonly PartVersion[]> {
+async function byImage(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<readonly PartVersion[]> {
   const image = await imageOf(admin, part, signal)
   if (image === undefined) return [{ part, unknown: 'not in this cluster' }]
   return [{ part, version: tagOf(image), source: 'image', image }]

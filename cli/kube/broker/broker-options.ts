@@ -1,9 +1,10 @@
 /** What the flags of `sealane broker deploy` say of the broker. Pure. */
 import type { InstallValues, ServiceType } from '../../../install/values.ts'
 import { type ImageOptions, withImage } from '../join/values-options.ts'
+import { type ReplicaOptions, formOf, withReplicas } from '../replicas/replica-options.ts'
 
 /** Absent: what is installed keeps its own; else the default. */
-export interface BrokerOptions extends ImageOptions {
+export interface BrokerOptions extends ImageOptions, ReplicaOptions {
   readonly serviceType?: ServiceType
   /** host:port each; `auto` alone: found out from the Service again. */
   readonly advertise?: readonly string[]
@@ -38,16 +39,19 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
   const allowed = (chosen.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
   const approved = chosen.approve === true ? ['--approve=yes'] : []
   const accepted = chosen.acceptEmpty === undefined ? [] : [`--accept-empty=${chosen.acceptEmpty}`]
+  const replicated = withReplicas(values, chosen)
+  const hasOwnVolume = formOf(replicated) === 'own'
+  const ownClass = hasOwnVolume && chosen.storageClass !== undefined ? { storageClassName: chosen.storageClass } : {}
   return withImage(
     {
-      ...values,
+      ...replicated,
       broker: {
-        ...broker,
+        ...replicated.broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: chosen.clusterset ?? broker.clusterset,
         extraArgs: [...new Set([...args, ...allowed, ...approved, ...accepted])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
-        storage: { ...broker.storage, storageClassName: chosen.storageClass ?? broker.storage.storageClassName },
+        storage: { ...broker.storage, ...ownClass },
       },
     },
     chosen,
@@ -62,6 +66,13 @@ export function deployCommand(flags: string, chosen: BrokerOptions, more: readon
     ['--clusterset', chosen.clusterset],
     ['--storage-class', chosen.storageClass],
     ['--approve', chosen.approve === undefined ? undefined : chosen.approve ? 'yes' : 'no'],
+    ['--replicas', chosen.replicas === undefined ? undefined : String(chosen.replicas)],
+    ['--etcd-endpoints', chosen.etcdEndpoints?.join(',')],
+    ['--etcd-prefix', chosen.etcdPrefix],
+    ['--etcd-user', chosen.etcdUser],
+    ['--etcd-secret', chosen.etcdSecret],
+    ['--etcd-image', chosen.etcdImage],
+    ['--etcd-storage-size', chosen.etcdStorageSize],
     ...(chosen.allowNamespace ?? []).map((one) => ['--allow-namespace', one] as const),
     ['--image', chosen.image],
     ['--image-pull-policy', chosen.imagePullPolicy],

@@ -1,12 +1,11 @@
 /** Looks whether a cluster can have a broker as it was asked for, before anything is changed. */
-import { BROKER_CLAIM } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type BrokerOptions, deployCommand } from './broker-options.ts'
 import { type ImageCheckInit, imageExample, imageProblems, imageQuestion } from '../image/image-check.ts'
 import { listIfAllowed } from '../access/listing.ts'
-import { type BrokerWorld, type Gap, addressGap, volumeGap } from './plan-broker-place.ts'
+import { type BrokerWorld, type Gap, addressGap, claimsOf, volumeGap } from './plan-broker-place.ts'
 
 export interface PlaceInit extends ImageCheckInit {
   readonly chosen: BrokerOptions
@@ -64,12 +63,15 @@ async function readAddresses(
 /** As much as says whether a claim can ever have a volume. */
 export async function readStorage(
   admin: Pick<ClusterAdmin, 'get' | 'list'>,
-  { broker: { namespace } }: InstallValues,
+  values: InstallValues,
   signal: AbortSignal,
 ): Promise<Pick<BrokerWorld, 'storageClasses' | 'volumes' | 'claim'>> {
+  const { namespace } = values.broker
+  const name = claimsOf(values)?.name
+  const claim = { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace }
   return {
     storageClasses: await listIfAllowed(admin, 'storage.k8s.io/v1', 'StorageClass', signal),
     volumes: await listIfAllowed(admin, 'v1', 'PersistentVolume', signal),
-    claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
+    claim: name === undefined ? undefined : await admin.get({ ...claim, name }, signal),
   }
 }

@@ -18,12 +18,16 @@ import { selectorText } from '../wait/pod-trouble.ts'
 import {
   type InstalledBroker,
   changedValues,
+  hasState,
   isInstalled,
   keepInstalled,
   installedBroker,
   unknownArgs,
   withThisRelease,
 } from './installed-broker.ts'
+import { etcdSecrets, requireEtcdLogin } from '../replicas/etcd-secrets.ts'
+import { refuseMove } from '../replicas/refuse-move.ts'
+import { formOf } from '../replicas/replica-options.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 
 export interface DeployBrokerInit {
@@ -46,14 +50,16 @@ export interface DeployBrokerInit {
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
   const { chosen, dryRun, signal, report, say } = init
   const { namespace } = DEFAULT_VALUES.broker
-  await checkRights(admin, brokerRights(namespace), signal)
   const earlier = await installedBroker(admin, namespace, signal)
   const before = keepInstalled(DEFAULT_VALUES, earlier)
   const values = withOptions(withThisRelease(before), chosen)
+  await checkRights(admin, brokerRights(namespace, formOf(values)), signal)
+  if (hasState(earlier)) refuseMove({ title: admin.title, flags: init.flags, before, values })
   refuseFixed(admin, { earlier, before, values })
   refuseUnknown(admin, earlier, init)
   if (isInstalled(earlier)) reportKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)
+  const secrets = await loginSecrets(admin, values, init)
   const context = { admin, dryRun, signal, report }
   const early = brokerObjects(values).filter(isEarly)
   await applyObjects(early, context)
@@ -61,12 +67,27 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
   if (!dryRun) await dropUselessClaim(admin, { earlier, values }, init)
   const whole = { ...values, broker: { ...values.broker, advertise: found } }
+  await applyObjects(secrets, context)
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),
     context,
   )
   if (!dryRun) await watchStart(admin, whole, init)
   return found
+}
+
+/** What the broker logs in to etcd with: made for one that is installed with it, and looked at for another. */
+async function loginSecrets(
+  admin: ClusterAdmin,
+  values: InstallValues,
+  { clock, force, signal }: DeployBrokerInit,
+): Promise<readonly ManifestObject[]> {
+  const { namespace, etcd } = values.broker
+  const form = formOf(values)
+  if (form === 'included') return etcdSecrets(admin, { namespace, nowMs: clock.now() }, signal)
+  if (form === 'given' && !force)
+    await requireEtcdLogin(admin, { namespace, name: etcd.secret, login: etcd.login }, signal)
+  return []
 }
 
 /** The address of the Service is needed for the rest. */
@@ -84,16 +105,19 @@ interface Changing {
 
 /** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
 function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, values }: Changing): void {
-  if (!isBound(earlier.claim)) return
+  const hasReplicas = earlier.deployment !== undefined || earlier.hasEtcdData
+  if (!isBound(earlier.claim) && !hasReplicas) return
   const [was, is] = [before.broker, values.broker]
   const nothing = { hint: 'leave that flag out; nothing was changed' }
   if (is.clusterset !== was.clusterset) {
     const fixed = `its clusterset is ${was.clusterset}, fixed at its first start`
     throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} has a broker already, and ${fixed}`, nothing)
   }
-  const [from, to] = [was.storage.storageClassName, is.storage.storageClassName]
-  if (from !== to) {
-    const fixed = `its volume is of ${from === '' ? 'no class' : `class ${from}`}`
+  const isIncluded = formOf(before) === 'included'
+  const classOf = ({ broker, etcd }: InstallValues): string => (isIncluded ? etcd : broker).storage.storageClassName
+  const [from, to] = [classOf(before), classOf(values)]
+  if (from !== to && (isIncluded || isBound(earlier.claim))) {
+    const fixed = `its ${isIncluded ? 'volumes are' : 'volume is'} of ${from === '' ? 'no class' : `class ${from}`}`
     throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
   }
 }
@@ -130,7 +154,7 @@ async function dropUselessClaim(
 ): Promise<void> {
   const { storageClassName } = (claim?.['spec'] ?? {}) as { readonly storageClassName?: string }
   const wanted = values.broker.storage.storageClassName
-  if (claim === undefined || isBound(claim) || wanted === (storageClassName ?? '')) return
+  if (claim === undefined || isBound(claim) || formOf(values) !== 'own' || wanted === (storageClassName ?? '')) return
   const ref = refOf(claim)
   await admin.remove(ref, init.signal)
   init.say(`  removed   PersistentVolumeClaim ${ref.namespace ?? ''}/${ref.name}  (it never had a volume)\n`)

@@ -1,10 +1,12 @@
 /** A broker that is installed already, wherever it came from: its settings stay until a flag names others. */
 import { formatImageName, parseImageName } from '../../../install/image-name.ts'
+import { ETCD_VOLUME } from '../../../install/etcd-names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
-import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
+import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
 import {
   DEFAULT_VALUES,
+  type EtcdLogin,
   type InstallValues,
   type ResourceValues,
   type TolerationValues,
@@ -12,12 +14,18 @@ import {
 import type { ClusterAdmin } from '../access/admin.ts'
 import { upgradedImage } from '../image/upgraded-image.ts'
 import { hasOpenMetrics } from '../join/plan-installed-values.ts'
-import { readServeArgs, saidFor } from './serve-args.ts'
+import { type ServeArgs, readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from '../join/values-options.ts'
 
 /** As they are in the cluster; undefined where there is none. */
 export interface InstalledBroker {
+  /** Of one broker with a volume of its own. */
   readonly statefulSet: ManifestObject | undefined
+  /** Of replicas. */
+  readonly deployment: ManifestObject | undefined
+  /** The StatefulSet of the etcd beside them; where that is gone, whether its data is there. */
+  readonly etcd: ManifestObject | undefined
+  readonly hasEtcdData: boolean
   readonly service: ManifestObject | undefined
   readonly claim: ManifestObject | undefined
   readonly networkPolicy: ManifestObject | undefined
@@ -29,8 +37,14 @@ export async function installedBroker(
   signal: AbortSignal,
 ): Promise<InstalledBroker> {
   const own = objectName('broker')
+  const workload = (kind: string, name: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name }, signal)
+  const data = `${ETCD_VOLUME}-${objectName('etcd')}-0`
+  const kept = await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: data }, signal)
   return {
-    statefulSet: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: own }, signal),
+    statefulSet: await workload('StatefulSet', own),
+    deployment: await workload('Deployment', own),
+    etcd: await workload('StatefulSet', objectName('etcd')),
+    hasEtcdData: kept !== undefined,
     service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
     claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
     networkPolicy: await admin.get(
@@ -41,8 +55,18 @@ export async function installedBroker(
 }
 
 /** There is something whose settings are to be kept. */
-export function isInstalled({ statefulSet, service, claim }: InstalledBroker): boolean {
-  return (statefulSet ?? service ?? claim) !== undefined
+export function isInstalled({ service, ...earlier }: InstalledBroker): boolean {
+  return service !== undefined || hasState(earlier)
+}
+
+/** There is a state, or may be one, that a broker in another form would not have. */
+export function hasState(earlier: Omit<InstalledBroker, 'service' | 'networkPolicy'>): boolean {
+  const { statefulSet, deployment, etcd, claim, hasEtcdData } = earlier
+  return (statefulSet ?? deployment ?? etcd ?? claim) !== undefined || hasEtcdData
+}
+
+function workloadOf({ statefulSet, deployment }: InstalledBroker): ManifestObject | undefined {
+  return statefulSet ?? deployment
 }
 
 interface PodSpec {
@@ -50,6 +74,7 @@ interface PodSpec {
   readonly imagePullSecrets?: readonly { readonly name: string }[]
   readonly nodeSelector?: Readonly<Record<string, string>>
   readonly tolerations?: readonly TolerationValues[]
+  readonly volumes?: readonly { readonly name: string; readonly secret?: { readonly secretName?: string } }[]
 }
 interface ContainerSpec {
   readonly name: string
@@ -66,8 +91,8 @@ interface ContainerSpec {
  */
 export function keepInstalled(values: InstallValues, earlier: InstalledBroker): InstallValues {
   const { broker } = values
-  const pod = podOf(earlier.statefulSet)
-  const container = containerOf(earlier.statefulSet)
+  const pod = podOf(workloadOf(earlier))
+  const container = containerOf(workloadOf(earlier))
   const { image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
   const args = readServeArgs(container?.args ?? [])
   return withExtraArgs(
@@ -87,21 +112,24 @@ export function keepInstalled(values: InstallValues, earlier: InstalledBroker): 
         tolerations: pod?.tolerations ?? broker.tolerations,
         service: keptService(broker.service, earlier.service),
         storage: keptStorage(broker.storage, earlier.claim),
+        ...keptStore(broker, earlier, args),
       },
+      etcd: keptEtcd(values.etcd, earlier),
     },
     args.known,
   )
 }
 
 /** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
-function keptPolicies({ statefulSet, networkPolicy }: InstalledBroker, image: string | undefined): boolean {
-  if (statefulSet === undefined || networkPolicy !== undefined) return true
+function keptPolicies(earlier: InstalledBroker, image: string | undefined): boolean {
+  const { networkPolicy } = earlier
+  if (workloadOf(earlier) === undefined || networkPolicy !== undefined) return true
   return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
 }
 
 /** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
-export function unknownArgs({ statefulSet }: InstalledBroker): readonly string[] {
-  return readServeArgs(containerOf(statefulSet)?.args ?? []).unknown
+export function unknownArgs(earlier: InstalledBroker): readonly string[] {
+  return readServeArgs(containerOf(workloadOf(earlier))?.args ?? []).unknown
 }
 
 /** Values of their own have these; the last was said for once. */
@@ -109,18 +137,18 @@ const OWN_VALUES = ['--advertise', '--clusterset', '--log-level', '--accept-empt
 
 /** What no other value says. */
 function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {
-  const statefulSet = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
+  const workload = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
     .flatMap(({ objects }) => objects)
-    .find(({ kind }) => kind === 'StatefulSet')
-  const { args = [], env = [] } = containerOf(statefulSet) ?? {}
+    .find((object) => containerOf(object) !== undefined)
+  const { args = [], env = [] } = containerOf(workload) ?? {}
   const policy = env.find(({ name }) => name === EXTERNAL_TRAFFIC_POLICY)?.value ?? ''
   const planned = [...readServeArgs(args).known, `--external-traffic-policy=${policy}`]
   const extraArgs = known.filter((one) => !planned.includes(one) && !OWN_VALUES.includes(one.split('=', 1)[0] ?? ''))
   return { ...values, broker: { ...values.broker, extraArgs } }
 }
 
-function containerOf(statefulSet: ManifestObject | undefined): ContainerSpec | undefined {
-  return podOf(statefulSet)?.containers?.find(({ name }) => name === 'broker')
+function containerOf(workload: ManifestObject | undefined): ContainerSpec | undefined {
+  return podOf(workload)?.containers?.find(({ name }) => name === 'broker')
 }
 
 /** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
@@ -129,8 +157,8 @@ export function withThisRelease(kept: InstallValues): InstallValues {
   return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
 }
 
-function podOf(statefulSet: ManifestObject | undefined): PodSpec | undefined {
-  const spec = statefulSet?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
+function podOf(workload: ManifestObject | undefined): PodSpec | undefined {
+  const spec = workload?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
   return spec?.template?.spec
 }
 
@@ -159,6 +187,45 @@ function keptStorage(
   }
   const { storageClassName = storage.storageClassName, resources } = spec
   return { size: resources?.requests?.storage ?? storage.size, storageClassName }
+}
+
+/** Data that an uninstall left is gone on with. */
+function keptStore(
+  { etcd, replicas }: InstallValues['broker'],
+  { statefulSet, deployment, hasEtcdData, claim, etcd: included }: InstalledBroker,
+  args: ServeArgs,
+): Pick<InstallValues['broker'], 'store' | 'replicas' | 'etcd'> {
+  const url = saidFor(args, '--store').at(-1)
+  if (deployment === undefined || statefulSet !== undefined || url === undefined) {
+    const isEtcd = statefulSet === undefined && claim === undefined && (included !== undefined || hasEtcdData)
+    return { store: isEtcd ? 'etcd' : 'sqlite', replicas, etcd }
+  }
+  const secret = podOf(deployment)?.volumes?.find(({ name }) => name === ETCD_LOGIN_VOLUME)?.secret?.secretName
+  const hasPassword = saidFor(args, '--etcd-password-file').length > 0
+  const { replicas: kept = replicas } = (deployment['spec'] ?? {}) as { readonly replicas?: number }
+  const login: EtcdLogin = hasPassword ? 'password' : 'certificate'
+  return { store: 'etcd', replicas: kept, etcd: { url, login, secret: secret ?? etcd.secret } }
+}
+
+function keptEtcd(
+  etcd: InstallValues['etcd'],
+  { etcd: found, hasEtcdData, ...earlier }: InstalledBroker,
+): InstallValues['etcd'] {
+  if (found === undefined)
+    return { ...etcd, enabled: hasEtcdData && workloadOf({ etcd: found, hasEtcdData, ...earlier }) === undefined }
+  const pod = podOf(found)
+  const container = pod?.containers?.find(({ name }) => name === 'etcd')
+  const { volumeClaimTemplates: [claim] = [] } = (found['spec'] ?? {}) as {
+    readonly volumeClaimTemplates?: readonly ManifestObject[]
+  }
+  return {
+    enabled: true,
+    image: container?.image ?? etcd.image,
+    resources: container?.resources ?? etcd.resources,
+    nodeSelector: pod?.nodeSelector ?? etcd.nodeSelector,
+    tolerations: pod?.tolerations ?? etcd.tolerations,
+    storage: claim === undefined ? etcd.storage : keptStorage({ ...etcd.storage, storageClassName: '' }, claim),
+  }
 }
 
 /** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */

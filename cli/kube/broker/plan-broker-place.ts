@@ -3,7 +3,8 @@
  * were read, so that nothing waits for what can never come. Pure.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { BROKER_CLAIM } from '../../../install/names.ts'
+import { ETCD_MEMBERS, ETCD_VOLUME } from '../../../install/etcd-names.ts'
+import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
 import { parseQuantity } from './quantity.ts'
 
@@ -88,16 +89,34 @@ interface VolumeSpec {
   readonly claimRef?: { readonly namespace?: string; readonly name?: string }
 }
 
+interface Claims {
+  /** Of the first. */
+  readonly name: string
+  readonly count: number
+  readonly storage: InstallValues['broker']['storage']
+}
+
+/** Of the broker, or of the etcd that is installed with it; undefined: there are none. */
+export function claimsOf({ broker, etcd }: InstallValues): Claims | undefined {
+  if (broker.store === 'sqlite') return { name: BROKER_CLAIM, count: 1, storage: broker.storage }
+  if (!etcd.enabled) return undefined
+  return { name: `${ETCD_VOLUME}-${objectName('etcd')}-0`, count: ETCD_MEMBERS, storage: etcd.storage }
+}
+
 /** A claim that has its volume needs nothing. */
 export function volumeGap(values: InstallValues, world: BrokerWorld): Gap | undefined {
   const { storageClasses, volumes, claim } = world
-  const { storageClassName: wanted, size } = values.broker.storage
-  if (isBound(claim) || storageClasses === undefined || volumes === undefined) return undefined
-  if (volumes.some((volume) => fits(volume, values))) return undefined
+  const claims = claimsOf(values)
+  if (claims === undefined || isBound(claim) || storageClasses === undefined || volumes === undefined) return undefined
+  const { storageClassName: wanted, size } = claims.storage
+  const isFree = (volume: ManifestObject): boolean => fits(volume, claims, values.broker.namespace)
+  if (volumes.filter(isFree).length >= claims.count) return undefined
   const names = storageClasses.map(({ metadata }) => metadata.name).sort()
   if (wanted === '' ? storageClasses.some(isDefault) : names.includes(wanted)) return undefined
   const lacks = wanted === '' ? 'no StorageClass is the default' : `there is no StorageClass ${wanted}`
-  const free = `no PersistentVolume ${wanted === '' ? 'without a class' : 'of that name'} with ${size} is free`
+  const [none, are] =
+    claims.count === 1 ? ['no PersistentVolume', 'is'] : [`not ${claims.count} PersistentVolumes`, 'are']
+  const free = `${none} ${wanted === '' ? 'without a class' : 'of that name'} with ${size} ${are} free`
   if (names.length === 0) {
     return {
       what: `no volume: ${lacks}, and ${free}; there is no StorageClass at all: install one, or make such a volume`,
@@ -122,15 +141,16 @@ function isDefault({ metadata }: ManifestObject): boolean {
   return DEFAULT_CLASS.some((key) => metadata.annotations?.[key] === 'true')
 }
 
-function fits(volume: ManifestObject, { broker }: InstallValues): boolean {
+function fits(volume: ManifestObject, { name, count, storage }: Claims, namespace: string): boolean {
   const { storageClassName = '', accessModes = [], capacity, claimRef } = (volume['spec'] ?? {}) as VolumeSpec
   const { phase } = (volume['status'] ?? {}) as { readonly phase?: string }
-  if (phase !== 'Available' || storageClassName !== broker.storage.storageClassName) return false
-  if (claimRef !== undefined && (claimRef.namespace !== broker.namespace || claimRef.name !== BROKER_CLAIM)) {
+  if (phase !== 'Available' || storageClassName !== storage.storageClassName) return false
+  const names = Array.from({ length: count }, (_, i) => name.replace(/-0$/, `-${i}`))
+  if (claimRef !== undefined && (claimRef.namespace !== namespace || !names.includes(claimRef.name ?? ''))) {
     return false
   }
   const has = parseQuantity(capacity?.storage ?? '0')
-  return accessModes.includes('ReadWriteOnce') && has >= parseQuantity(broker.storage.size)
+  return accessModes.includes('ReadWriteOnce') && has >= parseQuantity(storage.size)
 }
 
 function titleOf({ metadata: { namespace = '', name } }: ManifestObject): string {

@@ -72,7 +72,7 @@ export function withStatus(values: InstallValues, { statusListen }: StatusOption
 }
 
 /** With a tag: what is installed must be known. */
-function parseImage(text: string): string {
+export function parseImage(text: string): string {
   if (!/^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]{0,127}|@sha256:[0-9a-f]{64})$/.test(text)) {
     throw new UserError(`--image ${quoted(text)}: expected a name with a tag, such as registry.example.org/sealane:1.0`)
   }

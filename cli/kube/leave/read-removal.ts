@@ -1,5 +1,6 @@
 /** What is in a cluster that leave and uninstall would take out. */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { ETCD_VOLUME } from '../../../install/etcd-names.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
@@ -72,13 +73,31 @@ async function readBroker(
   const { namespace } = DEFAULT_VALUES.broker
   const there = await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)
   if (there === undefined) return undefined
-  const claim = await admin.get(
-    { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM },
+  const claims = [BROKER_CLAIM, `${ETCD_VOLUME}-${objectName('etcd')}-0`]
+  const claim = await anyOf(
+    admin,
+    'v1',
+    claims.map((name) => ['PersistentVolumeClaim', name] as const),
     signal,
   )
-  const ref = { apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: objectName('broker') }
-  const installed = askBroker && (await admin.get(ref, signal)) !== undefined
-  return { members: installed ? await membersOf(admin, flags, signal) : undefined, claim: claim !== undefined }
+  const own = objectName('broker')
+  const forms = [['StatefulSet', own] as const, ['Deployment', own] as const]
+  const installed = askBroker && (await anyOf(admin, 'apps/v1', forms, signal))
+  return { members: installed ? await membersOf(admin, flags, signal) : undefined, claim }
+}
+
+/** Whether one of these is there. */
+async function anyOf(
+  admin: ClusterAdmin,
+  apiVersion: string,
+  objects: readonly (readonly [kind: string, name: string])[],
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { namespace } = DEFAULT_VALUES.broker
+  const found = await Promise.all(
+    objects.map(([kind, name]) => admin.get({ apiVersion, kind, namespace, name }, signal)),
+  )
+  return found.some((object) => object !== undefined)
 }
 
 async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal): Promise<BrokerFacts['members']> {

@@ -66,6 +66,12 @@ export async function removeInstallation(
 /** The broker's data and its address, which members know: they stay unless it is asked for, for the next deploy. */
 const KEPT: ReadonlySet<string> = new Set(['Namespace', 'PersistentVolumeClaim', 'Service'])
 
+/** With a volume of its own, and as replicas with an etcd beside them. */
+function bothForms(): readonly InstallValues[] {
+  const { broker, etcd } = ALL_VALUES
+  return [{ ...ALL_VALUES, broker: { ...broker, store: 'etcd' }, etcd: { ...etcd, enabled: true } }, ALL_VALUES]
+}
+
 /**
  * Waits until its pod is gone; with `deleteData` until all is gone, its volume too if the storage class says so. False
  * when there was nothing to remove.
@@ -78,7 +84,7 @@ export async function removeBroker(
   const name = DEFAULT_VALUES.broker.namespace
   const namespace = { apiVersion: 'v1', kind: 'Namespace', name }
   if ((await admin.get(namespace, init.signal)) === undefined) return false
-  const objects = planBroker(ALL_VALUES).flatMap((part) => part.objects)
+  const objects = bothForms().flatMap((values) => planBroker(values).flatMap((part) => part.objects))
   const going = objects.filter(({ kind }) => deleteData || !KEPT.has(kind))
   const removed = await removeObjects(admin, going, init)
   if (deleteData) {

@@ -51,7 +51,8 @@ export async function joinProgress(
   return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
 }
 
-const PARTS: readonly PartName[] = ['broker', 'agent', 'gateway', 'routeagent', 'dns']
+/** Who needs another comes after it. */
+const PARTS: readonly PartName[] = ['etcd', 'broker', 'agent', 'gateway', 'routeagent', 'dns']
 
 export interface Progress {
   readonly missing: Missing | undefined

@@ -1,0 +1,50 @@
+/**
+ * The state of a broker is in one store. A command that names another one would start with nothing, and every member
+ * would be a stranger: it is refused, and the command named that takes the state along. Pure.
+ */
+import type { InstallValues } from '../../../install/values.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { type BrokerForm, formOf, readEtcdUrl } from './replica-options.ts'
+
+const WORDS: Readonly<Record<BrokerForm, string>> = {
+  own: 'one broker, with its state in a volume of its own',
+  included: 'replicas, with their state in the etcd that was installed with them',
+  given: 'replicas, with their state in an etcd that was given',
+}
+
+export interface MoveInit {
+  /** Of the cluster, for people. */
+  readonly title: string
+  /** `--context c1` */
+  readonly flags: string
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
+
+/** To be called where something is installed, or its data is there. Throws UserError. */
+export function refuseMove({ title, flags, before, values }: MoveInit): void {
+  const [was, is] = [formOf(before), formOf(values)]
+  if (was === is && (was !== 'given' || isSameStore(before, values))) return
+  const isOther =
+    was === is ? `another store: ${values.broker.etcd.url} instead of ${before.broker.etcd.url}` : WORDS[is]
+  const [from, to] = [storeOf(was), storeOf(is)]
+  const fewer = was === 'own' || is !== 'own' ? '' : '; for fewer replicas on the same etcd say --replicas 2\n'
+  throw new UserError(
+    `${title} has a broker already: ${WORDS[was]}; this command asks for ${isOther}, which would start empty`,
+    {
+      hint:
+        `to take its state along: sealane broker migrate --from ${from} --to ${to} ${flags}\n${fewer}` +
+        'nothing was changed',
+    },
+  )
+}
+
+function storeOf(form: BrokerForm): string {
+  return form === 'own' ? 'sqlite' : 'etcd'
+}
+
+/** Members of an etcd are replaced one by one, so that two lists of the same one have a member in common. */
+function isSameStore(before: InstallValues, values: InstallValues): boolean {
+  const [was, is] = [readEtcdUrl(before.broker.etcd.url), readEtcdUrl(values.broker.etcd.url)]
+  return was.prefix === is.prefix && is.endpoints.some((one) => was.endpoints.includes(one))
+}

@@ -1,0 +1,189 @@
+/**
+ * An etcd of three members beside the broker, for hubs that have none of their own. TLS between all, by certificates of
+ * an authority that nothing else has: `sealane broker deploy` makes them, or whoever keeps the Secrets.
+ */
+import { ETCD_MEMBERS, ETCD_SERVER_NAME, ETCD_SERVER_SECRET, ETCD_VOLUME, etcdHost, etcdMembers } from './etcd-names.ts'
+import type { ManifestObject } from './manifest-object.ts'
+import { type InstallPart, objectName, partLabels, selectorLabels } from './names.ts'
+import { UNPRIVILEGED } from './pod.ts'
+import { ETCD_PORTS } from './ports.ts'
+import { optional, when } from './template-value.ts'
+import type { InstallValues } from './values.ts'
+import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
+
+const CERTIFICATES = '/etc/etcd/tls'
+const DATA = '/var/lib/etcd'
+
+export function planEtcd(values: InstallValues): InstallPart {
+  const place: PartRef = { part: 'etcd', namespace: values.broker.namespace }
+  const objects = when(
+    values.etcd.enabled,
+    serviceAccount(place),
+    headlessService(place),
+    statefulSet(values, place),
+    disruptionBudget(place),
+    ...when(values.broker.networkPolicies, networkPolicy(place)),
+  )
+  return { name: 'etcd', objects }
+}
+
+/** Members find each other before they are ready, which none is alone. */
+function headlessService(place: PartRef): ManifestObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: metadataOf(place),
+    spec: {
+      clusterIP: 'None',
+      publishNotReadyAddresses: true,
+      selector: selectorLabels('etcd'),
+      ports: [
+        { name: 'client', port: ETCD_PORTS.client, protocol: 'TCP', targetPort: 'client' },
+        { name: 'peer', port: ETCD_PORTS.peer, protocol: 'TCP', targetPort: 'peer' },
+      ],
+    },
+  }
+}
+
+function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
+  const { storage } = values.etcd
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'StatefulSet',
+    metadata: metadataOf(place),
+    spec: {
+      replicas: ETCD_MEMBERS,
+      revisionHistoryLimit: 3,
+      serviceName: objectName('etcd'),
+      // The first is not ready before a second is there.
+      podManagementPolicy: 'Parallel',
+      updateStrategy: { type: 'RollingUpdate' },
+      // Of whoever removes it by hand, the data stays.
+      persistentVolumeClaimRetentionPolicy: { whenDeleted: 'Retain', whenScaled: 'Retain' },
+      selector: { matchLabels: selectorLabels('etcd') },
+      template: podTemplate(values, place),
+      volumeClaimTemplates: [
+        {
+          apiVersion: 'v1',
+          kind: 'PersistentVolumeClaim',
+          metadata: { name: ETCD_VOLUME, labels: partLabels('etcd') },
+          spec: {
+            accessModes: ['ReadWriteOnce'],
+            storageClassName: optional(storage.storageClassName),
+            resources: { requests: { storage: storage.size } },
+          },
+        },
+      ],
+    },
+  }
+}
+
+function podTemplate({ etcd, imagePullSecrets }: InstallValues, { namespace }: PartRef): unknown {
+  const health = (path: string) => ({ path, port: 'health' })
+  const container = {
+    name: 'etcd',
+    image: etcd.image,
+    imagePullPolicy: 'IfNotPresent',
+    command: ['etcd'],
+    args: etcdArgs(namespace),
+    env: [{ name: 'POD_NAME', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'metadata.name' } } }],
+    ports: (['client', 'peer', 'health'] as const).map((name) => ({ name, containerPort: ETCD_PORTS[name] })),
+    startupProbe: { httpGet: health('/health?serializable=true'), periodSeconds: 2, failureThreshold: 150 },
+    livenessProbe: {
+      httpGet: health('/health?serializable=true'),
+      periodSeconds: 10,
+      timeoutSeconds: 5,
+      failureThreshold: 8,
+    },
+    readinessProbe: { httpGet: health('/health'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
+    resources: etcd.resources,
+    securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
+    volumeMounts: [
+      { name: ETCD_VOLUME, mountPath: DATA },
+      { name: 'tls', mountPath: CERTIFICATES, readOnly: true },
+    ],
+  }
+  return {
+    metadata: { labels: partLabels('etcd') },
+    spec: {
+      serviceAccountName: objectName('etcd'),
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      priorityClassName: 'system-cluster-critical',
+      terminationGracePeriodSeconds: 30,
+      imagePullSecrets,
+      securityContext: UNPRIVILEGED,
+      nodeSelector: etcd.nodeSelector,
+      tolerations: etcd.tolerations,
+      ...apart(),
+      containers: [container],
+      volumes: [{ name: 'tls', secret: { secretName: ETCD_SERVER_SECRET, defaultMode: 0o440 } }],
+    },
+  }
+}
+
+/**
+ * Two members on one node would go together, and with them the majority. Where there are fewer nodes than members this
+ * still lets all of them run.
+ */
+function apart(): object {
+  const labelSelector = { matchLabels: selectorLabels('etcd') }
+  const zone = { weight: 100, podAffinityTerm: { topologyKey: 'topology.kubernetes.io/zone', labelSelector } }
+  return {
+    topologySpreadConstraints: [
+      { maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'DoNotSchedule', labelSelector },
+    ],
+    affinity: { podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [zone] } },
+  }
+}
+
+function etcdArgs(namespace: string): readonly string[] {
+  const own = etcdHost('$(POD_NAME)', namespace)
+  const { client, peer, health } = ETCD_PORTS
+  const members = etcdMembers().map((name) => `${name}=https://${etcdHost(name, namespace)}:${peer}`)
+  const files = (kind: '' | 'peer-') => [
+    `--${kind}cert-file=${CERTIFICATES}/tls.crt`,
+    `--${kind}key-file=${CERTIFICATES}/tls.key`,
+    `--${kind}trusted-ca-file=${CERTIFICATES}/ca.crt`,
+    `--${kind}client-cert-auth=true`,
+  ]
+  return [
+    '--name=$(POD_NAME)',
+    // A folder of its own: the file system of a volume may have lost+found.
+    `--data-dir=${DATA}/data`,
+    `--listen-client-urls=https://0.0.0.0:${client}`,
+    `--advertise-client-urls=https://${own}:${client}`,
+    `--listen-peer-urls=https://0.0.0.0:${peer}`,
+    `--initial-advertise-peer-urls=https://${own}:${peer}`,
+    `--initial-cluster=${members.join(',')}`,
+    '--initial-cluster-state=new',
+    '--initial-cluster-token=sealane-etcd',
+    ...files(''),
+    ...files('peer-'),
+    `--peer-cert-allowed-cn=${ETCD_SERVER_NAME}`,
+    // Health and metrics, which are not secret, where probes have no certificate.
+    `--listen-metrics-urls=http://0.0.0.0:${health}`,
+    '--auto-compaction-mode=periodic',
+    '--auto-compaction-retention=1h',
+  ]
+}
+
+function networkPolicy(place: PartRef): ManifestObject {
+  const { client, peer, health } = ETCD_PORTS
+  const from = (part: 'broker' | 'etcd') => [{ podSelector: { matchLabels: selectorLabels(part) } }]
+  const open = (...ports: readonly number[]) => ports.map((port) => ({ protocol: 'TCP', port }))
+  return {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata: metadataOf(place),
+    spec: {
+      podSelector: { matchLabels: selectorLabels('etcd') },
+      policyTypes: ['Ingress'],
+      ingress: [
+        { from: from('broker'), ports: open(client) },
+        { from: from('etcd'), ports: open(client, peer) },
+        { ports: open(health) },
+      ],
+    },
+  }
+}
