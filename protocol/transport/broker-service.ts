@@ -61,6 +61,13 @@ export interface BrokerServiceDeps {
   readonly drop: (peer: string) => void
 }
 
+/** Nothing is wrong: the member may find a place elsewhere. */
+class SentAway extends BrokerUnreachableError {
+  constructor() {
+    super('the broker asks this member to connect anew')
+  }
+}
+
 type Unary = ServerUnaryCall<Buffer, Buffer>
 type Duplex = ServerDuplexStream<Buffer, Buffer>
 type Writer = ServerWritableStream<Buffer, Buffer>
@@ -126,7 +133,7 @@ async function streaming(
   if (deps.stopping.aborted) onStop()
   deps.stopping.addEventListener('abort', onStop, { once: true })
   const life = deps.lifeOf(call.getPeer())
-  const onMove = (): void => ended.abort(new BrokerUnreachableError('the broker asks this member to connect anew'))
+  const onMove = (): void => ended.abort(new SentAway())
   if (life?.aborted === true) onMove()
   life?.addEventListener('abort', onMove, { once: true })
   const cancelExpiry = expireWith(deps, call, ended)
@@ -139,7 +146,8 @@ async function streaming(
   } catch (error) {
     const cause: unknown = ended.signal.aborted ? ended.signal.reason : error
     if (!call.cancelled) {
-      report(deps, method, caller, cause)
+      if (cause instanceof SentAway) deps.metrics.called(method, 'ok')
+      else report(deps, method, caller, cause)
       // grpc-js' way to end a stream with a status: replies already written go out first.
       endWithin(deps, call, () => call.emit('error', errorToStatus(cause)))
     }
