@@ -2,8 +2,10 @@
  * Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server.
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
+import { objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
 import { WARNING, framed } from '../../broker/backup-file.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { brokerPod } from './deploy-broker.ts'
@@ -61,6 +63,7 @@ export async function restoreIntoPod(
   init: PodBackupInit,
 ): Promise<void> {
   const { flags, timeoutMs, clock, signal, say } = init
+  await refuseReplicas(admin, signal)
   const pod = await brokerPod(admin, { namespace, flags }, signal)
   const words = ['broker', 'restore', '-', '--framed', '--at-next-start', '--state', STATE]
   const command = ['sealane', ...words, ...(force ? ['--force'] : [])]
@@ -78,6 +81,15 @@ export async function restoreIntoPod(
   }
   const hint = `see: kubectl --namespace ${namespace} logs ${pod}`
   await waitUntil(look, { what: 'the broker to be ready', timeoutMs, clock, signal, say, hint })
+}
+
+/** The folder of a replica goes with its pod, and so would a backup that was put there. */
+async function refuseReplicas(admin: Admin, signal: AbortSignal): Promise<void> {
+  const ref = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
+  if ((await admin.get(ref, signal)) === undefined) return
+  throw new UserError(`${admin.title}: its brokers are replicas, with their state in etcd: no pod can take a backup`, {
+    hint: 'restore etcd itself from a snapshot of its own; nothing was changed',
+  })
 }
 
 function uidOf(object: { readonly metadata: object } | undefined): unknown {
