@@ -2,6 +2,7 @@
  * Certificates for an etcd beside the broker. Its authority has nothing to do with that of the clusterset: who may read
  * and write the store is not who may join.
  */
+import './reflect-metadata.ts'
 import { createPublicKey } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
 import { CA_VALIDITY_MS } from './certificate-terms.ts'

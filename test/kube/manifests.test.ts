@@ -5,6 +5,7 @@ import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multiclust
 import { planBroker } from '../../install/plan-broker.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { DEFAULT_VALUES } from '../../install/values.ts'
+import { REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 import { eventually } from '../support/eventually.ts'
 import { same } from './mcs/expect.ts'
 import { CRDS, applyCrds, planeWithShop } from './support/apply-manifests.ts'
@@ -95,6 +96,24 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
       objects.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy').map((one) => typeWarnings(api, pathOf(one))),
     )
     t.same(warned.flat(), [], 'the expressions of the policies fit the types')
+  })
+
+  await t.test('the broker as replicas, with an etcd beside them', async (t) => {
+    const objects = brokerObjects(REPLICAS_VALUES)
+    for (const object of objects) {
+      const done = await api.apply(`${pathOf(object)}?dryRun=All&fieldValidation=Strict`, object)
+      t.equal(done.kind, object.kind, `${object.kind} ${object.metadata.name}`)
+    }
+    const etcd = objects.filter(({ kind }) => kind === 'ServiceAccount')
+    for (const object of etcd) await api.apply(pathOf(object), object)
+    for (const part of ['broker', 'etcd']) {
+      const { template } = templateOf(objects, part)
+      const metadata = { name: `try-replica-${part}`, namespace: 'sealane-broker' }
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata, spec: template.spec }
+      const path = '/api/v1/namespaces/sealane-broker/pods?dryRun=All&fieldValidation=Strict'
+      await eventually(() => api.post(path, pod), { deadlineMs: 30_000, say: `a pod of ${part}` })
+      t.pass(`${part} is restricted`)
+    }
   })
 
   await t.test('pods of all parts pass the pod security levels of their namespaces', async (t) => {

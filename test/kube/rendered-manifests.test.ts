@@ -8,7 +8,7 @@ import { formatYaml } from '../../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
-import { METRICS_VALUES } from '../../scripts/manifest-files.ts'
+import { METRICS_VALUES, REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { HEALTH_ROWS, healthScripts } from './support/argocd-health.ts'
 import { buildGoModule, goVersion } from './support/build-programs.ts'
@@ -33,6 +33,11 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
   await t.test('with default values', async (t) => {
     t.same(await run('kustomize', join(MANIFESTS, 'base')), memberObjects(), 'kustomize, member')
     t.same(await run('kustomize', join(MANIFESTS, 'broker')), brokerObjects(), 'kustomize, broker')
+    t.same(
+      await run('kustomize', join(MANIFESTS, 'broker-replicas')),
+      brokerObjects(REPLICAS_VALUES),
+      'kustomize, replicas',
+    )
     t.same(await run('kustomize', join(MANIFESTS, 'crds')), sorted(ALL_CRDS), 'kustomize, CRDs')
     t.same(await run('kustomize', withComponent(t)), memberObjects(METRICS_VALUES), 'kustomize, member with metrics')
     t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
@@ -43,6 +48,17 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]))
     const neither = { member: { enabled: false } }
     t.same(await helm(neither), sorted(ALL_CRDS), 'nothing but the CRDs')
+  })
+
+  await t.test('both forms of the broker', async (t) => {
+    for (const form of [DEFAULT_VALUES, REPLICAS_VALUES]) {
+      const values = { ...form, broker: { ...form.broker, enabled: true } }
+      t.same(
+        await helm(values),
+        sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]),
+        form.broker.store,
+      )
+    }
   })
 
   await t.test('a broker behind each type of Service', async (t) => {
