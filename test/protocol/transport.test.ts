@@ -7,6 +7,7 @@ import { fingerprint } from '../../protocol/identity/pem.ts'
 import { createJoinToken } from '../../protocol/identity/token.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
 import { inMemoryBroker } from '../../protocol/in-memory.ts'
+import { AddressBook } from '../../protocol/addresses/address-book.ts'
 import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-client.ts'
 import { ListenError } from '../../protocol/transport/grpc-server.ts'
 import type { PublishReply, WatchMessage } from '../../protocol/broker-api.ts'
@@ -207,7 +208,8 @@ t.test('nobody listens', async (t) => {
 
 t.test('the next address is tried', async (t) => {
   const client = connectBroker({
-    addresses: ['127.0.0.1:1', site.address],
+    addresses: [],
+    book: new AddressBook({ own: ['127.0.0.1:1', site.address], first: '127.0.0.1:1', clock }),
     clusterset: 'demo',
     ca: [by.ca.certificate],
     identity: milano,
@@ -220,7 +222,8 @@ t.test('the next address is tried', async (t) => {
 
 t.test('two streams that fail together move on by one address, not by two', async (t) => {
   const client = connectBroker({
-    addresses: ['127.0.0.1:1', site.address],
+    addresses: [],
+    book: new AddressBook({ own: ['127.0.0.1:1', site.address], first: '127.0.0.1:1', clock }),
     clusterset: 'demo',
     ca: [by.ca.certificate],
     identity: milano,

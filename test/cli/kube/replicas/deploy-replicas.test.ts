@@ -22,9 +22,18 @@ const DAY = 24 * 3_600_000
 const objectsOf = (values: InstallValues): readonly ManifestObject[] =>
   planBroker(values).flatMap((part) => part.objects)
 
+/** What a Service has where nothing was said. */
+const LOCAL: InstallValues = {
+  ...DEFAULT_VALUES,
+  broker: {
+    ...DEFAULT_VALUES.broker,
+    service: { ...DEFAULT_VALUES.broker.service, externalTrafficPolicy: 'Local' },
+  },
+}
+
 /** Tokens name addresses once there are some. */
 const chosen = (options: BrokerOptions): InstallValues =>
-  withOptions(DEFAULT_VALUES, { advertise: ['a.example.org:7443', 'b.example.org:7443'], ...options })
+  withOptions(LOCAL, { advertise: ['a.example.org:7443', 'b.example.org:7443'], ...options })
 
 async function deployed(admin: MemoryAdmin, options: BrokerOptions): Promise<string> {
   const said: string[] = []
