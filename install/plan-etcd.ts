@@ -11,6 +11,8 @@ import { optional, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
 import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
 
+/** Of its database. Half of the smallest volume that is advised: snapshots and the log of changes are beside it. */
+const QUOTA_BYTES = 4 * 2 ** 30
 const CERTIFICATES = '/etc/etcd/tls'
 const DATA = '/var/lib/etcd'
 
@@ -163,6 +165,7 @@ function etcdArgs(namespace: string): readonly string[] {
     `--peer-cert-allowed-cn=${ETCD_SERVER_NAME}`,
     // Health and metrics, which are not secret, where probes have no certificate.
     `--listen-metrics-urls=http://0.0.0.0:${health}`,
+    `--quota-backend-bytes=${QUOTA_BYTES}`,
     '--auto-compaction-mode=periodic',
     '--auto-compaction-retention=1h',
   ]

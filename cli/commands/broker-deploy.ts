@@ -121,7 +121,7 @@ const storageSize = (text: string): string => {
   throw new UserError(`--etcd-storage-size ${quoted(text)}: expected at least 1Gi, such as 8Gi`)
 }
 
-/** etcd stops at 2 GB of data, and has a log of its changes and snapshots beside it. */
+/** Room for some snapshots and the log of changes, whatever little there is to keep. */
 const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
