@@ -166,6 +166,23 @@ const reconnecting: Flood = async ({ broker, member, signal }) => {
   await Promise.all(Array.from({ length: 50 }, one))
 }
 
+/** A set without end that is changed as fast as it is taken, and hundreds of watches on two more connections. */
+const greedy: Flood = async (init) => {
+  const { broker, member, signal } = init
+  const watching = holding(2, signal, () => {
+    const session = asMember(broker, member)
+    session.once('connect', () => {
+      for (let i = 0; i < 300; i += 1) request(session, BrokerService.watch.path).end(Buffer.alloc(5))
+    })
+    return session
+  })
+  const changing = publishing(init, (sequence) => {
+    const record = sayingRecord(`web-${sequence % 60_000}`, `${'x'.repeat(1000)} ${sequence}`)
+    return { $case: 'put', value: { sequence, record } }
+  })
+  await Promise.all([watching, changing])
+}
+
 export const FLOODS: Readonly<Record<string, Flood>> = {
   joinBodies,
   handshakes,
@@ -178,6 +195,7 @@ export const FLOODS: Readonly<Record<string, Flood>> = {
   connections,
   slowReaders,
   reconnecting,
+  greedy,
 }
 
 function dial({ address }: RawBroker): Socket {

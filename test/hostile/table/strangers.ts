@@ -165,6 +165,12 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-records',
     tried: 'One member publishes records without end, each a new one.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/records/write-pace.ts`, and the limits of `broker/config.ts`.',
+    against: '`broker/records/write-pace.ts`, and the quota of `model/quota/member-quota.ts`.',
+  },
+  {
+    id: 'flood-member-quota',
+    tried: 'One member with a quota of 500 publishes a set without end, changes it, and opens hundreds of watches.',
+    holds: 'It has 500 records; changes of others arrive, they lose nothing, a member that comes anew is let in.',
+    against: '`broker/quota/`: records, changes a second and streams of one member.',
   },
 ]
