@@ -54,7 +54,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const before = keepInstalled(DEFAULT_VALUES, earlier)
   const values = withOptions(withThisRelease(before), chosen)
   await checkRights(admin, brokerRights(namespace, formOf(values)), signal)
-  if (hasState(earlier)) refuseMove({ title: admin.title, flags: init.flags, before, values })
+  if (hasState(earlier)) refuseMove({ title: admin.title, before, values })
   refuseFixed(admin, { earlier, before, values })
   refuseUnknown(admin, earlier, init)
   if (isInstalled(earlier)) reportKept(before, values, say)

@@ -15,32 +15,31 @@ const WORDS: Readonly<Record<BrokerForm, string>> = {
 export interface MoveInit {
   /** Of the cluster, for people. */
   readonly title: string
-  /** `--context c1` */
-  readonly flags: string
   readonly before: InstallValues
   readonly values: InstallValues
 }
 
 /** To be called where something is installed, or its data is there. Throws UserError. */
-export function refuseMove({ title, flags, before, values }: MoveInit): void {
+export function refuseMove({ title, before, values }: MoveInit): void {
   const [was, is] = [formOf(before), formOf(values)]
   if (was === is && (was !== 'given' || isSameStore(before, values))) return
   const isOther =
     was === is ? `another store: ${values.broker.etcd.url} instead of ${before.broker.etcd.url}` : WORDS[is]
-  const [from, to] = [storeOf(was), storeOf(is)]
-  const fewer = was === 'own' || is !== 'own' ? '' : '; for fewer replicas on the same etcd say --replicas 2\n'
+  const [from, to] = [storeOf(before), storeOf(values)]
+  const fewer = was === 'own' || is !== 'own' ? '' : 'for fewer replicas on the same etcd say --replicas 2\n'
   throw new UserError(
     `${title} has a broker already: ${WORDS[was]}; this command asks for ${isOther}, which would start empty`,
     {
       hint:
-        `to take its state along: sealane broker migrate --from ${from} --to ${to} ${flags}\n${fewer}` +
+        `what moves the state of a stopped broker: sealane broker migrate --from ${from} --to ${to}\n${fewer}` +
         'nothing was changed',
     },
   )
 }
 
-function storeOf(form: BrokerForm): string {
-  return form === 'own' ? 'sqlite' : 'etcd'
+/** As `broker migrate` takes it. */
+function storeOf(values: InstallValues): string {
+  return values.broker.store === 'sqlite' ? 'sqlite' : values.broker.etcd.url
 }
 
 /** Members of an etcd are replaced one by one, so that two lists of the same one have a member in common. */
