@@ -85,7 +85,7 @@ t.test('what flags ask for', async (t) => {
     etcdImage: 'e:1',
     etcdStorageSize: '20Gi',
     storageClass: 'fast',
-  } as ReplicaOptions)
+  })
   t.match(sized.etcd, { enabled: true, image: 'e:1', storage: { size: '20Gi', storageClassName: 'fast' } })
   t.equal(sized.broker.storage.storageClassName, '')
 })
