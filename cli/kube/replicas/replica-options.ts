@@ -1,6 +1,6 @@
 /** What the flags of `sealane broker deploy` say of replicas and of their etcd. Pure. */
 import { ETCD_CLIENT_SECRET, includedEtcdUrl } from '../../../install/etcd-names.ts'
-import { type EtcdLogin, type InstallValues } from '../../../install/values.ts'
+import type { EtcdLogin, InstallValues } from '../../../install/values.ts'
 import { type HostPort, parseHostPort } from '../../../runtime/host-port.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { formatBrokerAddress } from '../../../protocol/broker-address.ts'
