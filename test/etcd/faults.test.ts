@@ -25,7 +25,7 @@ interface Behind {
   readonly store: EtcdStore
   readonly proxies: readonly SilentProxy[]
   /** The proxy that the replica uses now. */
-  used(): SilentProxy
+  readonly used: () => SilentProxy
 }
 
 /** A replica that reaches each member by a proxy. */

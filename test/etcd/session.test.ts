@@ -20,8 +20,8 @@ interface Running {
   readonly store: EtcdStore
   readonly id: string
   /** How often it has become the first one. */
-  became(): number
-  stop(): Promise<void>
+  readonly became: () => number
+  readonly stop: () => Promise<void>
 }
 
 function start(t: Test, prefix: string): Running {

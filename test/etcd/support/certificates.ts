@@ -45,7 +45,7 @@ export async function testAuthority(): Promise<TestAuthority> {
       ],
     })
     const key = KeyObject.from(own.privateKey).export({ type: 'pkcs8', format: 'pem' })
-    return { certificate: `${certificate.toString('pem')}\n`, key: key.toString() }
+    return { certificate: `${certificate.toString('pem')}\n`, key }
   }
   return { ca: `${ca.toString('pem')}\n`, issue }
 }
