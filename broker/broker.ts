@@ -21,13 +21,14 @@ import type { Logger } from '../runtime/logging/logger.ts'
 import { NO_AUDIT, memberActor } from './audit/audit-callers.ts'
 import type { Audit } from './audit/audit-trail.ts'
 import { accepted, memberSource } from './audit/refusal-pace.ts'
-import type { CertificateAuthority } from './members/certificate-authority.ts'
+import type { CertificateAuthority } from './authority/certificate-authority.ts'
 import { CertificateUse } from './members/certificate-use.ts'
 import { clusterRecordKey } from './records/cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import { groupOf } from './log/log-state.ts'
 import type { Change, RecordLog } from './log/record-log.ts'
-import { noteContact, noteSeen } from './members/member-list.ts'
+import { authoritiesMessage } from './authority/authorities-message.ts'
+import { noteContact, noteFollows, noteSeen } from './members/member-list.ts'
 import { HeardMembers } from './members/heard-members.ts'
 import { Joining } from './members/joining.ts'
 import { MemberWarnings } from './members/member-warnings.ts'
@@ -120,10 +121,12 @@ export class Broker implements BrokerApi {
         if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
       }
       this.#reportQuotas(changes)
+      if (changes.some((change) => change.scope === 'authority')) this.#onAuthorities()
       this.#hub.wake(membersChanged)
       if (membersChanged) this.#warnings.reportNotes()
       this.#count(membersChanged)
     })
+    this.#onAuthorities()
     this.#count(true)
     this.#warnings.reportReservedIds()
   }
@@ -147,18 +150,21 @@ export class Broker implements BrokerApi {
     const startedMs = clock.monotonic()
     this.#shown(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
-    const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
+    const issued = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
+    const { certificate, expiresAtMs } = issued
     const isAudited = audit.allows(accepted(memberSource(peer.cluster)))
-    await log.transact((tx) => {
+    const caBundle = await log.transact((tx) => {
       useToRenew(tx, peer, clock.now())
-      noteIssued(tx, peer.cluster, { expiresAtMs }, clock.now())
-      if (!isAudited) return
+      const { handedOut, caBundle } = authority.handOut(tx, issued)
+      noteIssued(tx, peer.cluster, handedOut, clock.now())
+      if (!isAudited) return caBundle
       const details = { certificate: fingerprint(certificate), expires: new Date(expiresAtMs).toISOString() }
       const tookMs = clock.monotonic() - startedMs
       const { cluster: subject } = peer
       audit.keep(tx, { act: 'renew', result: 'ok', who: memberActor(peer), subject, details, tookMs })
+      return caBundle
     })
-    return { certificate, caBundle: [authority.caCertificate] }
+    return { certificate, caBundle }
   }
 
   async leave(peer: Peer): Promise<void> {
@@ -210,6 +216,7 @@ export class Broker implements BrokerApi {
     end?: (reason: Error) => void,
   ): AsyncIterable<WatchMessage> {
     this.#shown(peer)
+    this.#noteFollows(peer, request.followsAuthorities === true)
     return this.#hub.watch(peer, request, signal, end)
   }
 
@@ -335,6 +342,21 @@ export class Broker implements BrokerApi {
       else if (scope === 'record' || scope === 'member') concerned.add(groupOf(key))
     }
     for (const cluster of concerned) this.#sessions.get(cluster as ClusterId)?.reportQuota()
+  }
+
+  /** Certificates of one that was removed are of no use on streams that are open, either. */
+  #onAuthorities(): void {
+    this.#endDeparted()
+    this.#hub.reportAuthorities(authoritiesMessage(this.#deps.log))
+  }
+
+  #noteFollows({ cluster }: Peer, follows: boolean): void {
+    const { log, logger } = this.#deps
+    const row = log.get('member', cluster)
+    if (!isLive(row) || (row.followsAuthorities === true) === follows) return
+    log
+      .transact((tx) => noteFollows(tx, cluster, follows))
+      .catch((error: unknown) => logger.debug('not noted what a member follows', { cluster, why: String(error) }))
   }
 
   #recordChanged(key: string): void {

@@ -1,5 +1,6 @@
 /** Configuration of the broker, with its defaults. */
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+import { isAbsolute } from 'node:path'
 import { isDnsLabel } from '../model/ids.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota, QUOTA_BOUNDS, QUOTA_FIELDS } from '../model/quota/member-quota.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/addresses/ip.ts'
@@ -40,6 +41,16 @@ export interface BrokerConfig {
   readonly audit?: AuditConfig
   /** Absent: the database in the state directory. */
   readonly store?: EtcdStoreConfig
+  /** A directory with certificates and keys of authorities that an operator gives: a Secret. */
+  readonly authorityDir?: string
+  /** Signs for those of its certificates that have no key beside them. */
+  readonly signer?: SignerConfig
+}
+
+export interface SignerConfig {
+  /** Absolute path. */
+  readonly command: string
+  readonly args: readonly string[]
 }
 
 export interface AuditConfig {
@@ -127,6 +138,7 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   checkRanges(config)
   checkQuotas(config.limits.quota)
   if (config.audit !== undefined) checkAudit(config.audit)
+  checkAuthority(config)
   return config
 }
 
@@ -145,6 +157,14 @@ function checkQuotas(quota: MemberQuota): void {
     if (!Number.isInteger(value) || value < min || value > max)
       throw new BrokerConfigError(`limits.quota.${field}`, String(value), `${min} to ${max}`)
   }
+}
+
+function checkAuthority({ authorityDir, signer }: BrokerConfig): void {
+  if (signer === undefined) return
+  if (!isAbsolute(signer.command))
+    throw new BrokerConfigError('signer.command', signer.command, 'the absolute path of a command')
+  if (authorityDir === undefined)
+    throw new BrokerConfigError('authorityDir', '', 'a directory with the certificate that the signer signs for')
 }
 
 function checkRanges(config: BrokerConfig): void {

@@ -11,19 +11,22 @@ import { auditFailedCall } from './audit/audit-callers.ts'
 import { AuditTrail } from './audit/audit-trail.ts'
 import { openAuditSink, runAudit } from './audit/run-audit.ts'
 import { Broker } from './broker.ts'
-import { CertificateAuthority, makeStateDir } from './members/certificate-authority.ts'
+import { makeStateDir } from './authority/authority-files.ts'
+import { AuthorityUpkeep } from './authority/authority-upkeep.ts'
+import { CertificateAuthority } from './authority/certificate-authority.ts'
+import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './authority/command-signer.ts'
 import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { lockDirectory } from './log/sqlite/sqlite-file.ts'
 import { ReplicaSession } from './log/etcd/replica-session.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
 import { NOTE_CONTACT_MS } from './members/member-list.ts'
-import { brokerMetrics } from './metrics.ts'
+import { type BrokerMetrics, brokerMetrics } from './metrics.ts'
 import { checkNotMoved } from './migrate/check-place.ts'
 import { DATABASE_FILE } from './state/database-file.ts'
 import { openLog } from './state/open-log.ts'
 import { finishRestore } from './state/restore.ts'
-import { openSharedAuthority } from './state/shared-authority.ts'
+import { sharedKeys } from './state/shared-authority.ts'
 import { checkStoreRemembered, rememberStore } from './state/store-config.ts'
 import { fixSettings } from './state/settings.ts'
 import { StateMark, checkDatabaseThere, checkMark } from './state/state-mark.ts'
@@ -80,10 +83,11 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   if (accepted !== undefined)
     logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
   const hosts = advertise.map((one) => parseBrokerAddress(one).host)
-  const authorityInit = { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs }
-  const openAuthority = (): Promise<CertificateAuthority> => CertificateAuthority.open({ clock }, authorityInit)
-  const authority =
-    etcd === undefined ? await openAuthority() : await openSharedAuthority(etcd, stateDir, openAuthority, signal)
+  const keys = { ...authorityKeys(config, metrics), ...(etcd === undefined ? {} : { shared: sharedKeys(etcd, signal) }) }
+  const authority = await CertificateAuthority.open(
+    { clock, log },
+    { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs, ...keys },
+  )
   await fixSettings(log, config)
   if (config.store !== undefined) await rememberStore(stateDir, config.store)
   const mark = new StateMark({ stateDir, log, clock, logger })
@@ -103,10 +107,9 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await broker.reviewAddresses()
   const names = new BrokerHosts(hosts)
 
-  const tls = () => ({ ...authority.server, ca: [authority.caCertificate], clusterset })
   const server = await serveBroker({
     api: broker,
-    tls: tls(),
+    tls: authority.tls(),
     listen: parseListen(config.listen),
     clock,
     logger,
@@ -128,14 +131,21 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     await broker.tidy()
     const resolved = await names.addresses()
     if (resolved !== undefined) await broker.reviewAddresses(resolved)
-    if (await authority.renewServer()) server.setTls(tls())
   })
+  const upkeep = new AuthorityUpkeep({
+    ...{ authority, log, clock, logger, metrics },
+    onTls: () => server.setTls(authority.tls()),
+  })
+  const authorities = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
+    upkeep.round(),
+  )
+  stack.defer(log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke()))
   const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {
     broker.reportContact()
     return Promise.resolve()
   })
   const ended = AbortSignal.any([signal, moved.signal])
-  await Promise.all([refresh.run(ended), tidy.run(ended), contact.run(ended)])
+  await Promise.all([refresh, tidy, contact, authorities].map((loop) => loop.run(ended)))
   moved.signal.throwIfAborted()
   logger.info('stopping')
 }
@@ -163,6 +173,19 @@ function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal
     }
   })
   return { signal: moved.signal, stop }
+}
+
+/** Where keys of authorities are beside those of the state directory. */
+function authorityKeys(
+  { authorityDir, signer }: BrokerConfig,
+  metrics: BrokerMetrics,
+): { readonly givenDir?: string; readonly signer?: CommandSigner } {
+  const counts = { signed: (result: string) => metrics.signatures.inc({ result }) }
+  const command = signer === undefined ? undefined : { ...signer, timeoutMs: DEFAULT_SIGNER_TIMEOUT_MS }
+  return {
+    ...(authorityDir === undefined ? {} : { givenDir: authorityDir }),
+    ...(command === undefined ? {} : { signer: new CommandSigner(command, counts) }),
+  }
 }
 
 /** Whether the store can be written, looked at together with what others have written to it. */

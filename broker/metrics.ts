@@ -24,6 +24,11 @@ export interface BrokerMetrics {
   readonly auditLost: Counter
   readonly auditSuppressed: Counter
   readonly auditWaiting: Gauge
+  readonly authorityCreated: Gauge
+  readonly authorityExpiry: Gauge
+  readonly authorityUsable: Gauge
+  readonly authorityWaiting: Gauge
+  readonly signatures: Counter
 }
 
 export function brokerMetrics(metrics: Metrics): BrokerMetrics {
@@ -118,6 +123,30 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     auditWaiting: metrics.gauge({
       name: 'sealane_broker_audit_waiting_lines',
       help: 'Lines that wait to be written to the audit log.',
+    }),
+    authorityCreated: metrics.gauge({
+      name: 'sealane_broker_authority_created_timestamp_seconds',
+      help: 'When the certificate authority begins, by role: current, or next during a rotation; 0: there is none.',
+      labels: ['role'],
+    }),
+    authorityExpiry: metrics.gauge({
+      name: 'sealane_broker_authority_expiry_timestamp_seconds',
+      help: 'When the certificate authority ends, by role: current, or next during a rotation; 0: there is none.',
+      labels: ['role'],
+    }),
+    authorityUsable: metrics.gauge({
+      name: 'sealane_broker_authority_usable',
+      help: '1: this broker can sign by its certificate authority; 0: its key is missing, or the signer fails.',
+    }),
+    authorityWaiting: metrics.gauge({
+      name: 'sealane_broker_authority_waiting',
+      help: 'Members and tokens that the next step of the rotation of the certificate authority waits for.',
+      labels: ['what'],
+    }),
+    signatures: metrics.counter({
+      name: 'sealane_broker_signer_calls_total',
+      help: 'Calls of the command that signs for the certificate authority, by result: ok, failed, busy.',
+      labels: ['result'],
     }),
   }
 }

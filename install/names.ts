@@ -18,6 +18,8 @@ export const IDENTITY_SECRET = 'sealane-identity'
 export const AGENT_LEASE = 'sealane-agent'
 export const IDENTITY_SECRET_TYPE = 'sealane.io/identity'
 export const BROKER_CLAIM = 'sealane-broker-data'
+/** Secret of an operator with certificates and keys of the authority; there need be none. */
+export const BROKER_AUTHORITY = 'sealane-broker-authority'
 
 export function objectName(part: PartName): string {
   return `sealane-${part}`

@@ -1,6 +1,14 @@
 /** Every object of the broker's installation on the hub. */
 import type { ManifestObject } from './manifest-object.ts'
-import { BROKER_CLAIM, type InstallPart, namespaceObject, objectName, partLabels, selectorLabels } from './names.ts'
+import {
+  BROKER_AUTHORITY,
+  BROKER_CLAIM,
+  type InstallPart,
+  namespaceObject,
+  objectName,
+  partLabels,
+  selectorLabels,
+} from './names.ts'
 import { type Mount, type PodInit, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
 import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
 import { planEtcd } from './plan-etcd.ts'
@@ -15,6 +23,16 @@ const DATA: Mount = {
   name: 'data',
   path: '/var/lib/sealane',
   source: { persistentVolumeClaim: { claimName: BROKER_CLAIM } },
+}
+/**
+ * Where an operator puts the key of the certificate authority, instead of the broker's own volume. Looked at while the
+ * broker runs, so it may come later. Readable by the group of the pod, and by nobody else.
+ */
+const AUTHORITY: Mount = {
+  name: 'authority',
+  path: '/etc/sealane/authority',
+  source: { secret: { secretName: BROKER_AUTHORITY, optional: true, defaultMode: 0o440 } },
+  readOnly: true,
 }
 /** SQLite sorts large results in a file. */
 const SCRATCH: Mount = { name: 'scratch', path: '/tmp', source: { emptyDir: { sizeLimit: '256Mi' } } }
@@ -85,8 +103,12 @@ export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
  */
 export const AUDIT_LOG = 'SEALANE_AUDIT_LOG'
 
+/** Read by `sealane broker serve`: a directory that need not exist. */
+export const AUTHORITY_DIR = 'SEALANE_CA_DIR'
+
 /** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
 function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
+  const mounts = [DATA, AUTHORITY, SCRATCH]
   return {
     apiVersion: 'apps/v1',
     kind: 'StatefulSet',
@@ -96,7 +118,7 @@ function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
       revisionHistoryLimit: 3,
       serviceName: objectName('broker'),
       selector: { matchLabels: selectorLabels('broker') },
-      template: pod(values, { volumes: [DATA, SCRATCH].map(volumeOf), volumeMounts: [DATA, SCRATCH].map(mountOf) }),
+      template: pod(values, { volumes: mounts.map(volumeOf), volumeMounts: mounts.map(mountOf) }),
     },
   }
 }
@@ -120,7 +142,7 @@ function replicas(values: InstallValues, place: PartRef): ManifestObject {
     source: { secret: { secretName: etcd.secret, defaultMode: 0o440 } },
     readOnly: true,
   }
-  const mounts = [FOLDER, SCRATCH, login]
+  const mounts = [FOLDER, AUTHORITY, SCRATCH, login]
   const template = pod(values, {
     args: [
       ...['--store', etcd.url, '--etcd-ca', `${LOGIN}/ca.crt`],
@@ -160,6 +182,7 @@ function pod(
     env: [
       { name: EXTERNAL_TRAFFIC_POLICY, value: policy },
       { name: AUDIT_LOG, value: '-' },
+      { name: AUTHORITY_DIR, value: AUTHORITY.path },
     ],
     ports: [
       { name: 'broker', containerPort: BROKER_PORT },

@@ -26,6 +26,8 @@ export interface Peer {
   readonly issuedAtMs?: number
   /** When the certificate ends. Absent: not known. */
   readonly expiresAtMs?: number
+  /** SHA-256 of the certificate of the authority that issued it, hex. Absent: not known. */
+  readonly authority?: string
   /**
    * Serial of the certificate that was shown for this one, hex; absent where it came of a token, or of an earlier
    * release.
@@ -205,6 +207,8 @@ export type PublishReply =
 export interface WatchRequest {
   /** Epoch and revision of the last state seen; absent for everything. */
   readonly resume?: { readonly epoch: string; readonly revision: number }
+  /** The member renews its certificate when it learns of other authorities. */
+  readonly followsAuthorities?: true
 }
 
 export type RecordEvent =
@@ -243,6 +247,18 @@ export type WatchMessage =
    * knows nothing: its own connection, or the broker, may be what is missing.
    */
   | { readonly t: 'contact'; readonly silent: readonly SilentMember[] }
+  /**
+   * After the first `synced`, and whenever it changes; not where there was never more than one authority. Fingerprints:
+   * of those that members are to trust, and of the one that signs. Who has another bundle, or a certificate of another
+   * one, renews, at some moment within the time that is said: not all at once.
+   */
+  | ({ readonly t: 'authorities' } & Authorities)
+
+export interface Authorities {
+  readonly bundle: readonly string[]
+  readonly signing: string
+  readonly withinMs: number
+}
 
 export interface SilentMember {
   readonly cluster: string

@@ -18,8 +18,11 @@ import type { ReasonCode } from '../model/reasons/reasons.ts'
 /** No answer, or the connection broke. Trying again later is right. */
 export class BrokerUnreachableError extends Error {
   readonly retryable = true
-  constructor(message: string, options?: { cause?: unknown }) {
+  /** Of a broker that answers, and cannot do it now. */
+  readonly reason: ReasonCode | undefined
+  constructor(message: string, { reason, ...options }: { cause?: unknown; reason?: ReasonCode } = {}) {
     super(message, options)
+    this.reason = reason
     this.name = 'BrokerUnreachableError'
   }
 }
@@ -43,6 +46,8 @@ export type CertificateProblem =
   | 'wrongIdentity'
   /** A certificate was needed and none was shown. */
   | 'missing'
+  /** The authority that issued it was removed: `sealane broker ca finish`. */
+  | 'authorityRemoved'
 
 const CERTIFICATE_REASONS = {
   untrusted: 'CertificateUntrusted',
@@ -51,6 +56,7 @@ const CERTIFICATE_REASONS = {
   notYetValid: 'CertificateNotYetValid',
   wrongIdentity: 'CertificateWrongIdentity',
   missing: 'CertificateMissing',
+  authorityRemoved: 'CertificateAuthorityRemoved',
 } as const satisfies Record<CertificateProblem, ReasonCode>
 
 /** One of the two certificates is not accepted. Trying again does not help until somebody changes something. */

@@ -50,8 +50,9 @@ export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promi
 }
 
 /** Another clusterset, or another id in it, must never see the records of this one. */
-function replicaName({ cluster, clusterset, caBundle }: MemberIdentity): string {
-  return `replica-${nameHash(cluster, clusterset, ...caBundle.slice(0, 1).map(fingerprint))}`
+function replicaName({ cluster, clusterset, caBundle, firstAuthority }: MemberIdentity): string {
+  const first = firstAuthority === undefined ? caBundle.slice(0, 1).map(fingerprint) : [firstAuthority]
+  return `replica-${nameHash(cluster, clusterset, ...first)}`
 }
 
 async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica> {
@@ -111,6 +112,7 @@ class ProtocolLink implements BrokerLink {
       metrics,
       onChange: (changes) => watched.call(changes),
       onContact: (silent) => contact.set(silent),
+      onAuthorities: (authorities) => this.#renewal.takeAuthorities(authorities),
       onState: (state) => {
         if (state.t !== 'live') contact.forget()
         held.onWatch()

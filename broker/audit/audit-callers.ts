@@ -31,7 +31,8 @@ export function outcomeOf(error: unknown): Pick<AuditEvent, 'result' | 'reason'>
 export function auditFailedCall(audit: Audit, { method, address, peer, fingerprint, error }: FailedCall): void {
   const act = AUDIT_ACTS.find((one) => one === method)
   const isAudited = method === 'join' && !(error instanceof CodecError)
-  if (act === undefined || isAudited || error instanceof BrokerUnreachableError) return
+  const isStopping = error instanceof BrokerUnreachableError && error.reason === undefined
+  if (act === undefined || isAudited || isStopping) return
   if (!audit.allows(peer === undefined ? strangerSource(address) : memberSource(peer.cluster))) return
   const shown = fingerprint === undefined ? {} : { fingerprint }
   audit.report({

@@ -31,6 +31,11 @@ export const AUDIT_ACTS = [
   'broker.backup',
   'broker.restore',
   'broker.migrate',
+  'authority.rotate',
+  'authority.switch',
+  'authority.finish',
+  'authority.abort',
+  'authority.drop',
   'audit.suppressed',
   'audit.lost',
 ] as const

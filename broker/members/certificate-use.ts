@@ -12,7 +12,7 @@ import type { RecordLog } from '../log/record-log.ts'
 import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { isLive } from '../state/state.ts'
-import { certificateValidity, normalSerial } from './succession.ts'
+import { certificateValidity, confirmedRow, mayBeUsed, normalSerial } from './succession.ts'
 
 /** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
 const REPORT_EVERY_MS = 60_000
@@ -39,9 +39,10 @@ export class CertificateUse {
     const { log, clock, logger } = this.#deps
     const row = log.get('member', peer.cluster)
     if (!isLive(row)) return
-    const { t } = certificateValidity(row, peer, clock.now())
-    if (t === 'superseded') this.#report(peer)
-    if (t !== 'firstUse') return
+    const validity = certificateValidity(row, peer, clock.now())
+    if (validity.t === 'superseded') this.#report(peer)
+    const isNews = mayBeUsed(validity) && (validity.t === 'firstUse' || confirmedRow(row, peer) !== undefined)
+    if (!isNews) return
     const failed = (error: unknown): void => {
       // Where it was not written, the next use writes it.
       logger.debug('first use of a certificate not noted', { cluster: peer.cluster, why: String(error) })

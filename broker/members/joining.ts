@@ -9,7 +9,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { admitFacts } from '../admission/admission-facts.ts'
 import { Approval, isWaiting, lookNeedsApproval } from '../approval/approval.ts'
-import type { CertificateAuthority } from './certificate-authority.ts'
+import type { CertificateAuthority } from '../authority/certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membership.ts'
@@ -41,6 +41,7 @@ const MAX_CLOCK_SKEW_MS = 5 * 60_000
 /** Of a look: it ends before it is written. */
 const NO_KEY = ''
 const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
+const NOTHING_HANDED_OUT = { serial: '', expiresAtMs: 0, authority: '', bundle: [] }
 /** Refused joins logged between two calls of forget(); all are counted. */
 const MAX_LOGGED_JOINS = 100
 
@@ -193,13 +194,13 @@ export class Joining {
 
   async #join(request: JoinRequest, call: Call): Promise<JoinResponse> {
     const { address: observedAddress } = call
-    const { log, authority } = this.#deps
+    const { log } = this.#deps
     const { globalRange, clustersetIpRange, clusterset } = this.#init
     const cluster = await this.#admitJoin(request, observedAddress)
-    const { certificate, spec, renumbered } = await this.#issue(cluster, request, call)
+    const { certificate, caBundle, spec, renumbered } = await this.#issue(cluster, request, call)
     return {
       certificate,
-      caBundle: [authority.caCertificate],
+      caBundle,
       clusterset,
       clusterIndex: spec.index,
       podCIDRs: spec.podCIDRs,
@@ -235,8 +236,10 @@ export class Joining {
   async #signAndWrite(cluster: ClusterId, request: JoinRequest, call: Call) {
     const { address, startedMs } = call
     const { log, authority, clock, audit } = this.#deps
-    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
+    const issued = await authority.issue(cluster, request.csr)
+    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = issued
     const joined = await log.transact((tx) => {
+      const { handedOut, caBundle } = authority.handOut(tx, issued)
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
       this.approval.take(tx, { cluster, request, ...call }, token, keyHash)
@@ -246,7 +249,8 @@ export class Joining {
         cluster,
         facts: request.facts,
         allowedCIDRs: row.allowedCIDRs ?? [],
-        certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
+        certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs, authority: issued.authority },
+        handedOut,
         keyHash,
         entitled: repeated || row.cluster === cluster,
         connected: this.#deps.isConnected(cluster),
@@ -265,7 +269,7 @@ export class Joining {
       }
       // Who repeats a request that was granted gets the same answer, as often as it asks.
       if (!repeated || audit.allows(accepted(tokenSource(token.id)))) audit.keep(tx, event)
-      return { ...outcome, repeated }
+      return { ...outcome, caBundle, repeated }
     })
     return { certificate, ...joined }
   }
@@ -315,7 +319,8 @@ export class Joining {
       const { facts } = request
       const join = { cluster, allowedCIDRs, facts, certificate: NO_CERTIFICATE, keyHash, membersLimit }
       const may = { entitled: row.cluster === cluster, connected: isConnected(cluster) }
-      return joinMember(tx, { ...join, ...may }, this.#context(cluster))
+      const handedOut = NOTHING_HANDED_OUT
+      return joinMember(tx, { ...join, ...may, handedOut }, this.#context(cluster))
     })
   }
 

@@ -151,6 +151,14 @@ export function noteSeen(tx: Transaction, cluster: string, nowMs: number): void 
   if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
 }
 
+/** Writes down whether a member renews as soon as its watch tells it of another authority. */
+export function noteFollows(tx: Transaction, cluster: string, follows: boolean): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const { followsAuthorities: _before, ...rest } = row
+  tx.put('member', cluster, follows ? { ...rest, followsAuthorities: true } : rest)
+}
+
 /** Writes down whether a member has a stream open now, for processes that read the database beside the broker. */
 export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
   const row = tx.get('member', cluster)

@@ -2,11 +2,13 @@
 import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
 import { quote } from '../admission/admission-checks.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { type MemberRow, isLive } from '../state/state.ts'
+import { acceptedAuthorities } from '../authority/plan-rotation.ts'
+import { AUTHORITY_KEY, type MemberRow, isLive } from '../state/state.ts'
 import {
   type CertificatePeer,
   type CertificateValidity,
   certificateValidity,
+  confirmedRow,
   isLaterThanKnown,
   mayBeUsed,
   normalSerial,
@@ -29,6 +31,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
       throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
     throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
   }
+  refuseAuthority(view, peer)
   refuseCertificate(certificateValidity(row, peer, nowMs), peer)
   return row
 }
@@ -40,9 +43,10 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
   const validity = certificateValidity(row, peer, nowMs)
-  if (validity.t !== 'firstUse') return row
-  tx.put('member', peer.cluster, validity.row)
-  return validity.row
+  const used = validity.t === 'firstUse' ? validity.row : row
+  const next = confirmedRow(used, peer) ?? used
+  if (next !== row) tx.put('member', peer.cluster, next)
+  return next
 }
 
 /** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
@@ -63,7 +67,7 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
  */
 export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
-  return isLive(row) && mayBeUsed(certificateValidity(row, peer, nowMs))
+  return isLive(row) && isAccepted(view, peer) && mayBeUsed(certificateValidity(row, peer, nowMs))
 }
 
 /**
@@ -74,6 +78,20 @@ export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean
   const row = view.get('member', peer.cluster)
   if (row === undefined) return true
   return certificateValidity(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
+}
+
+/** The port looks at each new connection; this is for those that were open when an authority was removed. */
+function isAccepted(view: LogView, { authority }: Pick<CertificatePeer, 'authority'>): boolean {
+  const row = authority === undefined ? undefined : view.get('authority', AUTHORITY_KEY)
+  return row === undefined || acceptedAuthorities(row).some(({ fingerprint }) => fingerprint === authority)
+}
+
+function refuseAuthority(view: LogView, peer: Peer): void {
+  if (isAccepted(view, peer)) return
+  const text =
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was issued by an authority that was ` +
+    'removed: join again with a new token'
+  throw new RefusedError('CertificateAuthorityRemoved', 'certificate', text)
 }
 
 function refuseCertificate(validity: CertificateValidity, peer: Peer): void {

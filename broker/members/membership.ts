@@ -14,7 +14,7 @@ import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } fro
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, memberRecords, removeRecord } from '../records/record-writes.ts'
-import { type IssuedCertificate, type MemberRow, isLive } from '../state/state.ts'
+import { type IssuedCertificate, type MemberRow, type HandedOut, isLive } from '../state/state.ts'
 import { globalAddresses, renumberedSince } from '../addresses/renumbered.ts'
 import { removeStatusRecord } from '../records/status-records.ts'
 import { awaitedIndexes } from '../restored/awaited-members.ts'
@@ -36,6 +36,8 @@ export interface JoinDecision {
   /** Public space that the token lets it state, as CIDRs. */
   readonly allowedCIDRs: readonly string[]
   readonly certificate: IssuedCertificate
+  /** What goes out with it. */
+  readonly handedOut: HandedOut
   /** SHA-256 of the certificate's public key, hex. */
   readonly keyHash: string
   /** The token was made for this very cluster id, or this request repeats one that was granted. */
@@ -54,7 +56,7 @@ export interface JoinOutcome {
 
 /** Writes the membership. Throws RefusedError. */
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): JoinOutcome {
-  const { cluster, facts, certificate, keyHash, allowedCIDRs } = join
+  const { cluster, facts, certificate, handedOut, keyHash, allowedCIDRs } = join
   refuseSpace(facts, allowedCIDRs)
   const old = tx.get('member', cluster)
   if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
@@ -72,6 +74,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     joinKeyHash: keyHash,
     lastSeenMs: context.nowMs,
     certificates: [certificate],
+    handedOut,
     complete: isLive(old) && old.complete,
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
   }
@@ -137,17 +140,12 @@ function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
   throw refusedFacts(refused)
 }
 
-/** Notes that a certificate was issued: until it ends, its id is nobody else's. */
-export function noteIssued(
-  tx: Transaction,
-  cluster: ClusterId,
-  { expiresAtMs }: Pick<IssuedCertificate, 'expiresAtMs'>,
-  nowMs: number,
-): void {
+/** Notes that a certificate was issued, and what went out with it: until it ends, its id is nobody else's. */
+export function noteIssued(tx: Transaction, cluster: ClusterId, handedOut: HandedOut, nowMs: number): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return
-  const issuedUntilMs = Math.max(row.issuedUntilMs ?? 0, expiresAtMs)
-  tx.put('member', cluster, { ...row, issuedUntilMs, lastSeenMs: nowMs })
+  const issuedUntilMs = Math.max(row.issuedUntilMs ?? 0, handedOut.expiresAtMs)
+  tx.put('member', cluster, { ...row, handedOut, issuedUntilMs, lastSeenMs: nowMs })
 }
 
 /** Ends a membership and withdraws all its records. Index and blocks are kept for its return. */

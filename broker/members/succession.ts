@@ -20,7 +20,7 @@ export const OVERLAP_MS = 5 * 60_000
 /** Remembered, so that what was renewed from them is known too. */
 const MAX_SUPERSEDED = 16
 
-export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs'>
+export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs' | 'authority'>
 
 export type CertificateValidity =
   | { readonly t: 'inUse' }
@@ -107,7 +107,7 @@ function isIssuedSince(joinedAtMs: number, { issuedAtMs }: CertificatePeer): boo
 }
 
 function issued(
-  { issuedAtMs, expiresAtMs }: CertificatePeer,
+  { issuedAtMs, expiresAtMs, authority }: CertificatePeer,
   serial: string,
   renews: string | undefined,
   nowMs: number,
@@ -118,7 +118,19 @@ function issued(
     expiresAtMs: expiresAtMs ?? nowMs + MEMBER_VALIDITY_MS,
     ...(issuedAtMs === undefined ? {} : { issuedAtMs }),
     ...(renews === undefined ? {} : { renews }),
+    ...(authority === undefined ? {} : { authority }),
   }
+}
+
+/**
+ * The row of a member that shows this certificate, where its use says something new: that it has the authorities that
+ * came with it. Undefined: nothing new.
+ */
+export function confirmedRow(row: MemberRow, { serial }: Pick<Peer, 'serial'>): MemberRow | undefined {
+  const { handedOut, trusts } = row
+  if (handedOut === undefined || handedOut.serial !== normalSerial(serial)) return undefined
+  if (trusts?.join() === handedOut.bundle.join()) return undefined
+  return { ...row, trusts: handedOut.bundle }
 }
 
 function replace(

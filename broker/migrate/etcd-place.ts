@@ -2,10 +2,10 @@
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { EtcdStoreConfig } from '../config.ts'
-import { offerAuthority, readAuthority } from '../log/etcd/etcd-authority.ts'
 import { removeOp } from '../log/etcd/etcd-compare.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
+import { readSharedFiles, shareFiles } from '../state/shared-authority.ts'
 import { type OpenedLog, connectEtcd, openLog } from '../state/open-log.ts'
 import type { AuthorityFiles, StorePlace } from './store-place.ts'
 
@@ -60,11 +60,12 @@ export class EtcdPlace implements StorePlace {
   }
 
   async authority(): Promise<AuthorityFiles | undefined> {
-    return readAuthority(await this.#connected(), this.#deps.signal)
+    const log = this.#opened.at(-1)?.log
+    return log === undefined ? undefined : readSharedFiles(await this.#connected(), log, this.#deps.signal)
   }
 
   async putAuthority(files: AuthorityFiles): Promise<void> {
-    await offerAuthority(await this.#connected(), files, this.#deps.signal)
+    await shareFiles(await this.#connected(), files, this.#deps.signal)
   }
 
   settled(): Promise<void> {

@@ -93,7 +93,7 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
   const startedMs = clock.monotonic()
   const rows = await copyRows(source, target, signal)
   const authority = await from.authority()
-  if (authority !== undefined && (await to.authority()) === undefined) await to.putAuthority(authority)
+  if (authority !== undefined) await to.putAuthority(authority)
   await target.refresh()
   const other = firstDifference(source, target)
   if (other !== undefined) {

@@ -1,11 +1,11 @@
 /** A state directory with a database of SQLite. */
 import { mkdir, readFile, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
+import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authority-files.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
 import { lockDirectory } from '../log/sqlite/sqlite-file.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
-import { AUTHORITY_FILES } from '../state/backup.ts'
+import { authorityFiles } from '../state/backup.ts'
 import { DATABASE_FILE } from '../state/database-file.ts'
 import { markOf, writeMark } from '../state/state-mark.ts'
 import { forgetStore } from '../state/store-config.ts'
@@ -57,7 +57,7 @@ export class SqlitePlace implements StorePlace {
 
   async authority(): Promise<AuthorityFiles | undefined> {
     const files: [string, string][] = []
-    for (const name of AUTHORITY_FILES) {
+    for (const name of await authorityFiles(this.#directory)) {
       const file = join(this.#directory, name)
       if (await isThere(file)) files.push([name, await onFile(file, () => readFile(file, 'utf8'))])
     }
@@ -66,7 +66,9 @@ export class SqlitePlace implements StorePlace {
 
   async putAuthority(files: AuthorityFiles): Promise<void> {
     // The certificate last: a key without it counts as a first start that was broken off.
-    for (const name of [...AUTHORITY_FILES].reverse()) await writeSafely(join(this.#directory, name), files[name] ?? '')
+    const names = Object.keys(files).filter(isAuthorityFile)
+    const keysFirst = [...names.filter((name) => name.endsWith('.key')), ...names.filter((name) => name.endsWith('.crt'))]
+    for (const name of keysFirst) await writeSafely(join(this.#directory, name), files[name] ?? '')
   }
 
   /** A broker of an earlier release knows no marks in the store: of another epoch it says that the state is stale. */

@@ -1,7 +1,7 @@
 /** A place where a broker's store can be: what a move from one kind of store to another needs to know of each. */
 import type { RecordLog } from '../log/record-log.ts'
 
-/** PEM texts by the names of their files: ca.crt, ca.key. */
+/** PEM texts by the names of their files: ca.crt, ca.key, and of a second authority during a rotation. */
 export type AuthorityFiles = Readonly<Record<string, string>>
 
 export interface StorePlace {
@@ -18,7 +18,7 @@ export interface StorePlace {
   renew(clusterset: string, nowMs: number): Promise<RecordLog>
   /** Of the certificate authority what is kept with the store; undefined: nothing. */
   authority(): Promise<AuthorityFiles | undefined>
-  /** Takes the authority of the other end, where this one has none. */
+  /** Takes the authority of the other end, where this one has none or the same. */
   putAuthority(files: AuthorityFiles): Promise<void>
   /** To be called when the move is over: `log` is the store that is served from now on: here, or at the other end. */
   settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void>

@@ -27,6 +27,7 @@ export interface WatchHubDeps {
 }
 
 type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
+type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
 
 interface Cursor {
   /** Everything up to here has been handed over. */
@@ -35,6 +36,7 @@ interface Cursor {
   floor: number
   reported: ReturnType<typeof completeness> | undefined
   contact: ContactMessage | undefined
+  authorities: AuthoritiesMessage | undefined
 }
 
 export class WatchHub {
@@ -47,6 +49,8 @@ export class WatchHub {
   #lists: ReturnType<typeof completeness> | undefined
   /** The latest; each watcher gets it once, and only the latest. */
   #contact: ContactMessage | undefined
+  /** As it is now; each watcher gets it, also one that comes later. */
+  #authorities: AuthoritiesMessage | undefined
 
   /**
    * `quota`: of a member that has no other. `addresses`: host:port, where members find the broker now; they may have
@@ -70,6 +74,13 @@ export class WatchHub {
   /** Sends every watcher which members have no connection to the broker. */
   reportContact(silent: readonly SilentMember[]): void {
     this.#contact = { t: 'contact', silent }
+    for (const sleeper of [...this.#sleepers]) sleeper()
+  }
+
+  /** Sends every watcher which authorities count; undefined: there was never more than one. */
+  reportAuthorities(message: AuthoritiesMessage | undefined): void {
+    if (isDeepStrictEqual(message, this.#authorities)) return
+    this.#authorities = message
     for (const sleeper of [...this.#sleepers]) sleeper()
   }
 
@@ -101,7 +112,8 @@ export class WatchHub {
     const watch = this.#places.open(peer, end)
     try {
       // What was said before the watch began is old news.
-      const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, contact: this.#contact }
+      const started = { contact: this.#contact, authorities: undefined }
+      const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, ...started }
       yield this.#start(cursor, request.resume)
       while (!signal.aborted) {
         if (watch.ended !== undefined) throw watch.ended
@@ -178,6 +190,10 @@ export class WatchHub {
   }
 
   #news(cursor: Cursor): WatchMessage | undefined {
+    if (cursor.authorities !== this.#authorities) {
+      cursor.authorities = this.#authorities
+      if (this.#authorities !== undefined) return this.#authorities
+    }
     if (cursor.contact === this.#contact) return undefined
     cursor.contact = this.#contact
     return this.#contact

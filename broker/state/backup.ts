@@ -1,16 +1,21 @@
 /** One file with all that a broker has to keep: its database at one moment, and its certificate authority. */
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type Warn, notedCommand } from '../audit/audited-command.ts'
+import { CA_CERTIFICATE, CA_KEY, readIfThere, secondFiles } from '../authority/authority-files.ts'
 import { DATABASE_FILE } from './broker-store.ts'
-import { StateError, absentState } from '../log/record-log.ts'
+import { StateError } from '../log/record-log.ts'
 import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
 import { noteBackup } from './state-mark.ts'
 import { checkOwnDatabase } from './store-config.ts'
 
-/** What belongs to the database: without them no member would know the broker again. Its server's key is made anew. */
-export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
+/**
+ * What belongs to the database: without them no member would know the broker again. Its server's key is made anew.
+ * During a rotation there is a second pair; where the key is elsewhere there may be none.
+ */
+export async function authorityFiles(stateDir: string): Promise<readonly string[]> {
+  return [CA_CERTIFICATE, CA_KEY, ...(await secondFiles(stateDir))]
+}
 
 /**
  * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
@@ -33,17 +38,18 @@ async function copyState(clock: Clock, stateDir: string, target: string, knownAs
   // Before the copy: what is written while it is made may be in it, and is taken for later.
   const takenAtMs = clock.now()
   const files: Record<string, string> = {}
-  for (const name of AUTHORITY_FILES) files[name] = await readAuthority(stateDir, name)
+  for (const name of await authorityFiles(stateDir)) {
+    const text = await readIfThere(join(stateDir, name))
+    if (text !== undefined) files[name] = text
+  }
+  if (files[CA_CERTIFICATE] !== undefined && files[CA_KEY] === undefined) {
+    const file = join(stateDir, CA_KEY)
+    throw new StateError(
+      'Failed',
+      file,
+      `${file} is missing, but ${CA_CERTIFICATE} is there: a backup would be of no use`,
+    )
+  }
   writeBackup(join(stateDir, DATABASE_FILE), target, { takenAtMs, files })
   await noteBackup(stateDir, { takenAtMs, file: knownAs })
-}
-
-async function readAuthority(stateDir: string, name: string): Promise<string> {
-  const file = join(stateDir, name)
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw absentState(join(stateDir, DATABASE_FILE))
-    throw new StateError('Failed', file, `${file} cannot be read (${(error as Error).message})`, error)
-  }
 }

@@ -10,8 +10,6 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
 import { createJoinToken, hashTokenSecret } from '../../protocol/identity/token.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { withDeadline } from '../../reconcile/until-aborted.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config.ts'
 import { type LogView, type RecordLog, StateError, type Transaction, absentState } from '../log/record-log.ts'
 import {
@@ -33,24 +31,18 @@ import {
   waitingSummaries,
 } from '../approval/decide-waiting.ts'
 import { waitingJoin, waitingJoins } from '../approval/waiting-joins.ts'
-import { checkNotMoved } from '../migrate/check-place.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
 import { DATABASE_FILE } from './database-file.ts'
-import { type OpenedLog, openLog } from './open-log.ts'
-import { readStoreConfig } from './store-config.ts'
-import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
+import { type OpenedState, openBeside } from './open-beside.ts'
+import { bundleOf, signingAuthority } from '../authority/plan-rotation.ts'
+import { AUTHORITY_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from '../tokens/tokens.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
 export { DATABASE_FILE } from './database-file.ts'
 
-/** How long a command tries to open a store over the network. */
-const OPEN_MS = 30_000
-/** What goes wrong ends the command, which says it. */
-const nothing = (): void => undefined
-const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
 const MAX_TOKENS = 1000
@@ -122,16 +114,9 @@ export interface BrokerStore {
 
 /** Throws StateError when there is no broker state yet, or it cannot be used. */
 export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
-  const file = join(stateDir, DATABASE_FILE)
-  const store = await readStoreConfig(stateDir)
-  const init = { stateDir, store, create: false }
-  const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
+  const opened = await openBeside(stateDir, clock)
   try {
-    const { log } = opened
-    const settings = log.get('settings', SETTINGS_KEY)
-    if (settings === undefined) throw absentState(opened.etcd?.where ?? file)
-    checkNotMoved(log, opened.etcd?.where ?? file)
-    return new LogBrokerStore(opened, clock, settings, await readPin(stateDir))
+    return new LogBrokerStore(opened, clock, await readPin(opened.log, stateDir))
   } catch (error) {
     await opened.close()
     throw error
@@ -139,15 +124,16 @@ export async function openBrokerStore(stateDir: string, clock: Clock): Promise<B
 }
 
 class LogBrokerStore implements BrokerStore {
-  readonly #opened: OpenedLog
+  readonly #opened: OpenedState
   readonly #log: RecordLog
   readonly #clock: Clock
   readonly #settings: SettingsRow
+  /** Of a state that no broker of this release has served yet. */
   readonly #pin: string
   readonly #audited: AuditedCommandDeps
 
-  constructor(opened: OpenedLog, clock: Clock, settings: SettingsRow, pin: string) {
-    const { log } = opened
+  constructor(opened: OpenedState, clock: Clock, pin: string) {
+    const { log, settings } = opened
     this.#opened = opened
     this.#audited = { log, clock, who: localOperator() }
     this.#log = log
@@ -199,13 +185,16 @@ class LogBrokerStore implements BrokerStore {
     const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
     const nowMs = this.#clock.now()
     const { advertise, clusterset } = this.#settings
-    const token = createJoinToken({ addresses: advertise, caPin: this.#pin, clusterset, expiresAtMs: nowMs + ttlMs })
+    const [caPin = this.#pin, ...otherPins] = pinsOf(tx)
+    const pins = { caPin, ...(otherPins.length === 0 ? {} : { otherPins }) }
+    const token = createJoinToken({ addresses: advertise, ...pins, clusterset, expiresAtMs: nowMs + ttlMs })
     const row: TokenRow = {
       hash: hashTokenSecret(token.secret()),
       createdAtMs: nowMs,
       expiresAtMs: nowMs + ttlMs,
       usesLeft: uses,
       uses: [],
+      pins: [caPin, ...otherPins],
       ...(cluster === undefined ? {} : { cluster }),
       ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
       ...(init.approve === true ? { approve: true } : {}),
@@ -350,7 +339,17 @@ function stateOf(row: TokenRow, nowMs: number): TokenSummary['state'] {
   return row.expiresAtMs <= nowMs ? 'expired' : 'valid'
 }
 
-async function readPin(stateDir: string): Promise<string> {
+/** The one that serves first: readers of earlier releases look at no other. */
+function pinsOf(view: LogView): readonly string[] {
+  const row = view.get('authority', AUTHORITY_KEY)
+  if (row === undefined) return []
+  const signing = signingAuthority(row).fingerprint
+  return [signing, ...bundleOf(row).flatMap(({ fingerprint }) => (fingerprint === signing ? [] : [fingerprint]))]
+}
+
+async function readPin(log: LogView, stateDir: string): Promise<string> {
+  const [known] = pinsOf(log)
+  if (known !== undefined) return known
   const file = join(stateDir, 'ca.crt')
   try {
     const certificate = certificatesFromPem(await readFile(file, 'utf8'))[0]

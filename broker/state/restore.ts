@@ -12,9 +12,9 @@ import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
 import { type Warn, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
-import { AUTHORITY_FILES } from './backup.ts'
+import { authorityFiles } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
-import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
+import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authority-files.ts'
 import { StateError } from '../log/record-log.ts'
 import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
@@ -31,7 +31,7 @@ const UNPACKED = `${DATABASE_FILE}.restored`
 /** Folders of what made way. */
 const BEFORE = 'before-restore-'
 /** What makes way, the database's own two among it. */
-const REPLACED = [DATABASE_FILE, `${DATABASE_FILE}-wal`, `${DATABASE_FILE}-shm`, ...AUTHORITY_FILES, 'server.crt']
+const REPLACED = [DATABASE_FILE, `${DATABASE_FILE}-wal`, `${DATABASE_FILE}-shm`]
 
 export interface Restored {
   readonly takenAtMs: number
@@ -119,7 +119,8 @@ export async function finishRestore(
   unpackBackup(staged, unpacked)
   const { members, mark } = await adapt(unpacked, takenAtMs, { who, waiting, nowMs: clock.now() })
   const before = await setAside(stateDir, clock.now())
-  for (const name of AUTHORITY_FILES) await writeSafely(join(stateDir, name), files[name] ?? '')
+  for (const [name, text] of Object.entries(files))
+    if (isAuthorityFile(name)) await writeSafely(join(stateDir, name), text)
   await onFile(unpacked, () => rename(unpacked, join(stateDir, DATABASE_FILE)))
   await writeMark(stateDir, mark)
   await rm(staged, { force: true })
@@ -210,7 +211,8 @@ async function checkPresent(stateDir: string, backup: string, force: boolean): P
 /** Nothing is lost by a restore: what was there goes into a folder of its own. */
 async function setAside(stateDir: string, nowMs: number): Promise<string | undefined> {
   const there: string[] = []
-  for (const name of REPLACED) if (await isThere(join(stateDir, name))) there.push(name)
+  const names = [...REPLACED, ...(await authorityFiles(stateDir)), 'server.crt']
+  for (const name of names) if (await isThere(join(stateDir, name))) there.push(name)
   if (!there.includes(DATABASE_FILE)) return undefined
   const folder = join(stateDir, `${BEFORE}${timeText(nowMs).replaceAll(':', '')}`)
   await onFile(folder, async () => {

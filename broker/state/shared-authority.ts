@@ -1,69 +1,85 @@
 /**
- * One certificate authority for all replicas of a store: each has it in its own state directory, where the broker uses
- * it, and the store has the one that counts.
+ * Keys of certificate authorities that the replicas of a store have in common. Which authorities count is in the log;
+ * each replica keeps a copy of their keys in its own state directory.
  */
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { messageOf } from '../../runtime/thrown.ts'
-import { type AuthorityFiles, offerAuthority, readAuthority } from '../log/etcd/etcd-authority.ts'
+import type { KeyObject } from 'node:crypto'
+import { keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
+import { certificateToPem, fingerprint } from '../../protocol/identity/pem.ts'
+import { CA_CERTIFICATE, caFromPem, isPair } from '../authority/authority-files.ts'
+import type { SharedKeys } from '../authority/authority-keys.ts'
+import { certificateOf } from '../authority/known-authority.ts'
+import { acceptedAuthorities } from '../authority/plan-rotation.ts'
+import { readAuthorityKey, removeAuthorityKey, writeAuthorityKey } from '../log/etcd/etcd-authority.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
-import { StateError } from '../log/record-log.ts'
-import { type CertificateAuthority, writeSafely } from '../members/certificate-authority.ts'
-import { AUTHORITY_FILES } from './backup.ts'
+import { type LogView, StateError } from '../log/record-log.ts'
+import { AUTHORITY_KEY } from './state.ts'
+
+/** `signal` ends what is under way. All throw StateError. */
+export function sharedKeys(store: EtcdStore, signal: AbortSignal): SharedKeys {
+  /** Fingerprints of authorities whose keys were taken away: once is enough. */
+  const removed = new Set<string>()
+  const get = async (certificate: Uint8Array): Promise<KeyObject | undefined> => {
+    const pem = await readAuthorityKey(store, fingerprint(certificate), signal)
+    return pem === undefined ? undefined : keyOf(store, certificate, pem)
+  }
+  return {
+    where: store.where,
+    get,
+    async put(certificate, key) {
+      if ((await get(certificate)) === undefined)
+        await writeAuthorityKey(store, fingerprint(certificate), keyToPem(key), signal)
+    },
+    async remove(authority) {
+      if (removed.has(authority)) return
+      await removeAuthorityKey(store, authority, signal)
+      removed.add(authority)
+    },
+  }
+}
 
 /**
- * `open` reads the authority in the state directory, or makes one there. Throws what it throws, and StateError where the
- * directory has another authority than the store.
+ * As files of a state directory, which a move of the store takes along: those of the authorities that count here and
+ * have their keys here. Undefined: there are none. Throws StateError.
  */
-export async function openSharedAuthority(
+export async function readSharedFiles(
   store: EtcdStore,
-  stateDir: string,
-  open: () => Promise<CertificateAuthority>,
+  view: LogView,
   signal: AbortSignal,
-): Promise<CertificateAuthority> {
-  const shared = await readAuthority(store, signal)
-  const own = await ownFiles(stateDir)
-  if (shared !== undefined) {
-    if (own['ca.crt'] !== undefined && own['ca.crt'] !== shared['ca.crt']) throw otherAuthority(store, stateDir)
-    await writeFiles(store, stateDir, shared)
-    return open()
-  }
-  const authority = await open()
-  const offered = await ownFiles(stateDir)
-  const there = await offerAuthority(store, offered, signal)
-  if (there['ca.crt'] === offered['ca.crt']) return authority
-  // Another replica was first. Only what was made a moment ago makes way.
-  if (own['ca.crt'] !== undefined) throw otherAuthority(store, stateDir)
-  await writeFiles(store, stateDir, there)
-  return open()
-}
-
-async function ownFiles(stateDir: string): Promise<AuthorityFiles> {
+): Promise<Readonly<Record<string, string>> | undefined> {
+  const row = view.get('authority', AUTHORITY_KEY)
+  if (row === undefined) return undefined
   const files: Record<string, string> = {}
-  for (const name of AUTHORITY_FILES) {
-    const file = join(stateDir, name)
-    try {
-      files[name] = await readFile(file, 'utf8')
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') continue
-      throw new StateError('Unwritable', file, `${file} cannot be read (${messageOf(error)})`, error)
-    }
+  for (const one of acceptedAuthorities(row)) {
+    const key = await sharedKeys(store, signal).get(certificateOf(one))
+    if (key === undefined) continue
+    const name = one.fingerprint === row.current.fingerprint ? 'ca' : `ca.${one.fingerprint}`
+    files[`${name}.crt`] = certificateToPem(certificateOf(one))
+    files[`${name}.key`] = keyToPem(key)
   }
-  return files
+  return files[CA_CERTIFICATE] === undefined ? undefined : files
 }
 
-/** The key first: a certificate without its key is what the broker takes for damage. */
-async function writeFiles(store: EtcdStore, stateDir: string, files: AuthorityFiles): Promise<void> {
-  for (const name of [...AUTHORITY_FILES].reverse()) {
-    const text = files[name]
-    if (text === undefined)
-      throw new StateError('Damaged', store.where, `${store.where}: its certificate authority has no ${name}`)
-    await writeSafely(join(stateDir, name), text)
+/** The reverse. A certificate without its key is left out: the key is elsewhere. Throws StateError. */
+export async function shareFiles(
+  store: EtcdStore,
+  files: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<void> {
+  const shared = sharedKeys(store, signal)
+  for (const [name, text] of Object.entries(files)) {
+    const pem = name.endsWith('.crt') ? files[name.replace(/\.crt$/, '.key')] : undefined
+    if (pem !== undefined) await shared.put(caFromPem(name, text), keyFromPem(pem))
   }
 }
 
-function otherAuthority(store: EtcdStore, stateDir: string): StateError {
-  const file = join(stateDir, 'ca.crt')
-  const text = `${file} is another certificate authority than that of ${store.where}: choose an empty state directory, or another prefix`
-  return new StateError('Foreign', file, text)
+function keyOf(store: EtcdStore, certificate: Uint8Array, pem: string): KeyObject {
+  try {
+    const key = keyFromPem(pem)
+    if (isPair(certificate, key)) return key
+  } catch {
+    // Said below.
+  }
+  const name = store.keys.authority(fingerprint(certificate)).toString()
+  const text = `${store.where}: key ${name} is damaged (no private key of its authority): restore etcd from a backup`
+  throw new StateError('Damaged', store.where, text)
 }

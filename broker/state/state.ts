@@ -26,6 +26,19 @@ export interface IssuedCertificate {
   readonly issuedAtMs?: number
   /** Serial of the one that was shown for it; absent where a token was. */
   readonly renews?: string
+  /** Fingerprint of the authority that signed it. Absent: the one of before the first rotation, or not known. */
+  readonly authority?: string
+}
+
+/** What went out with the certificate that was issued last, used or not: once it is used, the member has it. */
+export interface HandedOut {
+  /** Of the certificate, hex, as in Peer.serial. */
+  readonly serial: string
+  readonly expiresAtMs: number
+  /** Fingerprint of the authority that signed it. */
+  readonly authority: string
+  /** Fingerprints of those that its bundle has. */
+  readonly bundle: readonly string[]
 }
 
 export interface SupersededCertificate {
@@ -79,6 +92,12 @@ export interface MemberRow {
    * When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed.
    */
   readonly issuedUntilMs?: number
+  /** Absent in rows of earlier versions. */
+  readonly handedOut?: HandedOut
+  /** Fingerprints of the authorities that the member trusts for certain. Absent: that of before the first rotation. */
+  readonly trusts?: readonly string[]
+  /** It learns of another authority by its watch, and renews at once. Absent: with its next renewal. */
+  readonly followsAuthorities?: true
   /** An operator asked for a new identity then: no certificate of before may be used. */
   readonly rekeyedAtMs?: number
   /** The latest; gone with the next join. */
@@ -114,6 +133,8 @@ export interface TokenRow {
   /** Who joins with it waits until an operator accepts. */
   readonly approve?: true
   readonly revokedAtMs?: number
+  /** Fingerprints of the authorities that it names. Absent: the one of the time when it was made. */
+  readonly pins?: readonly string[]
 }
 
 /** Key: cluster/token. A join that waits for an operator, or was answered and not asked for again yet. */
@@ -181,6 +202,45 @@ export interface SettingsRow {
   readonly resolved?: readonly string[]
   /** Of each member that has no other, as of the broker that was started last: all replicas go by this. */
   readonly quota?: MemberQuota
+}
+
+export interface KnownAuthority {
+  /** SHA-256 of the certificate, hex: what join tokens name. */
+  readonly fingerprint: string
+  /** DER, base64. */
+  readonly certificate: string
+  /** The clusterset knows it since then. */
+  readonly sinceMs: number
+}
+
+/**
+ * The second authority, from `rotate` to `finish` or `abort`:
+ *
+ *   announced ──all members have it──► switched ──finish──► (it is the only one)
+ *       │                                 │
+ *       └──────── abort ──► withdrawn ◄───┘  ──nobody uses it any more──► (gone)
+ *                              └──rotate──► announced
+ *
+ * Announced: members get both; the first one signs and serves. Switched: the second one does. Withdrawn: the first one
+ * does again; certificates of the second are still taken.
+ */
+export interface NextAuthority extends KnownAuthority {
+  readonly phase: 'announced' | 'switched' | 'withdrawn'
+  readonly phaseSinceMs: number
+}
+
+export interface RemovedAuthority extends KnownAuthority {
+  readonly removedAtMs: number
+  /** By `finish`: another took its place. By `abort`: it was not to take the place of another. */
+  readonly by: 'finish' | 'abort'
+}
+
+/** Key AUTHORITY_KEY: which authorities count. Written at the first start of a release that can change it. */
+export interface AuthorityRow {
+  readonly current: KnownAuthority
+  readonly next?: NextAuthority
+  /** Latest last: so that a refusal can say why. */
+  readonly removed: readonly RemovedAuthority[]
 }
 
 /** Key: a number below MAX_WAITING (audit-outbox.ts). An act whose line in the audit log is not written yet. */
@@ -260,10 +320,12 @@ export interface Scopes {
   migration: MigrationRow
   restore: RestoreRow
   awaited: AwaitedRow
+  authority: AuthorityRow
 }
 export type Scope = keyof Scopes
 
 export const SETTINGS_KEY = 'settings'
+export const AUTHORITY_KEY = 'authority'
 export const MIGRATION_KEY = 'migration'
 export const RESTORE_KEY = 'restore'
 
@@ -283,6 +345,7 @@ const EVERY_SCOPE: Readonly<Record<Scope, true>> = {
   migration: true,
   restore: true,
   awaited: true,
+  authority: true,
 }
 
 /** All of them: what copies or looks through a whole store must leave none out. */

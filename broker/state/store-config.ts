@@ -1,7 +1,7 @@
 /** Which store a broker has, remembered in its state directory for the commands beside it (`store.json`). */
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { writeSafely } from '../members/certificate-authority.ts'
+import { writeSafely } from '../authority/authority-files.ts'
 import type { EtcdStoreConfig } from '../config.ts'
 import { StateError } from '../log/record-log.ts'
 

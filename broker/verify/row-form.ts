@@ -73,7 +73,10 @@ const certificate = object({
   expiresAtMs: time,
   issuedAtMs: optional(time),
   renews: optional(text),
+  authority: optional(text),
 })
+
+const knownAuthority = { fingerprint: text, certificate: text, sinceMs: time }
 
 const member = object({
   index: count,
@@ -91,6 +94,9 @@ const member = object({
   certificates: list(certificate),
   superseded: optional(list(object({ serial: text, atMs: time, untilMs: time }))),
   issuedUntilMs: optional(time),
+  handedOut: optional(object({ serial: text, expiresAtMs: time, authority: text, bundle: texts })),
+  trusts: optional(texts),
+  followsAuthorities: optional(flag),
   rekeyedAtMs: optional(time),
   complete: flag,
   restored: optional(object({ takenAtMs: time, atMs: time })),
@@ -110,6 +116,7 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     cluster: optional(text),
     allowedCIDRs: optional(texts),
     revokedAtMs: optional(time),
+    pins: optional(texts),
   }),
   stamp: object({ uid: text, createdAtMs: time, withdrawnAtMs: optional(time) }),
   serviceIp: object({ ip: text, exporters: texts, releasedAtMs: optional(time) }),
@@ -135,6 +142,11 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     ),
   }),
   stream: object({ id: text }),
+  authority: object({
+    current: object(knownAuthority),
+    next: optional(object({ ...knownAuthority, phase: oneOf('announced', 'switched', 'withdrawn'), phaseSinceMs: time })),
+    removed: list(object({ ...knownAuthority, removedAtMs: time, by: oneOf('finish', 'abort') })),
+  }),
   waiting: object({
     ...{ keyHash: text, facts, address: text, sinceMs: time, lastAskedMs: time, expiresAtMs: time, renumbers: texts },
     acceptedAtMs: optional(time),

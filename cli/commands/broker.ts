@@ -1,5 +1,5 @@
 /** `sealane broker serve` */
-import { resolve } from 'node:path'
+import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
@@ -24,6 +24,7 @@ import {
 import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
 import { addQuotaOptions } from '../broker/quota-options.ts'
 import { addBrokerBackupCommands } from './broker-store/backup.ts'
+import { addBrokerCaCommands } from './broker-store/ca.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
 import { addBrokerVerifyCommand } from './broker-store/verify.ts'
@@ -64,6 +65,9 @@ interface ServeOptions {
   readonly etcdPasswordFile?: string
   readonly connectionAge: number
   readonly drain: number
+  readonly caDir?: string
+  readonly caSigner?: string
+  readonly caSignerArg?: readonly string[]
   readonly logLevel: LogThreshold
 }
 
@@ -125,6 +129,27 @@ function storeOf(options: ServeOptions): EtcdStoreConfig | undefined {
     ...file('certificateFile', etcdCert),
     ...file('keyFile', etcdKey),
     ...file('passwordFile', etcdPasswordFile),
+  }
+}
+
+const absolutePath = (text: string): string => {
+  if (isAbsolute(text)) return text
+  throw new UserError(`--ca-signer ${JSON.stringify(text)}: expected the absolute path of a command`, { exitCode: 2 })
+}
+
+/** Where the authority's key is, when it is not in the state directory. Throws UserError for words without a command. */
+function authorityOf({ caDir, caSigner, caSignerArg = [] }: ServeOptions): {
+  readonly authorityDir?: string
+  readonly signer?: { readonly command: string; readonly args: readonly string[] }
+} {
+  if (caSigner === undefined && caSignerArg.length > 0)
+    throw new UserError('--ca-signer-arg: expected --ca-signer, the command, beside it', { exitCode: 2 })
+  const isGiven = caDir !== undefined && caDir !== ''
+  if (caSigner !== undefined && !isGiven)
+    throw new UserError('--ca-signer: expected --ca-dir, with the certificate that it signs for', { exitCode: 2 })
+  return {
+    ...(isGiven ? { authorityDir: caDir } : {}),
+    ...(caSigner === undefined ? {} : { signer: { command: caSigner, args: caSignerArg } }),
   }
 }
 
@@ -193,6 +218,22 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         .argParser(parsed(count('--audit-log-keep', 1, MAX_AUDIT_KEEP)))
         .default(DEFAULT_AUDIT_KEEP),
     )
+    .addOption(
+      new Option(
+        '--ca-dir <directory>',
+        'with certificates (*.crt) and keys (*.key) of authorities, such as a mounted Secret; need not exist',
+      ).env('SEALANE_CA_DIR'),
+    )
+    .option(
+      '--ca-signer <command>',
+      'absolute path of a command that signs for certificates in --ca-dir that have no key there',
+      parsed(absolutePath),
+    )
+    .option(
+      '--ca-signer-arg <word>',
+      'a word after it; may be given several times',
+      collect((word: string) => word),
+    )
     .option(
       '--store <url>',
       'instead of a database in --state: etcd://[user@]host:port[,host:port…][/prefix], for several brokers',
@@ -234,10 +275,12 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         throw new UserError(`--audit-log "": expected a file, "-" or "${AUDIT_OFF}"`, { exitCode: 2 })
       const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
-      await serveBrokerProcess({ ...options, approve, advertise, ...more, ...audited, store }, signal)
+      const keys = authorityOf(options)
+      await serveBrokerProcess({ ...options, approve, advertise, ...more, ...audited, ...keys, store }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)
   addBrokerVerifyCommand(broker, context)
   addBrokerMigrateCommand(broker, context)
+  addBrokerCaCommands(broker, context)
 }

@@ -1,6 +1,6 @@
 /** Backup and restore of a broker's state; they bring the certificate authority along. */
 import { backupBroker } from '../../broker/state/backup.ts'
-import { makeStateDir } from '../../broker/members/certificate-authority.ts'
+import { makeStateDir } from '../../broker/authority/authority-files.ts'
 import { readBackup } from '../../broker/log/sqlite/sqlite-backup.ts'
 import { lockDirectory } from '../../broker/log/sqlite/sqlite-file.ts'
 import { type Restored, finishRestore, stageRestore } from '../../broker/state/restore.ts'

@@ -1,5 +1,5 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
-import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG, type EtcdStoreConfig } from '../../broker/config.ts'
+import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG, type EtcdStoreConfig, type SignerConfig } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
@@ -27,6 +27,8 @@ export interface BrokerProcessInit {
   readonly store?: EtcdStoreConfig | undefined
   readonly connectionAge?: number
   readonly drain?: number
+  readonly authorityDir?: string
+  readonly signer?: SignerConfig
   readonly logLevel: LogThreshold
 }
 
@@ -45,6 +47,8 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
     ...(init.drain === undefined ? {} : { drainMs: init.drain }),
+    ...(init.authorityDir === undefined ? {} : { authorityDir: init.authorityDir }),
+    ...(init.signer === undefined ? {} : { signer: init.signer }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
     limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
     approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,

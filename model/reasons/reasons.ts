@@ -3,6 +3,7 @@
  * it. A name is never given another meaning; the parts are sorted by what the reasons are about.
  */
 import { ACCESS_REASONS } from './access-reasons.ts'
+import { AUTHORITY_REASONS } from './authority-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
 import { LANE_REASONS } from './lane-reasons.ts'
 import { MEMBER_REASONS } from './member-reasons.ts'
@@ -14,6 +15,7 @@ import { SERVICE_REASONS } from './service-reasons.ts'
 export const REASON_PARTS = {
   'Exported and imported services': SERVICE_REASONS,
   'Tokens, certificates and memberships': MEMBER_REASONS,
+  'The certificate authority': AUTHORITY_REASONS,
   'Addresses and records': RECORD_REASONS,
   'Lanes, gateways and clusters': LANE_REASONS,
   'Packets and the kernel': KERNEL_REASONS,
@@ -23,6 +25,7 @@ export const REASON_PARTS = {
 const REASONS = {
   ...SERVICE_REASONS,
   ...MEMBER_REASONS,
+  ...AUTHORITY_REASONS,
   ...RECORD_REASONS,
   ...LANE_REASONS,
   ...KERNEL_REASONS,

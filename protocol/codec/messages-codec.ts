@@ -12,6 +12,7 @@ import { declareFromWire, declareToWire } from './declare-codec.ts'
 import { answerFromWire, answerToWire, heldFromWire, heldToWire } from './held-codec.ts'
 import { quotaFromWire, quotaToWire } from './quota-codec.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
+import { authoritiesFromWire, authoritiesToWire } from './authorities-codec.ts'
 import { copied, statusFromWire, statusToWire } from './status-codec.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
 
@@ -260,13 +261,20 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
 }
 
 export function encodeWatchRequest(request: WatchRequest): Uint8Array {
-  return wire.WatchRequest.encode({ resume: request.resume === undefined ? undefined : { ...request.resume } }).finish()
+  const { resume, followsAuthorities = false } = request
+  return wire.WatchRequest.encode({
+    resume: resume === undefined ? undefined : { ...resume },
+    followsAuthorities,
+  }).finish()
 }
 
 export function decodeWatchRequest(bytes: Uint8Array): WatchRequest {
-  const { resume } = check.parseWire('watch request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.WatchRequest.decode(b))
-  if (resume === undefined) return {}
+  const request = check.parseWire('watch request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.WatchRequest.decode(b))
+  const { resume } = request
+  const follows = request.followsAuthorities ? { followsAuthorities: true as const } : {}
+  if (resume === undefined) return follows
   return {
+    ...follows,
     resume: {
       epoch: check.text(resume.epoch, 'resume.epoch', limits.MAX_NAME, 1),
       revision: check.count(resume.revision, 'resume.revision'),
@@ -293,6 +301,8 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
     }
     case 'contact':
       return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })) } }
+    case 'authorities':
+      return { $case: 'authorities', value: authoritiesToWire(message) }
   }
 }
 
@@ -333,6 +343,8 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
           forMs: check.count(forMs, `${path}.forMs`),
         })),
       }
+    case 'authorities':
+      return { t: 'authorities', ...authoritiesFromWire(known.value) }
   }
 }
 

@@ -245,7 +245,11 @@ export interface PublishReply_Quota {
 }
 
 export interface WatchRequest {
-  resume?: WatchRequest_Resume | undefined;
+  resume?:
+    | WatchRequest_Resume
+    | undefined;
+  /** The member renews its certificate when it learns of other authorities. */
+  followsAuthorities: boolean;
 }
 
 export interface WatchRequest_Resume {
@@ -259,6 +263,9 @@ export interface WatchMessage {
     | { $case: "batch"; value: WatchMessage_Batch }
     | { $case: "synced"; value: WatchMessage_Synced }
     | { $case: "contact"; value: WatchMessage_Contact }
+    | //
+    /** A member of an earlier release skips it, and learns with its next renewal. */
+    { $case: "authorities"; value: WatchMessage_Authorities }
     | undefined;
 }
 
@@ -289,6 +296,14 @@ export interface WatchMessage_Contact {
 export interface WatchMessage_Silent {
   cluster: string;
   forMs: number;
+}
+
+/** SHA-256 of certificates of authorities: those to trust, and the one that signs. */
+export interface WatchMessage_Authorities {
+  bundle: Buffer[];
+  signing: Buffer;
+  /** Who renews because of it does so at some moment within this time. */
+  withinMs: number;
 }
 
 export interface RecordEvent {
@@ -2414,13 +2429,16 @@ export const PublishReply_Quota: MessageFns<PublishReply_Quota> = {
 };
 
 function createBaseWatchRequest(): WatchRequest {
-  return { resume: undefined };
+  return { resume: undefined, followsAuthorities: false };
 }
 
 export const WatchRequest: MessageFns<WatchRequest> = {
   encode(message: WatchRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.resume !== undefined) {
       WatchRequest_Resume.encode(message.resume, writer.uint32(10).fork()).join();
+    }
+    if (message.followsAuthorities !== false) {
+      writer.uint32(160).bool(message.followsAuthorities);
     }
     return writer;
   },
@@ -2444,6 +2462,14 @@ export const WatchRequest: MessageFns<WatchRequest> = {
             }
 
             message.resume = WatchRequest_Resume.decode(reader, reader.uint32());
+            continue;
+          }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.followsAuthorities = reader.bool();
             continue;
           }
         }
@@ -2535,6 +2561,9 @@ export const WatchMessage: MessageFns<WatchMessage> = {
       case "contact":
         WatchMessage_Contact.encode(message.message.value, writer.uint32(34).fork()).join();
         break;
+      case "authorities":
+        WatchMessage_Authorities.encode(message.message.value, writer.uint32(162).fork()).join();
+        break;
     }
     return writer;
   },
@@ -2582,6 +2611,14 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             }
 
             message.message = { $case: "contact", value: WatchMessage_Contact.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 20: {
+            if (tag !== 162) {
+              break;
+            }
+
+            message.message = { $case: "authorities", value: WatchMessage_Authorities.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -2878,6 +2915,74 @@ export const WatchMessage_Silent: MessageFns<WatchMessage_Silent> = {
             }
 
             message.forMs = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Authorities(): WatchMessage_Authorities {
+  return { bundle: [], signing: Buffer.alloc(0), withinMs: 0 };
+}
+
+export const WatchMessage_Authorities: MessageFns<WatchMessage_Authorities> = {
+  encode(message: WatchMessage_Authorities, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.bundle) {
+      writer.uint32(10).bytes(v!);
+    }
+    if (message.signing.length !== 0) {
+      writer.uint32(18).bytes(message.signing);
+    }
+    if (message.withinMs !== 0) {
+      writer.uint32(24).uint64(message.withinMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Authorities {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Authorities();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bundle.push(Buffer.from(reader.bytes()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.signing = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.withinMs = longToNumber(reader.uint64());
             continue;
           }
         }

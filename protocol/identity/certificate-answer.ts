@@ -1,11 +1,14 @@
 /** A certificate that a broker hands out, validated by the member that asked for it, before it is kept. */
 import { type KeyObject, X509Certificate } from 'node:crypto'
+import { fingerprint } from './pem.ts'
 import { readCertificate } from './read-certificate.ts'
 
 export interface CertificateAsked {
   readonly cluster: string
   readonly clusterset: string
   readonly key: KeyObject
+  /** CA certificates that are trusted already, DER: one of them has to be in the answer. Absent: there are none yet. */
+  readonly trusted?: readonly Uint8Array[]
 }
 
 export interface CertificateAnswer {
@@ -16,7 +19,7 @@ export interface CertificateAnswer {
 
 /** Why the answer is no identity of this member, in words; undefined when it is. */
 export function certificateProblem(
-  { cluster, clusterset, key }: CertificateAsked,
+  { cluster, clusterset, key, trusted }: CertificateAsked,
   { certificate, caBundle }: CertificateAnswer,
   nowMs: number,
 ): string | undefined {
@@ -29,6 +32,11 @@ export function certificateProblem(
   if (!own.checkPrivateKey(key)) return 'certificate: it is for another key'
   const authorities = caBundle.map(read)
   if (authorities.some((ca) => ca?.ca !== true)) return 'caBundle: expected certificates of CAs'
+  const others = caBundle.map((der) => readCertificate(der).clusterset).filter((name) => name !== clusterset)
+  if (others.length > 0) return `caBundle: it has a CA of clusterset ${shown(others[0])}, expected ${shown(clusterset)}`
+  const known = new Set((trusted ?? []).map(fingerprint))
+  if (trusted !== undefined && !caBundle.some((der) => known.has(fingerprint(der))))
+    return 'caBundle: none of it is trusted here already'
   if (!authorities.some((ca) => ca !== undefined && own.verify(ca.publicKey)))
     return 'caBundle: none of it has signed the certificate'
   return undefined

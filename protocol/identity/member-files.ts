@@ -33,6 +33,11 @@ export interface MemberIdentity {
   /** DER. */
   readonly certificate: Uint8Array
   readonly caBundle: readonly Uint8Array[]
+  /**
+   * Fingerprint of the authority that it joined under, where the bundle has come to begin with another: what it knows of
+   * others stays its own when authorities change.
+   */
+  readonly firstAuthority?: string
 }
 
 export interface MemberRanges {
@@ -47,6 +52,7 @@ interface BrokerFile extends Partial<MemberRanges> {
   readonly learned?: readonly string[]
   readonly observedAddress: string
   readonly observedCounts?: boolean
+  readonly firstAuthority?: string
 }
 
 export class IdentityFileError extends Error {
@@ -56,8 +62,11 @@ export class IdentityFileError extends Error {
   }
 }
 
-/** The parts of an identity by file name, in the order in which they are written. */
-export const IDENTITY_PARTS = ['cluster.key', 'cluster.crt', 'ca.crt', 'broker.json'] as const
+/**
+ * The parts of an identity by file name, in the order in which they are written. The authorities come before the
+ * certificate: the broker takes its use as the word that this member has them.
+ */
+export const IDENTITY_PARTS = ['cluster.key', 'ca.crt', 'cluster.crt', 'broker.json'] as const
 export type IdentityPart = (typeof IDENTITY_PARTS)[number]
 
 /** Undefined when this site has not joined. Throws IdentityFileError naming the file. */
@@ -92,6 +101,7 @@ export function decodeMemberIdentity(
     ...learnedOf(facts),
     observedAddress: facts.observedAddress,
     ...(typeof facts.observedCounts === 'boolean' ? { observedCounts: facts.observedCounts } : {}),
+    ...(isFingerprint(facts.firstAuthority) ? { firstAuthority: facts.firstAuthority } : {}),
     ...rangesOf(facts),
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
@@ -108,6 +118,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     ...((identity.learnedAddresses ?? []).length === 0 ? {} : { learned: identity.learnedAddresses ?? [] }),
     observedAddress: identity.observedAddress,
     ...(identity.observedCounts === undefined ? {} : { observedCounts: identity.observedCounts }),
+    ...(identity.firstAuthority === undefined ? {} : { firstAuthority: identity.firstAuthority }),
     ...identity.ranges,
   }
   return {
@@ -155,6 +166,10 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
 function learnedOf({ learned }: BrokerFile): Pick<MemberIdentity, 'learnedAddresses'> {
   const texts = brokerAddresses(Array.isArray(learned) ? learned : []).map(formatBrokerAddress)
   return texts.length === 0 ? {} : { learnedAddresses: texts }
+}
+
+function isFingerprint(text: unknown): text is string {
+  return typeof text === 'string' && /^[0-9a-f]{64}$/.test(text)
 }
 
 function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ranges?: MemberRanges } {

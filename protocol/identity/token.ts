@@ -13,6 +13,7 @@ const PREFIX = 'sealane1.'
 const CHECKSUM_BYTES = 4
 const MAX_TOKEN = 4096
 const MAX_ADDRESSES = 16
+const MAX_OTHER_PINS = 4
 
 export type TokenProblem = 'malformed' | 'version' | 'damaged' | 'expired'
 
@@ -39,6 +40,11 @@ export interface TokenInit {
   readonly addresses: readonly string[]
   /** fingerprint() of the CA certificate. */
   readonly caPin: string
+  /**
+   * The same of others that will do as well: while authorities change, the broker may serve by another one tomorrow.
+   * Earlier releases do not look at them.
+   */
+  readonly otherPins?: readonly string[]
   readonly clusterset: string
   readonly expiresAtMs: number
   /** What `token list` and `token revoke` call it; made up when absent. */
@@ -49,6 +55,7 @@ export class JoinToken {
   readonly id: string
   readonly addresses: readonly string[]
   readonly caPin: string
+  readonly otherPins: readonly string[]
   readonly clusterset: string
   readonly expiresAtMs: number
   readonly #secret: string
@@ -57,6 +64,7 @@ export class JoinToken {
     this.id = init.id
     this.addresses = init.addresses
     this.caPin = init.caPin
+    this.otherPins = init.otherPins ?? []
     this.clusterset = init.clusterset
     this.expiresAtMs = init.expiresAtMs
     this.#secret = secret
@@ -69,9 +77,10 @@ export class JoinToken {
 
   /** The text to hand over. As secret as the secret. */
   text(): string {
-    const { id, addresses, caPin, clusterset, expiresAtMs } = this
+    const { id, addresses, caPin, otherPins, clusterset, expiresAtMs } = this
+    const others = otherPins.length === 0 ? {} : { q: otherPins }
     const payload = Buffer.from(
-      JSON.stringify({ i: id, a: addresses, p: caPin, c: clusterset, e: expiresAtMs, s: this.#secret }),
+      JSON.stringify({ i: id, a: addresses, p: caPin, ...others, c: clusterset, e: expiresAtMs, s: this.#secret }),
     )
     return PREFIX + Buffer.concat([payload, checksum(payload)]).toString('base64url')
   }
@@ -138,11 +147,17 @@ function readPayload(payload: string): JoinToken {
     fail('broker addresses')
   }
   if (typeof id !== 'string' || !/^[A-Za-z0-9-]{1,64}$/.test(id)) fail('id')
-  if (typeof caPin !== 'string' || !/^[0-9a-f]{64}$/.test(caPin)) fail('CA pin')
+  if (!isPin(caPin)) fail('CA pin')
+  const otherPins: unknown = value['q'] ?? []
+  if (!Array.isArray(otherPins) || otherPins.length > MAX_OTHER_PINS || !otherPins.every(isPin)) fail('CA pins')
   if (typeof clusterset !== 'string' || !isDnsSubdomain(clusterset)) fail('clusterset')
   if (typeof secret !== 'string' || !/^[A-Za-z0-9_-]{43}$/.test(secret)) fail('secret')
   if (typeof expiresAtMs !== 'number' || !Number.isSafeInteger(expiresAtMs)) fail('expiry')
-  return new JoinToken({ id, addresses, caPin, clusterset, expiresAtMs }, secret)
+  return new JoinToken({ id, addresses, caPin, otherPins, clusterset, expiresAtMs }, secret)
+}
+
+function isPin(text: unknown): text is string {
+  return typeof text === 'string' && /^[0-9a-f]{64}$/.test(text)
 }
 
 function fail(part: string): never {

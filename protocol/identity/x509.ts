@@ -21,7 +21,7 @@ import {
   SERVER_VALIDITY_MS,
 } from './certificate-terms.ts'
 import { publicKeyHash } from './key-fingerprint.ts'
-import { KEY_ALGORITHM } from './keys.ts'
+import { KEY_ALGORITHM, createKey } from './keys.ts'
 
 export const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 
@@ -30,6 +30,13 @@ export interface Identity {
   readonly certificate: Uint8Array
   readonly key: KeyObject
 }
+
+/**
+ * An authority whose key may be elsewhere. `sign` takes what is to be signed, DER, and gives an ECDSA signature with
+ * SHA-256, DER.
+ */
+export type Issuer =
+  Identity | { readonly certificate: Uint8Array; readonly sign: (toBeSigned: Uint8Array) => Promise<Uint8Array> }
 
 /** A certificate request that cannot be used. The text may be sent to the caller. */
 export class CsrError extends Error {
@@ -78,7 +85,7 @@ export interface ServerCertificateInit {
 }
 
 /** The broker's certificate: server use only. */
-export async function createServerCertificate(ca: Identity, init: ServerCertificateInit): Promise<Identity> {
+export async function createServerCertificate(ca: Issuer, init: ServerCertificateInit): Promise<Identity> {
   const hosts = [SERVER_NAME, ...(init.hosts ?? []).filter((host) => host !== SERVER_NAME)]
   const certificate = await issue(ca, {
     publicKey: new x509.PublicKey(new Uint8Array(createPublicKey(init.key).export({ type: 'spki', format: 'der' }))),
@@ -106,7 +113,7 @@ export interface MemberCertificateInit {
 }
 
 /** A member's certificate (DER): client use only, for one cluster. Throws CsrError. */
-export async function issueMemberCertificate(ca: Identity, init: MemberCertificateInit): Promise<Uint8Array> {
+export async function issueMemberCertificate(ca: Issuer, init: MemberCertificateInit): Promise<Uint8Array> {
   return issue(ca, {
     publicKey: await verifiedCsrKey(init.csr),
     commonName: init.cluster,
@@ -173,7 +180,7 @@ interface IssueInit {
   readonly validMs: number
 }
 
-async function issue(ca: Identity, init: IssueInit): Promise<Uint8Array> {
+async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
   const issuer = new x509.X509Certificate(Uint8Array.from(ca.certificate))
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: newSerial(),
@@ -182,17 +189,66 @@ async function issue(ca: Identity, init: IssueInit): Promise<Uint8Array> {
     ...lifetime(init.nowMs, init.validMs),
     signingAlgorithm: SIGNING,
     publicKey: init.publicKey,
-    signingKey: cryptoPair(ca.key).privateKey,
+    // Of an authority whose key is elsewhere: a key of this moment, whose signature is replaced below.
+    signingKey: cryptoPair('key' in ca ? ca.key : createKey()).privateKey,
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
       new x509.ExtendedKeyUsageExtension([init.usage], true),
       await x509.SubjectKeyIdentifierExtension.create(init.publicKey),
-      await x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey),
+      await authorityKeyId(issuer),
       new x509.SubjectAlternativeNameExtension(init.names),
     ],
   })
-  return new Uint8Array(certificate.rawData)
+  const der = new Uint8Array(certificate.rawData)
+  return 'key' in ca ? der : replaceSignature(der, ca.sign)
+}
+
+/** Of an authority that other tools made, as it says; else as we make it. */
+async function authorityKeyId(issuer: x509.X509Certificate): Promise<x509.AuthorityKeyIdentifierExtension> {
+  const own = issuer.getExtension(x509.SubjectKeyIdentifierExtension)
+  if (own === null) return x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey)
+  return new x509.AuthorityKeyIdentifierExtension(own.keyId)
+}
+
+/** Certificate ::= SEQUENCE { toBeSigned, algorithm, BIT STRING }: RFC 5280 section 4.1. */
+async function replaceSignature(
+  der: Uint8Array,
+  sign: (toBeSigned: Uint8Array) => Promise<Uint8Array>,
+): Promise<Uint8Array> {
+  const content = derContent(der)
+  const toBeSigned = derElement(content)
+  const algorithm = derElement(content.subarray(toBeSigned.length))
+  const signature = await sign(toBeSigned)
+  // No bit of the last octet is unused.
+  const bits = derOf(0x03, [Uint8Array.of(0), signature])
+  return derOf(0x30, [toBeSigned, algorithm, bits])
+}
+
+/** The first element, its header included. */
+function derElement(der: Uint8Array): Uint8Array {
+  const { header, length } = derLength(der)
+  return der.subarray(0, header + length)
+}
+
+function derContent(der: Uint8Array): Uint8Array {
+  const { header, length } = derLength(der)
+  return der.subarray(header, header + length)
+}
+
+function derLength(der: Uint8Array): { readonly header: number; readonly length: number } {
+  const first = der[1] ?? 0
+  if (first < 0x80) return { header: 2, length: first }
+  const count = first & 0x7f
+  const length = der.subarray(2, 2 + count).reduce((sum, byte) => sum * 256 + byte, 0)
+  return { header: 2 + count, length }
+}
+
+function derOf(tag: number, parts: readonly Uint8Array[]): Uint8Array {
+  const content = Buffer.concat(parts)
+  const size = content.length
+  const length = size < 0x80 ? [size] : size < 0x100 ? [0x81, size] : [0x82, size >> 8, size & 0xff]
+  return new Uint8Array(Buffer.concat([Buffer.from([tag, ...length]), content]))
 }
 
 export function lifetime(nowMs: number, validMs: number): { notBefore: Date; notAfter: Date } {

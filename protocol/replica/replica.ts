@@ -129,6 +129,7 @@ export class Replica {
       case 'synced':
         return this.#synced(message.revision, message.complete, message.departed)
       case 'contact':
+      case 'authorities':
         // About the present moment: nothing to keep.
         return []
     }

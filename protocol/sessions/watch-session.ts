@@ -17,7 +17,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import { errorOf, messageOf } from '../../runtime/thrown.ts'
-import type { SilentMember, WatchMessage } from '../broker-api.ts'
+import type { Authorities, SilentMember, WatchMessage } from '../broker-api.ts'
 import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
 import type { ReplicaStore } from '../replica/replica-file.ts'
@@ -44,6 +44,11 @@ export interface WatchSessionDeps {
   readonly onState?: (state: WatchState) => void
   /** The broker has said which members have no connection to it. Must not throw. */
   readonly onContact?: (silent: readonly SilentMember[]) => void
+  /**
+   * The broker has said which authorities count. Absent: this member does not follow them by the watch, and the broker
+   * knows. Must not throw.
+   */
+  readonly onAuthorities?: (authorities: Authorities) => void
 }
 
 export interface WatchSessionInit {
@@ -106,7 +111,9 @@ export class WatchSession {
     let cancelTimer = expectAnswer()
     this.#setState({ t: 'connecting' })
     try {
-      const stream = this.#deps.connect().watch(replica.begin(), AbortSignal.any([signal, stop.signal]))
+      const follows = this.#deps.onAuthorities === undefined ? {} : { followsAuthorities: true as const }
+      const request = { ...replica.begin(), ...follows }
+      const stream = this.#deps.connect().watch(request, AbortSignal.any([signal, stop.signal]))
       for await (const message of stream) {
         cancelTimer()
         this.#take(message)
@@ -129,6 +136,10 @@ export class WatchSession {
     const { replica, logger, onChange } = this.#deps
     if (message.t === 'contact') {
       if (this.#state.t === 'live') this.#deps.onContact?.(message.silent)
+      return
+    }
+    if (message.t === 'authorities') {
+      this.#deps.onAuthorities?.(message)
       return
     }
     const changes = replica.apply(message, (error) => {

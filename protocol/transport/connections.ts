@@ -11,7 +11,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { FairPool } from './fair-pool.ts'
-import { type PeerValidation, validatePeer, peerOf } from './peer-check.ts'
+import { type PeerTrust, type PeerValidation, validatePeer, peerOf } from './peer-check.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 
 export interface ConnectionLimits {
@@ -60,7 +60,7 @@ export interface ConnectionsInit {
   readonly clock: Clock
   readonly metrics: ServerMetrics
   readonly limits: ConnectionLimits
-  readonly clusterset: string
+  readonly trust: PeerTrust
   /**
    * False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id
    * now.
@@ -71,7 +71,8 @@ export interface ConnectionsInit {
 }
 
 export class Connections {
-  clusterset: string
+  /** For new connections. */
+  trust: PeerTrust
   readonly #init: ConnectionsInit
   readonly #byPeer = new Map<string, Connection>()
   readonly #pools: Readonly<Record<Stage, FairPool<Connection>>>
@@ -81,9 +82,9 @@ export class Connections {
   #onEmpty: (() => void) | undefined
 
   constructor(init: ConnectionsInit) {
-    const { limits, clock, clusterset } = init
+    const { limits, clock, trust } = init
     this.#init = init
-    this.clusterset = clusterset
+    this.trust = trust
     this.#turnsAt = clock.monotonic()
     this.#pools = {
       silent: new FairPool({ total: limits.maxWaiting }),
@@ -125,7 +126,7 @@ export class Connections {
   validate(socket: TLSSocket): 'member' | 'stranger' {
     const peer = peerText(socket)
     const connection = this.#byPeer.get(peer)
-    const validation = validatePeer(socket, this.clusterset)
+    const validation = validatePeer(socket, this.trust)
     if (connection === undefined) return 'stranger'
     connection.validation = validation
     connection.cancelTimer()

@@ -89,7 +89,7 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
     const address = parseBrokerAddress(text)
     const probe = { address, ca: [], clusterset: token.clusterset, clock, timeoutMs: limits.probeTimeoutMs }
     try {
-      const ca = await fetchPinnedCa(probe, token.caPin, signal)
+      const ca = await fetchPinnedCa(probe, [token.caPin, ...token.otherPins], signal)
       const book = new AddressBook({ own: token.addresses, first: text, clock })
       return connectBroker({ addresses: [], book, clusterset: token.clusterset, ca: [ca], clock, logger, limits })
     } catch (error) {

@@ -15,6 +15,7 @@ import type { BrokerApi } from '../broker-api.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { certificateToPem } from '../identity/pem.ts'
 import { MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES } from '../limits.ts'
+import { peerTrust } from './peer-check.ts'
 import { type BrokerServiceDeps, type FailedCall, brokerService } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
 import { ConnectionLife } from './life/connection-life.ts'
@@ -27,6 +28,8 @@ export interface ServerTls {
   readonly certificate: Uint8Array
   readonly key: KeyObject
   readonly ca: readonly Uint8Array[]
+  /** CA certificates of before, DER: who shows a certificate of one of them is told so. */
+  readonly removed?: readonly Uint8Array[]
   readonly clusterset: string
 }
 
@@ -105,7 +108,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     clock,
     metrics,
     limits,
-    clusterset: init.tls.clusterset,
+    trust: peerTrust(init.tls),
     isWelcome: (peer) => api.isWelcome?.(peer) ?? true,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
@@ -155,7 +158,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     address: { host: address, port: number },
     setTls(next) {
       tls.setSecureContext(tlsOptions(next))
-      connections.clusterset = next.clusterset
+      connections.trust = peerTrust(next)
     },
     async close() {
       await life.drain(limits.drainMs)

@@ -3,6 +3,7 @@
  * pass without a good one, because Join needs none. The certificate is checked here, once per connection, and every
  * other call is refused with the reason.
  */
+import { X509Certificate } from 'node:crypto'
 import type { TLSSocket } from 'node:tls'
 import type { ClusterId } from '../../model/ids.ts'
 import type { Peer } from '../broker-api.ts'
@@ -21,6 +22,8 @@ export type PeerValidation =
       readonly issuedAtMs: number
       readonly renews?: string
       readonly notAfterMs: number
+      /** SHA-256 of the certificate of the authority that issued it, hex. */
+      readonly authority: string
     }
   /** With the fingerprint of what was shown, if anything was. */
   | { readonly t: 'stranger'; readonly error: CertificateError; readonly fingerprint?: string }
@@ -29,18 +32,49 @@ type Stranger = Extract<PeerValidation, { t: 'stranger' }>
 /** What was found, without the fingerprint of what was looked at. */
 type Unmarked = Omit<Extract<PeerValidation, { t: 'member' }>, 'fingerprint'> | Stranger
 
-/** `clusterset` is the broker's own. */
-export function validatePeer(socket: TLSSocket, clusterset: string): PeerValidation {
+interface Authority {
+  readonly fingerprint: string
+  readonly certificate: X509Certificate
+}
+
+/** Whom the broker's port takes for a member. */
+export interface PeerTrust {
+  /** The broker's own. */
+  readonly clusterset: string
+  readonly accepted: readonly Authority[]
+  /** Those of before: the refusal says so. */
+  readonly removed: readonly Authority[]
+}
+
+/** Takes certificates in DER. */
+export function peerTrust(tls: {
+  readonly clusterset: string
+  readonly ca: readonly Uint8Array[]
+  readonly removed?: readonly Uint8Array[]
+}): PeerTrust {
+  const authority = (der: Uint8Array): Authority => ({
+    fingerprint: fingerprint(der),
+    certificate: new X509Certificate(der),
+  })
+  return {
+    clusterset: tls.clusterset,
+    accepted: tls.ca.map(authority),
+    removed: (tls.removed ?? []).map(authority),
+  }
+}
+
+export function validatePeer(socket: TLSSocket, trust: PeerTrust): PeerValidation {
   const der = socket.getPeerX509Certificate()?.raw
   if (der === undefined) {
     return stranger('missing', 'this call needs the certificate that a cluster gets by joining; none was shown')
   }
-  const found = validateShown(socket, der, clusterset)
+  const found = validateShown(socket, der, trust)
   const shown = { fingerprint: fingerprint(der) }
   return found.t === 'member' ? { ...found, ...shown } : { ...found, ...shown }
 }
 
-function validateShown(socket: TLSSocket, der: Uint8Array, clusterset: string): Unmarked {
+function validateShown(socket: TLSSocket, der: Uint8Array, trust: PeerTrust): Unmarked {
+  const { clusterset, accepted, removed } = trust
   const facts = readOrUndefined(der)
   if (facts === undefined) return stranger('wrongIdentity', 'the certificate cannot be read')
   if (facts.clusterset !== undefined && facts.clusterset !== clusterset) {
@@ -49,13 +83,30 @@ function validateShown(socket: TLSSocket, der: Uint8Array, clusterset: string): 
       `the certificate belongs to clusterset "${facts.clusterset}", this broker to "${clusterset}"`,
     )
   }
+  const former = issuerOf(der, removed)
+  if (former !== undefined) return removedAuthority(former)
   if (!socket.authorized) return validationFailure(socket, facts)
+  // Of TLS it is known that one of them has issued it; which one, for what is open when that one is removed.
+  const authority = issuerOf(der, accepted)
+  if (authority === undefined) return stranger('untrusted', "the certificate was not issued by this broker's CA")
   if (facts.cluster === undefined || facts.clusterset === undefined) {
     return stranger('wrongIdentity', 'the certificate names no cluster of this clusterset')
   }
   const { cluster, serial, renews, notBeforeMs, notAfterMs } = facts
   const issuedAtMs = notBeforeMs + BACKDATE_MS
-  return { t: 'member', cluster, serial, issuedAtMs, notAfterMs, ...(renews === undefined ? {} : { renews }) }
+  const issued = { issuedAtMs, notAfterMs, authority: authority.fingerprint }
+  return { t: 'member', cluster, serial, ...issued, ...(renews === undefined ? {} : { renews }) }
+}
+
+function issuerOf(der: Uint8Array, authorities: readonly Authority[]): Authority | undefined {
+  if (authorities.length === 0) return undefined
+  const shown = new X509Certificate(der)
+  return authorities.find(({ certificate }) => shown.verify(certificate.publicKey))
+}
+
+function removedAuthority({ fingerprint }: Authority): Stranger {
+  const text = `the certificate was issued by authority ${fingerprint.slice(0, 16)}, which was removed: join again with a new token`
+  return stranger('authorityRemoved', text)
 }
 
 /** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */
@@ -67,9 +118,9 @@ export function requireMember(validation: PeerValidation, nowMs: number): PeerVa
 
 /** The member as the broker knows it; `peer` is grpc-js' text `address:port`. */
 export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
-  const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews } = validation
+  const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews, authority } = validation
   const address = peerAddress(peer)
-  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address, connection: peer }
+  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address, connection: peer, authority }
   return renews === undefined ? known : { ...known, renews }
 }
 

@@ -28,11 +28,11 @@ export async function probeServer(init: ProbeInit, signal: AbortSignal): Promise
   await handshake(init, signal, (socket) => validateServer(socket, init))
 }
 
-/** The CA certificate (DER) that the broker sends along, if it has the pinned fingerprint. Throws as above. */
-export function fetchPinnedCa(init: ProbeInit, pin: string, signal: AbortSignal): Promise<Uint8Array> {
+/** The CA certificate (DER) that the broker sends along, if it has one of the fingerprints. Throws as above. */
+export function fetchPinnedCa(init: ProbeInit, pins: readonly string[], signal: AbortSignal): Promise<Uint8Array> {
   return handshake(init, signal, (socket) => {
     const chain = peerChain(socket)
-    const ca = chain.find((der) => fingerprint(der) === pin)
+    const ca = chain.find((der) => pins.includes(fingerprint(der)))
     if (ca === undefined) throw wrongPin(init, chain[0])
     return ca
   })

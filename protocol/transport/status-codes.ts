@@ -2,7 +2,7 @@
 import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
 import type { RefusalCode } from '../../model/reasons/reason-row.ts'
-import { type RefusalReason, knownRefusal } from '../../model/reasons/reasons.ts'
+import { type RefusalReason, knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
 import { CodecError } from '../codec/codec-checks.ts'
@@ -27,6 +27,7 @@ const PROBLEMS: readonly CertificateProblem[] = [
   'notYetValid',
   'wrongIdentity',
   'missing',
+  'authorityRemoved',
 ]
 
 export interface CallStatus {
@@ -52,8 +53,10 @@ export function errorToStatus(error: unknown): CallStatus {
     metadata.set(CERTIFICATE, error.problem)
     return { code: status.UNAUTHENTICATED, details: fit(error.message), metadata }
   }
-  if (error instanceof BrokerUnreachableError)
+  if (error instanceof BrokerUnreachableError) {
+    if (error.reason !== undefined) metadata.set(REASON, error.reason)
     return { code: status.UNAVAILABLE, details: fit(error.message), metadata }
+  }
   return { code: status.INTERNAL, details: 'internal error', metadata }
 }
 
@@ -86,7 +89,9 @@ export function statusToError(failure: GrpcFailure, where: string): Error {
   if (failure.code === status.RESOURCE_EXHAUSTED) return new RefusedError('MessageTooLarge', 'message', failure.details)
   const text = `broker at ${where}: ${failure.details}`
   const broken = failure.code === status.UNIMPLEMENTED || failure.code === status.INTERNAL
-  return broken ? new ProtocolError(text) : new BrokerUnreachableError(text)
+  if (broken) return new ProtocolError(text)
+  const reason = knownReason(failure.metadata?.get(REASON)[0]?.toString())
+  return new BrokerUnreachableError(text, reason === undefined ? {} : { reason })
 }
 
 /** Header values have a limit, and grpc-js cannot send half a surrogate pair. */

@@ -5,8 +5,7 @@
  *   paris  ─► broker 1 ─┼─► etcd (three members)
  *   roma   ─► broker 2 ─┘
  */
-import { once } from 'node:events'
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { RawBroker, RawIdentity } from '../hostile/support/raw-channel.ts'
@@ -16,77 +15,22 @@ import { RawPublish } from '../hostile/support/raw-publish.ts'
 import { exportRecord } from '../hostile/support/raw-records.ts'
 import { RawWatch, recordsOf } from '../hostile/support/raw-watch.ts'
 import { RecordEvent } from '../../protocol/gen/broker.ts'
-import { runCli, spawnServing } from '../cli/run-cli.ts'
+import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
-import { freePort } from '../support/free-port.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type EtcdCluster, startEtcdCluster } from './support/etcd-cluster.ts'
+import { type ServedBrokers, threeBrokers } from './support/served-brokers.ts'
 
 const PREFIX = '/brokers/demo'
 
-interface ServedBroker extends RawBroker {
-  readonly audit: string
-  start(t: Test): Promise<void>
-  kill(): Promise<void>
-}
-
 let cluster: EtcdCluster
-let brokers: readonly [ServedBroker, ServedBroker, ServedBroker]
+let brokers: ServedBrokers
 
 t.before(async () => {
   cluster = await startEtcdCluster(t)
-  await cluster.enableLogin('broker', 'not-for-argv', PREFIX)
-  const folder = temporaryFolder(t)
-  writeFileSync(join(folder, 'password'), 'not-for-argv\n', { mode: 0o600 })
-  const ports = await Promise.all([0, 1, 2].map(() => freePort()))
-  const advertise = ports.flatMap((port) => ['--advertise', `127.0.0.1:${port}`])
-  const made = await Promise.all(ports.map((port, i) => served(join(folder, String(i)), folder, port, advertise)))
-  brokers = made as unknown as typeof brokers
+  brokers = await threeBrokers(t, cluster, PREFIX)
   // All at the same moment, on a prefix with nothing in it.
   await Promise.all(brokers.map((broker) => broker.start(t)))
 })
-
-function storeFlags(folder: string): string[] {
-  const endpoints = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
-  const at = (name: string): string => join(cluster.folder, name)
-  return [
-    ...['--store', `etcd://broker@${endpoints}${PREFIX}`, '--etcd-password-file', join(folder, 'password')],
-    ...['--etcd-ca', at('ca.crt'), '--etcd-cert', at('client.crt'), '--etcd-key', at('client.key')],
-  ]
-}
-
-async function served(
-  state: string,
-  folder: string,
-  port: number,
-  advertise: readonly string[],
-): Promise<ServedBroker> {
-  const status = `127.0.0.1:${await freePort()}`
-  const address = `127.0.0.1:${port}`
-  const audit = join(state, 'audit.log')
-  mkdirSync(state, { mode: 0o700 })
-  let child: ReturnType<typeof spawnServing> | undefined
-  return {
-    ...{ address, state, audit },
-    async start(t) {
-      const started = spawnServing(t, [
-        ...['broker', 'serve', '--state', state, '--clusterset', 'demo', '--listen', address, ...advertise],
-        ...['--status-listen', status, '--audit-log', audit, ...storeFlags(folder)],
-      ])
-      child = started
-      const isReady = async (): Promise<boolean> => (await fetch(`http://${status}/readyz`)).ok
-      await eventually(isReady, { deadlineMs: 40_000, say: 'the broker is ready' }).catch((error: unknown) => {
-        throw new Error(`${String(error)}\n${started.said()}`)
-      })
-    },
-    async kill() {
-      if (child === undefined) return
-      const ended = once(child, 'close')
-      child.kill('SIGKILL')
-      await ended
-    },
-  }
-}
 
 /** What a watcher at a broker has, by `cluster/namespace/name` of exports. */
 function watchExports(t: Test, broker: RawBroker, identity: RawIdentity): ReadonlySet<string> {

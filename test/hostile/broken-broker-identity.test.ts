@@ -1,11 +1,12 @@
 /** What a broker that was broken into answers to who joins, or renews a certificate. */
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { parseClusterId } from '../../model/ids.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { readMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
-import { createCsr } from '../../protocol/identity/x509.ts'
+import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { FileSite } from '../kubeapi/files/file-site.ts'
 import { eventually } from '../support/eventually.ts'
@@ -38,6 +39,18 @@ await attack('broker-renewal', async (t) => {
       certificate: Buffer.from(await broker.certificateFor('milano', csr)),
       caBundle: [],
     }),
+    'with a CA of another clusterset beside it': (broker) => async (csr) => ({
+      certificate: Buffer.from(await broker.certificateFor('milano', csr)),
+      caBundle: [Buffer.from(broker.caCertificate), Buffer.from(await otherCa('elsewhere'))],
+    }),
+    'with more CAs than anybody needs': (broker) => async (csr) => ({
+      certificate: Buffer.from(await broker.certificateFor('milano', csr)),
+      caBundle: Array.from({ length: 9 }, () => Buffer.from(broker.caCertificate)),
+    }),
+    'of a CA that comes from nowhere': (broker) => async (csr) => {
+      const { certificate, ca } = await fromNowhere(broker, csr)
+      return answer(certificate, ca)
+    },
     'ended already': (broker) => async (csr) =>
       answer(await broker.certificateFor('milano', csr, 5 * HOUR_MS), broker.caCertificate),
   }
@@ -56,6 +69,42 @@ await attack('broker-renewal', async (t) => {
     renewal: (broker) => async (csr) => answer(await broker.certificateFor('milano', csr), broker.caCertificate),
   })
   await eventually(() => good.reportedOf('certificate renewed'), { deadlineMs: 20_000 })
+})
+
+/** A CA of the victim's clusterset that the victim does not trust, and a certificate by it. */
+async function fromNowhere(broker: FakeBroker, csr: Uint8Array) {
+  const { clusterset } = readCertificate(broker.caCertificate)
+  const nowMs = Date.now()
+  const ca = await createCa({ clusterset: clusterset ?? '', key: createKey(), nowMs })
+  const init = { clusterset: clusterset ?? '', cluster: parseClusterId('milano'), csr, nowMs }
+  return { ca: ca.certificate, certificate: await issueMemberCertificate(ca, init) }
+}
+
+async function otherCa(clusterset: string): Promise<Uint8Array> {
+  return (await createCa({ clusterset, key: createKey(), nowMs: Date.now() })).certificate
+}
+
+await attack('broker-authorities', async (t) => {
+  const victim = await Victim.start(t, {
+    renewal: (broker) => async (csr) => ({
+      certificate: Buffer.from(await broker.certificateFor('milano', csr)),
+      caBundle: [Buffer.from(broker.caCertificate)],
+    }),
+  })
+  const own = Buffer.from(fingerprint(victim.broker.caCertificate), 'hex')
+  const never = Buffer.alloc(32, 7)
+  for (let n = 0; n < 200; n += 1) {
+    const value = {
+      bundle: [own, Buffer.alloc(32, n)],
+      signing: never,
+      withinMs: n % 2 === 0 ? 0 : Number.MAX_SAFE_INTEGER,
+    }
+    victim.broker.say({ $case: 'authorities', value })
+  }
+  await eventually(() => victim.reportedOf('certificate renewed'), { deadlineMs: 20_000 })
+  const identity = await readMemberIdentity(join(victim.site.state, 'identity'))
+  t.strictSame(identity?.caBundle.map(fingerprint), [fingerprint(victim.broker.caCertificate)])
+  t.ok(victim.broker.renewals < 5, `what is said has no effect but ${victim.broker.renewals} renewals`)
 })
 
 await attack('broker-join-answer', async (t) => {

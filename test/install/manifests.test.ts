@@ -7,7 +7,7 @@ import { HAND_OVER_MS, RELEASE_MS } from '../../gateway/tenure/handover/hand-lan
 import { ASK_MS, CLEAN_MS } from '../../gateway/tenure/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { AUDIT_LOG, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
+import { AUDIT_LOG, AUTHORITY_DIR, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
 import { identitySecret, planMember } from '../../install/plan-member.ts'
 import { STATUS_PORTS } from '../../install/ports.ts'
 import { placeholders } from '../../install/template-value.ts'
@@ -357,9 +357,10 @@ t.test("the broker's Service and its process agree on whose addresses arrive", a
     const want = [
       { name: EXTERNAL_TRAFFIC_POLICY, value: flag },
       { name: AUDIT_LOG, value: '-' },
+      { name: AUTHORITY_DIR, value: '/etc/sealane/authority' },
     ]
     t.strictSame(env, want, `${type}, ${externalTrafficPolicy}: process`)
-    for (const name of ['--external-traffic-policy', '--audit-log'])
+    for (const name of ['--external-traffic-policy', '--audit-log', '--ca-dir'])
       t.notOk(args.includes(name), 'an earlier release does not know the flag')
   }
 })

@@ -5,10 +5,12 @@
  * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A
  * wrong clock is logged. It makes renewals neither follow each other without end nor come too late.
  */
+import type { Authorities } from '../../../protocol/broker-api.ts'
 import { type BrokerClient, ProtocolError } from '../../../protocol/broker-client.ts'
 import { certificateProblem } from '../../../protocol/identity/certificate-answer.ts'
 import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { fingerprint } from '../../../protocol/identity/pem.ts'
 import { type CertificateFacts, readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { Backoff } from '../../../reconcile/backoff.ts'
@@ -16,6 +18,7 @@ import type { Clock } from '../../../reconcile/clock.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import type { AgentMetrics } from '../../metrics.ts'
+import { isBehind } from './behind-authorities.ts'
 import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
 import { reasonField } from '../../../protocol/error-reason.ts'
 
@@ -41,6 +44,10 @@ export interface CertificateRenewalInit {
 const LOOK_EVERY_MS = 60_000
 /** Between two renewals of which the second is due at once, because this machine's clock is ahead of the broker's. */
 const AGAIN = { minMs: 10 * 60_000, maxMs: 4 * 3_600_000 }
+/** Between two renewals after which the authorities are still not those that the broker says. */
+const BEHIND = { minMs: 5000, maxMs: 10 * 60_000 }
+/** A broker that says more is not believed. */
+const MAX_WITHIN_MS = 3_600_000
 /** And the store so often while the certificate is of no use. */
 const LOOK_AT_STORE_MS = 5000
 
@@ -53,6 +60,13 @@ export class CertificateRenewal {
   #gotAtMs: number | undefined
   #failure: string | undefined
   #isRefused = false
+  /** As the broker said last. */
+  #authorities: Authorities | undefined
+  /** When to renew because of them, monotonic; undefined: they are those that this member has. */
+  #followAtMs: number | undefined
+  /** After a renewal that changed nothing, whatever the broker says meanwhile; monotonic. */
+  #followNotBeforeMs = 0
+  readonly #behind: Backoff
   #wake = new AbortController()
 
   constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
@@ -60,6 +74,7 @@ export class CertificateRenewal {
     this.#store = init.store
     this.#identity = init.identity
     this.#facts = readCertificate(init.identity.certificate)
+    this.#behind = new Backoff(deps.clock, BEHIND)
   }
 
   /** Why the certificate was not renewed in time; undefined while all is well. */
@@ -71,6 +86,19 @@ export class CertificateRenewal {
   takeRefusal(isRefused: boolean): void {
     this.#isRefused = isRefused
     if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
+  }
+
+  /** The broker has said which authorities count. Where this member has others, it renews within the time that is said. */
+  takeAuthorities(authorities: Authorities): void {
+    const { clock } = this.#deps
+    this.#authorities = authorities
+    if (!isBehind(this.#identity, authorities)) {
+      this.#followAtMs = undefined
+      return
+    }
+    const atMs = clock.monotonic() + Math.min(authorities.withinMs, MAX_WITHIN_MS) * clock.random()
+    this.#followAtMs = Math.max(this.#followNotBeforeMs, Math.min(this.#followAtMs ?? atMs, atMs))
+    this.#wake.abort(new Error('the authorities have changed'))
   }
 
   /** Until the signal. Never rejects. */
@@ -97,7 +125,21 @@ export class CertificateRenewal {
 
   #dueInMs(): number {
     const { clock } = this.#deps
-    return renewalDueInMs(this.#facts, { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs })
+    const monotonicMs = clock.monotonic()
+    const due = renewalDueInMs(this.#facts, { nowMs: clock.now(), monotonicMs, gotAtMs: this.#gotAtMs })
+    return this.#followAtMs === undefined ? due : Math.min(due, this.#followAtMs - monotonicMs)
+  }
+
+  /** With another identity: it may still be behind, where one replica of the broker knows more than another. */
+  #follow(): void {
+    if (this.#authorities !== undefined && isBehind(this.#identity, this.#authorities)) {
+      this.#followNotBeforeMs = this.#deps.clock.monotonic() + this.#behind.next()
+      this.#followAtMs = this.#followNotBeforeMs
+      return
+    }
+    this.#followNotBeforeMs = 0
+    this.#behind.reset()
+    this.#followAtMs = undefined
   }
 
   /** Over before its time when the broker says that the certificate is refused. */
@@ -143,6 +185,7 @@ export class CertificateRenewal {
     this.#gotAtMs = undefined
     this.#failure = undefined
     this.#isRefused = false
+    this.#follow()
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
@@ -153,12 +196,15 @@ export class CertificateRenewal {
       // "sealane leave" removes the identity: it must not come back.
       signal.throwIfAborted()
       // What takes the place of the identity cannot be taken back.
-      const problem = certificateProblem(this.#identity, { certificate, caBundle }, clock.now())
+      const { caBundle: trusted } = this.#identity
+      const firstAuthority = this.#identity.firstAuthority ?? trusted.slice(0, 1).map(fingerprint).join()
+      const problem = certificateProblem({ ...this.#identity, trusted }, { certificate, caBundle }, clock.now())
       if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
       const renewed = {
         ...this.#identity,
         certificate,
         caBundle,
+        firstAuthority,
         ...(learned === undefined ? {} : { learnedAddresses: learned() }),
       }
       await this.#store.write(renewed)

@@ -1,49 +1,46 @@
-/** The certificate authority of all replicas, as one value of the store: written once, by the replica that is first. */
-import { messageOf } from '../../../runtime/thrown.ts'
-import { StateError } from '../record-log.ts'
+/** Keys of certificate authorities that all replicas sign with: one value of the store for each, by its fingerprint. */
 import { EtcdError } from './client/etcd-error.ts'
-import { isAbsent, putOp } from './etcd-compare.ts'
+import type { RequestOp } from './client/gen/etcd.ts'
+import { putOp, removeOp } from './etcd-compare.ts'
 import type { EtcdStore } from './etcd-store.ts'
 
-/** PEM by name of the file. */
-export type AuthorityFiles = Readonly<Record<string, string>>
-
-/** Undefined: there is none yet. Throws StateError. */
-export async function readAuthority(store: EtcdStore, signal: AbortSignal): Promise<AuthorityFiles | undefined> {
-  const { client, keys } = store
-  const init = { action: 'read of the certificate authority', signal }
-  const [kv] = (await store.classify(() => client.range({ key: keys.authority }, init))).kvs
-  if (kv === undefined) return undefined
-  try {
-    const files: unknown = JSON.parse(kv.value.toString())
-    if (typeof files === 'object' && files !== null) return files as AuthorityFiles
-  } catch (error) {
-    throw damaged(store, messageOf(error))
-  }
-  throw damaged(store, 'it is no object')
-}
-
-/** Writes it where there is none; gives the one that is there afterwards. Throws StateError. */
-export async function offerAuthority(
+/** PEM; undefined: there is none. Throws StateError. */
+export async function readAuthorityKey(
   store: EtcdStore,
-  files: AuthorityFiles,
+  fingerprint: string,
   signal: AbortSignal,
-): Promise<AuthorityFiles> {
+): Promise<string | undefined> {
   const { client, keys } = store
-  const success = [putOp(keys.authority, Buffer.from(JSON.stringify(files)))]
-  const request = { compare: [isAbsent(keys.authority)], success, failure: [] }
-  try {
-    await client.txn(request, { action: 'write of the certificate authority', signal })
-  } catch (error) {
-    // What came of it is read below.
-    if (!(error instanceof EtcdError && error.failure === 'unknown')) throw store.stateError(error)
-  }
-  const there = await readAuthority(store, signal)
-  if (there === undefined) throw store.gone('the certificate authority is not there after it was written')
-  return there
+  const init = { action: 'read of the key of a certificate authority', signal }
+  const [kv] = (await store.classify(() => client.range({ key: keys.authority(fingerprint) }, init))).kvs
+  return kv?.value.toString()
 }
 
-function damaged(store: EtcdStore, why: string): StateError {
-  const text = `${store.where}: key ${store.keys.authority.toString()} is damaged (${why}): restore etcd from a backup`
-  return new StateError('Damaged', store.where, text)
+/** Takes PEM. Throws StateError. */
+export async function writeAuthorityKey(
+  store: EtcdStore,
+  fingerprint: string,
+  pem: string,
+  signal: AbortSignal,
+): Promise<void> {
+  await writeOnce(store, putOp(store.keys.authority(fingerprint), Buffer.from(pem)), signal)
+  if ((await readAuthorityKey(store, fingerprint, signal)) === undefined)
+    throw store.gone('the key of a certificate authority is not there after it was written')
+}
+
+/** Does nothing where it is gone. Throws StateError. */
+export async function removeAuthorityKey(store: EtcdStore, fingerprint: string, signal: AbortSignal): Promise<void> {
+  await writeOnce(store, removeOp({ key: store.keys.authority(fingerprint) }), signal)
+}
+
+/** A key is written and removed once, by whoever is first: doing it again does no harm where the answer was lost. */
+async function writeOnce(store: EtcdStore, op: RequestOp, signal: AbortSignal): Promise<void> {
+  const write = (): Promise<unknown> =>
+    store.client.txn({ compare: [], success: [op], failure: [] }, { action: 'write of a certificate authority', signal })
+  try {
+    await write()
+  } catch (error) {
+    if (!(error instanceof EtcdError && error.failure === 'unknown')) throw store.stateError(error)
+    await store.classify(write)
+  }
 }

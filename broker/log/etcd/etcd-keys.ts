@@ -5,7 +5,7 @@
  *   PREFIX/log/head              how far the log has come: every write compares and moves it
  *   PREFIX/log/row/SCOPE/KEY     a row, or that it is gone
  *   PREFIX/staged/ID/NUMBER      parts of a write that is too large for one request
- *   PREFIX/authority             what all replicas sign with
+ *   PREFIX/authority/FINGERPRINT a key that all replicas sign with
  *   PREFIX/replica/ID            a replica that runs, held by its lease
  */
 import type { Scope } from '../../state/state.ts'
@@ -14,7 +14,6 @@ export class EtcdKeys {
   readonly prefix: string
   readonly format: Buffer
   readonly head: Buffer
-  readonly authority: Buffer
   readonly #row: string
 
   /** The prefix begins with '/' and ends without one. */
@@ -22,7 +21,6 @@ export class EtcdKeys {
     this.prefix = prefix
     this.format = Buffer.from(`${prefix}/log/format`)
     this.head = Buffer.from(`${prefix}/log/head`)
-    this.authority = Buffer.from(`${prefix}/authority`)
     this.#row = `${prefix}/log/row/`
   }
 
@@ -65,6 +63,11 @@ export class EtcdKeys {
   /** The id of the write that a part belongs to. */
   parseStaged(key: Buffer): string {
     return key.toString().slice(`${this.prefix}/staged/`.length).split('/')[0] ?? ''
+  }
+
+  /** `fingerprint` of its certificate. */
+  authority(fingerprint: string): Buffer {
+    return Buffer.from(`${this.prefix}/authority/${fingerprint}`)
   }
 
   replica(id: string): Buffer {

@@ -27,6 +27,9 @@ export const SERVE_FLAGS: readonly string[] = [
   '--etcd-password-file',
   '--connection-age',
   '--drain',
+  '--ca-dir',
+  '--ca-signer',
+  '--ca-signer-arg',
   '--log-level',
 ]
 

@@ -11,7 +11,7 @@ function certificate(
   serial: string,
   issuedAtMs: number,
   renews?: string,
-): Required<Omit<CertificatePeer, 'renews'>> & CertificatePeer {
+): Required<Omit<CertificatePeer, 'renews' | 'authority'>> & CertificatePeer {
   return { serial, issuedAtMs, expiresAtMs: issuedAtMs + DAY, ...(renews === undefined ? {} : { renews }) }
 }
 

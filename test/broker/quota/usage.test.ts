@@ -28,6 +28,7 @@ function join(tx: Transaction, cluster: ClusterId): void {
   const join = {
     ...{ cluster, certificate, facts: facts([range], { serviceCIDRs: [] }), allowedCIDRs: [], keyHash: '' },
     ...{ entitled: true, connected: false, membersLimit: 9 },
+    handedOut: { ...certificate, authority: '', bundle: [] },
   }
   joinMember(tx, join, contextOf(cluster))
 }

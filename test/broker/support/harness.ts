@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'
 import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
 import { AuditTrail } from '../../../broker/audit/audit-trail.ts'
-import { CertificateAuthority } from '../../../broker/members/certificate-authority.ts'
+import { CertificateAuthority } from '../../../broker/authority/certificate-authority.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
 import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
 import type { RecordLog } from '../../../broker/log/record-log.ts'
@@ -73,11 +73,11 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
     ...init.config,
   }
   const { clusterset, memberCertificateMs } = config
+  const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), keepRemoved: init.keepRemoved ?? 1000 })
   const authority = await CertificateAuthority.open(
-    { clock },
+    { clock, log },
     { stateDir, clusterset, hosts: ['127.0.0.1'], memberMs: memberCertificateMs },
   )
-  const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), keepRemoved: init.keepRemoved ?? 1000 })
   await fixSettings(log, config)
   const metrics = brokerMetrics(createMetrics('broker'))
   const audit = new AuditTrail({ log, clock, logger, metrics, sink: init.auditSink })
@@ -259,6 +259,10 @@ export class Watcher {
     if (message.t === 'reset') {
       this.epoch = message.epoch
       this.lines.push(`reset ${message.resumed ? 'resumed' : 'whole'}`)
+      return
+    }
+    if (message.t === 'authorities') {
+      this.lines.push(`authorities ${message.bundle.length}`)
       return
     }
     if (message.t === 'contact') {

@@ -58,14 +58,14 @@ export class RawMember {
    * An attacker who has read the files of this one: the same key and the same certificate, on a connection of its own.
    */
   stolen(): RawMember {
-    return this.#with(this.identity)
+    return this.with(this.identity)
   }
 
   /** Gives who shows the new certificate; this one goes on showing the old one. Throws RawRefusal. */
   async renew(): Promise<RawMember> {
     const csr = await csrOf(this.identity.key)
     const { certificate } = await callMethod(this.#channel, BrokerService.renew, { csr })
-    return this.#with({ ...this.identity, cert: certificatePem(certificate) })
+    return this.with({ ...this.identity, cert: certificatePem(certificate) })
   }
 
   /** Throws RawRefusal. */
@@ -93,7 +93,8 @@ export class RawMember {
       .map(({ body, namespace, name }) => `${body?.body?.$case ?? ''}/${namespace}/${name}`)
   }
 
-  #with(identity: RawIdentity): RawMember {
+  /** Who shows this instead, on a connection of its own. */
+  with(identity: RawIdentity): RawMember {
     return new RawMember(this.#t, this.#broker, identity, this.joined)
   }
 }

@@ -159,6 +159,14 @@ export const BROKER: readonly AttackRow[] = [
       '`protocol/identity/certificate-answer.ts`: a new certificate is judged before it takes the place of the old one.',
   },
   {
+    id: 'broker-authorities',
+    tried: 'The broker says two hundred times which authorities count: some that nobody has, to be followed at once.',
+    holds:
+      'The agent asks for its certificate a few times, takes what it is given only as any renewal, and waits longer.',
+    against:
+      '`agent/broker/membership/certificate-renewal.ts`: the word only brings a renewal forward, and one that changes nothing is followed by a longer wait.',
+  },
+  {
     id: 'broker-join-answer',
     tried:
       'The broker answers a join with ranges that the cluster has not stated, or that lie on its own, and with certificates of others.',

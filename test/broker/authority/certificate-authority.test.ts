@@ -1,7 +1,8 @@
 import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { CertificateAuthority } from '../../../broker/members/certificate-authority.ts'
+import { CertificateAuthority } from '../../../broker/authority/certificate-authority.ts'
+import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
 import { fingerprint } from '../../../protocol/identity/pem.ts'
 import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -13,8 +14,9 @@ const DAY = 24 * 3_600_000
 t.test('made once, read ever after', async (t) => {
   const stateDir = temporaryFolder(t)
   const clock = new FakeClock()
+  const log = openMemoryLog()
   const open = (hosts = ['broker.example.org', '192.0.2.1']): Promise<CertificateAuthority> =>
-    CertificateAuthority.open({ clock }, { stateDir, clusterset: 'demo', hosts, memberMs: DAY })
+    CertificateAuthority.open({ clock, log }, { stateDir, clusterset: 'demo', hosts, memberMs: DAY })
   const first = await open()
   for (const name of ['ca.key', 'server.key']) t.equal(statSync(join(stateDir, name)).mode & 0o777, 0o600, name)
   const second = await open()
@@ -49,18 +51,22 @@ t.test('the state directory is made private; one that is there already is nobody
   const mode = (path: string): number => statSync(path).mode & 0o777
   chmodSync(folder, 0o755)
   const init = { clusterset: 'demo', hosts: [], memberMs: DAY }
-  await CertificateAuthority.open({ clock: new FakeClock() }, { ...init, stateDir: folder })
+  await CertificateAuthority.open({ clock: new FakeClock(), log: openMemoryLog() }, { ...init, stateDir: folder })
   t.equal(mode(folder), 0o755)
   t.equal(mode(join(folder, 'ca.key')), 0o600)
-  await CertificateAuthority.open({ clock: new FakeClock() }, { ...init, stateDir: join(folder, 'new') })
+  await CertificateAuthority.open(
+    { clock: new FakeClock(), log: openMemoryLog() },
+    { ...init, stateDir: join(folder, 'new') },
+  )
   t.equal(mode(join(folder, 'new')), 0o700)
 })
 
 t.test('a first start that was interrupted is taken up again', async (t) => {
   const stateDir = temporaryFolder(t)
   const clock = new FakeClock()
+  const log = openMemoryLog()
   const open = (): Promise<CertificateAuthority> =>
-    CertificateAuthority.open({ clock }, { stateDir, clusterset: 'demo', hosts: [], memberMs: DAY })
+    CertificateAuthority.open({ clock, log }, { stateDir, clusterset: 'demo', hosts: [], memberMs: DAY })
   await open()
   rmSync(join(stateDir, 'ca.crt'))
   rmSync(join(stateDir, 'server.crt'))

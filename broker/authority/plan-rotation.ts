@@ -1,0 +1,125 @@
+/** Which authority does what, and who keeps a rotation from going on. Pure. */
+import type { AuthorityRow, KnownAuthority, MemberRow, TokenRow } from '../state/state.ts'
+
+/** Authorities of before that a refusal can still name. */
+const MAX_REMOVED = 4
+
+/** The one that signs and serves. */
+export function signingAuthority({ current, next }: AuthorityRow): KnownAuthority {
+  return next?.phase === 'switched' ? next : current
+}
+
+/** Whose certificates of members are taken. */
+export function acceptedAuthorities({ current, next }: AuthorityRow): readonly KnownAuthority[] {
+  return next === undefined ? [current] : [current, next]
+}
+
+/**
+ * What members are to trust. The one of before comes first as long as it counts: members of the last release name the
+ * copy of what they know by the first.
+ */
+export function bundleOf({ current, next }: AuthorityRow): readonly KnownAuthority[] {
+  return next === undefined || next.phase === 'withdrawn' ? [current] : [current, next]
+}
+
+export interface MemberState {
+  readonly id: string
+  /** When the last of its certificates ends: past that it joins with a token, and nobody waits for it. */
+  readonly endsAtMs: number
+  /** It has told, by what it uses, that it trusts the second authority. */
+  readonly knowsNext: boolean
+  /** A certificate of it that may be used is of the first one. */
+  readonly usesCurrent: boolean
+  /** The same of the second. */
+  readonly usesNext: boolean
+  /** It learns at once; else with its next renewal. */
+  readonly follows: boolean
+}
+
+/** How a member stands to the two authorities; undefined: nobody waits for it, since all its certificates have ended. */
+export function memberState(
+  id: string,
+  row: MemberRow,
+  { current, next }: AuthorityRow,
+  nowMs: number,
+): MemberState | undefined {
+  const ends = [...row.certificates.map(({ expiresAtMs }) => expiresAtMs), row.issuedUntilMs ?? 0]
+  const endsAtMs = Math.max(...ends, 0)
+  if (endsAtMs <= nowMs || row.rekeyedAtMs !== undefined) return undefined
+  const signers = row.certificates.map(({ authority }) => authority ?? current.fingerprint)
+  if (row.handedOut !== undefined && row.handedOut.expiresAtMs > nowMs) signers.push(row.handedOut.authority)
+  return {
+    id,
+    endsAtMs,
+    knowsNext: next !== undefined && (row.trusts ?? []).includes(next.fingerprint),
+    usesCurrent: signers.includes(current.fingerprint),
+    usesNext: next !== undefined && signers.includes(next.fingerprint),
+    follows: row.followsAuthorities === true,
+  }
+}
+
+/** Whether the token can be used, and names none of the authorities that remain when only `remaining` does. */
+export function needsOther(
+  token: TokenRow,
+  remaining: KnownAuthority,
+  { current }: AuthorityRow,
+  nowMs: number,
+): boolean {
+  if (token.revokedAtMs !== undefined || token.usesLeft <= 0 || token.expiresAtMs <= nowMs) return false
+  return !(token.pins ?? [current.fingerprint]).includes(remaining.fingerprint)
+}
+
+export interface Waiting {
+  readonly members: readonly MemberState[]
+  /** Ids. */
+  readonly tokens: readonly string[]
+}
+
+interface Rows {
+  readonly members: readonly MemberState[]
+  readonly tokens: readonly { readonly key: string; readonly value: TokenRow }[]
+}
+
+/**
+ * Who keeps the next step from being done: in `announced` that the second authority signs and serves, in `switched` that
+ * the first one is removed, in `withdrawn` that the second one is.
+ */
+export function waitingFor(row: AuthorityRow, { members, tokens }: Rows, nowMs: number): Waiting {
+  const { next } = row
+  if (next === undefined) return { members: [], tokens: [] }
+  const remaining = next.phase === 'withdrawn' ? row.current : next
+  const held = tokens.filter(({ value }) => needsOther(value, remaining, row, nowMs)).map(({ key }) => key)
+  switch (next.phase) {
+    case 'announced':
+      return { members: members.filter(({ knowsNext }) => !knowsNext), tokens: held }
+    case 'switched':
+      return { members: members.filter((one) => !one.knowsNext || one.usesCurrent), tokens: held }
+    case 'withdrawn':
+      // Tokens of the second alone were made while it served, and those who show them are told the first at once.
+      return { members: members.filter(({ usesNext }) => usesNext), tokens: [] }
+  }
+}
+
+export function isFree({ members, tokens }: Waiting): boolean {
+  return members.length === 0 && tokens.length === 0
+}
+
+/** The row with the second authority as the only one. */
+export function finished(row: AuthorityRow, nowMs: number): AuthorityRow {
+  if (row.next === undefined) return row
+  const { phase: _phase, phaseSinceMs: _since, ...current } = row.next
+  return {
+    current,
+    removed: [...row.removed, { ...row.current, removedAtMs: nowMs, by: 'finish' as const }].slice(-MAX_REMOVED),
+  }
+}
+
+/** The row without the second authority. */
+export function dropped(row: AuthorityRow, nowMs: number): AuthorityRow {
+  if (row.next === undefined) return row
+  const { phase: _phase, phaseSinceMs: _since, ...gone } = row.next
+  return {
+    current: row.current,
+    removed: [...row.removed, { ...gone, removedAtMs: nowMs, by: 'abort' as const }].slice(-MAX_REMOVED),
+  }
+}

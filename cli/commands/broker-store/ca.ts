@@ -1,0 +1,118 @@
+/** `sealane broker ca status|rotate|finish|abort`: of the broker on this machine, or of one on a cluster. */
+import type { Command } from 'commander'
+import type { AuthorityStatus, AuthorityStep } from '../../../compose/parts/broker-authority.ts'
+import { type CommandContext, outputOption, stateOption, subcommand } from '../../context.ts'
+import type { Authority } from '../../kube/broker/pod-authority.ts'
+import { type OutputFormat, printOne } from '../../output.ts'
+import { authorityText, nextText } from '../../broker/authority-text.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../../target.ts'
+import { lookTimeoutOption, withinTime } from '../../within-time.ts'
+
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+export function addBrokerCaCommands(broker: Command, context: CommandContext): void {
+  const text = 'Shows and changes the certificate authority of the clusterset, while members work.'
+  const ca = subcommand(broker, 'ca', text, 'sealane broker ca status')
+  addStatus(ca, context)
+  addRotate(ca, context)
+  addFinish(ca, context)
+  addAbort(ca, context)
+}
+
+function addStatus(ca: Command, context: CommandContext): void {
+  const text = 'Shows the authorities, and who keeps the next step from being done.'
+  const command = subcommand(ca, 'status', text, 'sealane broker ca status --context hub')
+  withOptions(addKubeOptions(command, seenOtherwise(LOCAL_BROKER))).action(async (options: CommonOptions) => {
+    const kube = targetToSee(command, context, options.state)
+    const status = await withAuthority({ ...options, kube }, context, (authority) => authority.status())
+    await show(status, options.output, context)
+  })
+}
+
+function addRotate(ca: Command, context: CommandContext): void {
+  const text = 'Announces a second authority. It signs once all members have it; until then nothing changes for them.'
+  const command = subcommand(ca, 'rotate', text, 'sealane broker ca rotate')
+  withOptions(addKubeOptions(command, LOCAL_BROKER))
+    .option('--certificate <file>', 'of an authority whose key the broker has by --ca-dir; as the broker sees the file')
+    .option('--force', 'the announced one signs now, also where that cuts members off, which have to join again', false)
+    .action(async (options: CommonOptions & { readonly certificate?: string; readonly force: boolean }) => {
+      const { certificate, force } = options
+      const init = { force, ...(certificate === undefined ? {} : { certificate }) }
+      const done = force ? 'the second authority signs and serves' : 'the second authority is announced'
+      await step(done, (authority) => authority.rotate(init), {
+        ...{ command, context, options },
+      })
+    })
+}
+
+function addFinish(ca: Command, context: CommandContext): void {
+  const text = 'Removes the old authority. Refused, with their names, while members or tokens depend on it.'
+  const command = subcommand(ca, 'finish', text, 'sealane broker ca finish')
+  withOptions(addKubeOptions(command, LOCAL_BROKER))
+    .option('--force', 'also where that cuts members off, which have to join again', false)
+    .action(async (options: CommonOptions & { readonly force: boolean }) => {
+      const { force } = options
+      await step('the old authority is removed: its certificates are refused', (one) => one.finish({ force }), {
+        ...{ command, context, options },
+      })
+      if (options.output === 'table')
+        context.output.remark(
+          'take a new backup: one of before has the removed authority, and members do not trust it\n',
+        )
+    })
+}
+
+function addAbort(ca: Command, context: CommandContext): void {
+  const text = 'Goes back to the old authority. Members keep working, and the second one goes when nobody uses it.'
+  const command = subcommand(ca, 'abort', text, 'sealane broker ca abort')
+  withOptions(addKubeOptions(command, LOCAL_BROKER)).action(async (options: CommonOptions) => {
+    await step('the old authority signs and serves again', (authority) => authority.abort(), {
+      ...{ command, context, options },
+    })
+  })
+}
+
+interface StepInit {
+  readonly command: Command
+  readonly context: CommandContext
+  readonly options: CommonOptions
+}
+
+async function step(
+  done: string,
+  work: (authority: Authority) => Promise<AuthorityStep>,
+  { command, context, options }: StepInit,
+): Promise<void> {
+  const kube = targetToChange(command, context)
+  const result = await withAuthority({ ...options, kube }, context, work)
+  if (options.output === 'table' || options.output === 'wide')
+    context.output.answer(result.repeated ? 'nothing was done: it was so before\n' : `${done}\n`)
+  await show(result, options.output, context)
+}
+
+async function show(status: AuthorityStatus, format: OutputFormat, { output }: CommandContext): Promise<void> {
+  await printOne(output, format, status, authorityText(status))
+  if (format === 'table' || format === 'wide') output.remark(`next: ${nextText(status)}\n`)
+}
+
+function withOptions(command: Command): Command {
+  return command.addOption(stateOption()).addOption(lookTimeoutOption()).addOption(outputOption())
+}
+
+/** Loaded only when it is needed: the store brings the broker's database along. */
+async function withAuthority<T>(
+  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
+  context: CommandContext,
+  work: (authority: Authority) => Promise<T>,
+): Promise<T> {
+  if (kube !== undefined) {
+    const { withPodAuthority } = await import('../../kube/broker/pod-authority.ts')
+    return withinTime(context.signal, timeout, (signal) => withPodAuthority(kube, { ...context, signal }, work))
+  }
+  const { withAuthorityStore } = await import('../../../compose/parts/broker-authority.ts')
+  return withAuthorityStore(state, work)
+}

@@ -1,0 +1,114 @@
+/** A key that only a command has: what it signs is as good as before, and what else it does harms nobody. */
+import { X509Certificate } from 'node:crypto'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { CertificateAuthority } from '../../../broker/authority/certificate-authority.ts'
+import { CommandSigner } from '../../../broker/authority/command-signer.ts'
+import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
+import { parseClusterId } from '../../../model/ids.ts'
+import { BrokerUnreachableError } from '../../../protocol/broker-client.ts'
+import { createKey, keyToPem } from '../../../protocol/identity/keys.ts'
+import { certificateToPem, fingerprint } from '../../../protocol/identity/pem.ts'
+import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
+import { createCa, createCsr } from '../../../protocol/identity/x509.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { failure } from '../../support/failure.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const clock = new SystemClock()
+
+/** Signs standard input with the key in the file that is its first word, in the form that is its second. */
+const SIGNER = `
+import { readFileSync } from 'node:fs'
+import { createPrivateKey, sign } from 'node:crypto'
+const [, , keyFile, form] = process.argv
+const key = createPrivateKey(readFileSync(keyFile))
+const input = readFileSync(0)
+process.stdout.write(sign('sha256', input, { key, dsaEncoding: form === 'raw' ? 'ieee-p1363' : 'der' }))
+`
+
+async function signing(t: Test) {
+  const folder = temporaryFolder(t)
+  const key = createKey()
+  const { certificate } = await createCa({ clusterset: 'demo', key, nowMs: clock.now() })
+  const [script, keyFile] = [join(folder, 'signer.mjs'), join(folder, 'hsm.pem')]
+  writeFileSync(script, SIGNER)
+  writeFileSync(keyFile, keyToPem(key), { mode: 0o600 })
+  const counted: string[] = []
+  const signer = (args: readonly string[], timeoutMs = 20_000, command = process.execPath): CommandSigner =>
+    new CommandSigner({ command, args, timeoutMs }, { signed: (result) => void counted.push(result) })
+  return { folder, key, certificate, script, keyFile, counted, signer }
+}
+
+t.test('a broker whose key is behind a command', async (t) => {
+  const { folder, certificate, script, keyFile, signer, counted } = await signing(t)
+  const givenDir = join(folder, 'given')
+  mkdirSync(givenDir)
+  writeFileSync(join(givenDir, 'hsm.crt'), certificateToPem(certificate))
+  const log = openMemoryLog()
+  const init = {
+    stateDir: join(folder, 'state'),
+    clusterset: 'demo',
+    hosts: ['127.0.0.1'],
+    memberMs: 3_600_000,
+    givenDir,
+  }
+  for (const form of ['der', 'raw']) {
+    const authority = await CertificateAuthority.open(
+      { clock, log },
+      { ...init, signer: signer([script, keyFile, form]) },
+    )
+    t.equal(authority.pin, fingerprint(certificate))
+    const key = createKey()
+    const issued = await authority.issue(parseClusterId('milano'), await createCsr(key))
+    const member = new X509Certificate(issued.certificate)
+    const ca = new X509Certificate(certificate)
+    t.ok(member.verify(ca.publicKey) && member.checkIssued(ca) && member.checkPrivateKey(key), form)
+    t.equal(readCertificate(issued.certificate).cluster, 'milano')
+    t.ok(new X509Certificate(authority.server.certificate).verify(ca.publicKey))
+  }
+  t.strictSame(new Set(counted), new Set(['ok']))
+  const silent = await CertificateAuthority.open({ clock, log }, { ...init, signer: signer(['-e', 'process.exit(3)']) })
+  t.ok(silent.server.certificate.length > 0, 'it starts with the server certificate that it has')
+  const refused = await failure(silent.issue(parseClusterId('milano'), await createCsr(createKey())))
+  t.match(refused, { reason: 'SignerFailed', message: /ended with status 3/ })
+})
+
+t.test('a signer that misbehaves', async (t) => {
+  const { certificate, script, keyFile, signer, counted, folder } = await signing(t)
+  const input = Buffer.from('to be signed')
+  const other = join(folder, 'other.pem')
+  writeFileSync(other, keyToPem(createKey()), { mode: 0o600 })
+  const rows: [string, readonly string[], RegExp, string?][] = [
+    [
+      'fails',
+      ['-e', 'console.error("no\\u001b[2J slot"); process.exit(1)'],
+      /ended with status 1; it says: no \[2J slot/,
+    ],
+    ['prints garbage', ['-e', 'process.stdout.write("garbage")'], /no signature by the key of this authority/],
+    ['prints nothing', ['-e', ''], /no signature by the key of this authority/],
+    ['prints without end', ['-e', 'for (;;) process.stdout.write("x".repeat(1000))'], /more than 4096 bytes/],
+    ['signs by another key', [script, other, 'der'], /no signature by the key of this authority/],
+    ['hangs', ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 1000)'], /did not end within 0.7 s/],
+    ['is not there', [], /cannot be started \(ENOENT\)/, join(folder, 'none')],
+    ['may not be run', [], /cannot be started \(EACCES\)/, other],
+  ]
+  for (const [name, args, want, command] of rows) {
+    const error = await failure(signer(args, name === 'hangs' ? 700 : 20_000, command).signFor(certificate)(input))
+    t.ok(error instanceof BrokerUnreachableError, `${name}: ${error.message}`)
+    t.match(error, { reason: 'SignerFailed', message: want }, name)
+  }
+  t.strictSame(new Set(counted), new Set(['failed']))
+  t.ok(await signer([script, keyFile, 'der']).signFor(certificate)(input), 'the next one may be good')
+})
+
+t.test('more than it can do is refused at once', async (t) => {
+  const { certificate, signer, counted } = await signing(t)
+  const slow = signer(['-e', 'setInterval(() => {}, 1000)'], 200).signFor(certificate)
+  const calls = Array.from({ length: 70 }, () => failure(slow(Buffer.from('x'))))
+  const busy = await Promise.race(calls)
+  t.match(busy, { reason: 'SignerBusy' })
+  await Promise.all(calls)
+  t.equal(counted.filter((one) => one === 'busy').length, 2, 'four run, 64 wait')
+})

@@ -1,0 +1,42 @@
+/** `sealane broker ca` beside a broker that runs. */
+import type { Test } from 'tap'
+import type { AuthorityStatus, AuthorityStep } from '../../../compose/parts/broker-authority.ts'
+import { type CliResult, runCli } from '../../cli/run-cli.ts'
+import { eventually } from '../../support/eventually.ts'
+
+export const PATIENCE = { deadlineMs: 60_000, intervalMs: 100 }
+
+export class AuthorityCommands {
+  readonly #broker: { readonly state: string }
+
+  constructor(broker: { readonly state: string }) {
+    this.#broker = broker
+  }
+  async ask(...words: string[]): Promise<CliResult> {
+    return runCli(['broker', 'ca', ...words, '--state', this.#broker.state, '-o', 'json'])
+  }
+  async status(): Promise<AuthorityStatus> {
+    return JSON.parse((await this.ask('status')).stdout) as AuthorityStatus
+  }
+  /** The command works, and says so again when it is asked for again. */
+  async step(t: Test, ...words: string[]): Promise<AuthorityStep> {
+    const first = await this.ask(...words)
+    t.equal(first.code, 0, `${words.join(' ')}: ${first.stderr}`)
+    t.match(JSON.parse(first.stdout), { repeated: false }, words.join(' '))
+    const again = await this.ask(...words)
+    t.match(JSON.parse(again.stdout), { repeated: true }, `${words.join(' ')}, a second time`)
+    return JSON.parse(first.stdout) as AuthorityStep
+  }
+  async until(phase: AuthorityStatus['phase'], isSo: (status: AuthorityStatus) => boolean = () => true): Promise<void> {
+    let last: AuthorityStatus | undefined
+    const look = async (): Promise<boolean> => {
+      last = await this.status()
+      return last.phase === phase && isSo(last)
+    }
+    await eventually(look, { ...PATIENCE, say: phase }).catch((error: unknown) => {
+      throw new Error(`${String(error)}: ${JSON.stringify(last, undefined, 1)}`)
+    })
+  }
+}
+
+export const isFree = ({ waitsFor }: AuthorityStatus): boolean => waitsFor.members.length + waitsFor.tokens.length === 0
