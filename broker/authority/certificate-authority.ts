@@ -213,7 +213,7 @@ export class CertificateAuthority {
   /** Whether tls() gives something else than when this was asked last. */
   hasChanged(): boolean {
     const { ca, removed = [], certificate } = this.tls()
-    const shown = [certificate, ...ca, ...removed].map(fingerprint).join()
+    const shown = [[certificate], ca, removed].map((some) => some.map((der) => fingerprint(der)).join()).join('/')
     if (shown === this.#shown) return false
     this.#shown = shown
     return true

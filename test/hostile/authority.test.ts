@@ -64,8 +64,11 @@ await attack('authority-removed', async (t) => {
 
   t.match((await stream.ended()).details, /was issued by an authority that was removed/)
   await eventually(async () => fingerprint(await caOf(broker)) === current.fingerprint, PATIENCE)
+  const atPort = /^UNAUTHENTICATED the certificate was issued by authority [0-9a-f]{16}, which was removed: /
+  const refusedAtPort = async (): Promise<boolean> => atPort.test(await outcomeOf(stays.stolen().records()))
+  await eventually(refusedAtPort, { ...PATIENCE, say: 'the port says so, before any call is looked at' })
   const again = stays.stolen()
-  const refused = /^UNAUTHENTICATED the certificate was issued by authority [0-9a-f]{16}, which was removed: /
+  const refused = atPort
   t.match(await outcomeOf(again.records()), refused)
   t.match(await outcomeOf(again.renew()), refused)
   t.match(await outcomeOf(again.leave()), refused)

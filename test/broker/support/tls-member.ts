@@ -24,7 +24,7 @@ const DEADLINE_MS = 20_000
 export class TlsMember {
   readonly replica = new Replica()
   readonly logger = new CapturingLogger()
-  readonly #init: Omit<Parameters<typeof connectBroker>[0], 'identity'>
+  #init: Omit<Parameters<typeof connectBroker>[0], 'identity'>
   readonly #key: ReturnType<typeof createKey>
   #certificate: Uint8Array
   #client: BrokerClient
@@ -89,10 +89,12 @@ export class TlsMember {
     return () => this.replica.records.has(key)
   }
 
-  /** Takes another certificate, as agents do each day, and connects with that one alone. */
+  /** Takes another certificate and the authorities that come with it, as agents do each day, and connects with these. */
   async renew(): Promise<void> {
     const signal = AbortSignal.timeout(DEADLINE_MS)
-    this.#certificate = (await this.#client.renew(await createCsr(this.#key), signal)).certificate
+    const { certificate, caBundle } = await this.#client.renew(await createCsr(this.#key), signal)
+    this.#certificate = certificate
+    this.#init = { ...this.#init, ca: caBundle }
     const before = this.#client
     this.#client = connectBroker({ ...this.#init, identity: { certificate: this.#certificate, key: this.#key } })
     before.close()
