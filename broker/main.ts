@@ -83,7 +83,10 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   if (accepted !== undefined)
     logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
   const hosts = advertise.map((one) => parseBrokerAddress(one).host)
-  const keys = { ...authorityKeys(config, metrics), ...(etcd === undefined ? {} : { shared: sharedKeys(etcd, signal) }) }
+  const keys = {
+    ...authorityKeys(config, metrics),
+    ...(etcd === undefined ? {} : { shared: sharedKeys(etcd, signal) }),
+  }
   const authority = await CertificateAuthority.open(
     { clock, log },
     { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs, ...keys },

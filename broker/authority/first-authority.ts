@@ -132,10 +132,7 @@ async function check(
   throw new StateError('Failed', file, `${file} expired at ${at}: check this machine's clock`)
 }
 
-async function refuseWithoutKey(
-  certificate: Uint8Array,
-  { stateDir, givenDir, shared }: Init,
-): Promise<never> {
+async function refuseWithoutKey(certificate: Uint8Array, { stateDir, givenDir, shared }: Init): Promise<never> {
   const [file, keyFile] = [join(stateDir, CA_CERTIFICATE), join(stateDir, CA_KEY)]
   const text = await readIfThere(file)
   const key = await readKey(keyFile)

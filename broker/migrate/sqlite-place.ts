@@ -67,7 +67,10 @@ export class SqlitePlace implements StorePlace {
   async putAuthority(files: AuthorityFiles): Promise<void> {
     // The certificate last: a key without it counts as a first start that was broken off.
     const names = Object.keys(files).filter(isAuthorityFile)
-    const keysFirst = [...names.filter((name) => name.endsWith('.key')), ...names.filter((name) => name.endsWith('.crt'))]
+    const keysFirst = [
+      ...names.filter((name) => name.endsWith('.key')),
+      ...names.filter((name) => name.endsWith('.crt')),
+    ]
     for (const name of keysFirst) await writeSafely(join(this.#directory, name), files[name] ?? '')
   }
 

@@ -144,7 +144,9 @@ const FORMS: Readonly<Record<Scope, Form>> = {
   stream: object({ id: text }),
   authority: object({
     current: object(knownAuthority),
-    next: optional(object({ ...knownAuthority, phase: oneOf('announced', 'switched', 'withdrawn'), phaseSinceMs: time })),
+    next: optional(
+      object({ ...knownAuthority, phase: oneOf('announced', 'switched', 'withdrawn'), phaseSinceMs: time }),
+    ),
     removed: list(object({ ...knownAuthority, removedAtMs: time, by: oneOf('finish', 'abort') })),
   }),
   waiting: object({

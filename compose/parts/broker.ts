@@ -1,5 +1,11 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
-import { AUDIT_STDOUT, type AuditConfig, DEFAULT_BROKER_CONFIG, type EtcdStoreConfig, type SignerConfig } from '../../broker/config.ts'
+import {
+  AUDIT_STDOUT,
+  type AuditConfig,
+  DEFAULT_BROKER_CONFIG,
+  type EtcdStoreConfig,
+  type SignerConfig,
+} from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'

@@ -120,7 +120,16 @@ export function requireMember(validation: PeerValidation, nowMs: number): PeerVa
 export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
   const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews, authority } = validation
   const address = peerAddress(peer)
-  const known = { cluster, serial, fingerprint, issuedAtMs, expiresAtMs: notAfterMs, address, connection: peer, authority }
+  const known = {
+    cluster,
+    serial,
+    fingerprint,
+    issuedAtMs,
+    expiresAtMs: notAfterMs,
+    address,
+    connection: peer,
+    authority,
+  }
   return renews === undefined ? known : { ...known, renews }
 }
 

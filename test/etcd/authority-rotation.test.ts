@@ -84,8 +84,10 @@ const keysIn = (folder: string): string[] =>
 
 /** Names below the prefix that keys of authorities have. */
 async function sharedKeys(): Promise<string[]> {
-  const [from, to] = [`${PREFIX}/authority/`, `${PREFIX}/authority0`].map((text) => Buffer.from(text).toString('base64'))
-  const { kvs = [] } = (await cluster.call('/v3/kv/range', { key: from, range_end: to, keys_only: true })) as {
+  const [from, to] = [`${PREFIX}/authority/`, `${PREFIX}/authority0`].map((text) =>
+    Buffer.from(text).toString('base64'),
+  )
+  const { kvs = [] } = (await cluster.call('kv/range', { key: from, range_end: to, keys_only: true })) as {
     kvs?: { key: string }[]
   }
   return kvs.map(({ key }) => Buffer.from(key, 'base64').toString().slice(`${PREFIX}/authority/`.length)).sort()

@@ -1,7 +1,8 @@
 /** A broker's store on its way from a database to a real etcd of three members and back, with members that go on. */
-import { writeFileSync } from 'node:fs'
+import { readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { openAuthorityStore } from '../../broker/authority/authority-store.ts'
 import { migrateStore } from '../../broker/migrate/migration.ts'
 import { openPlace } from '../../broker/migrate/open-place.ts'
 import { verifyState } from '../../broker/state/verify-state.ts'
@@ -21,26 +22,8 @@ const { signal } = new AbortController()
 const IN_TIME = { deadlineMs: 30_000 }
 
 t.test('there and back, with three members', async (t) => {
-  const cluster = await startEtcdCluster(t)
-  const folder = temporaryFolder(t)
-  const file = (name: string, text: string): string => {
-    writeFileSync(join(folder, name), text, { mode: 0o600 })
-    return join(folder, name)
-  }
-  const login = {
-    caFile: file('ca', cluster.ca),
-    certificateFile: file('certificate', cluster.client.certificate),
-    keyFile: file('key', cluster.client.key),
-  }
-  const hosts = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
-  const url = `etcd://${hosts}/sealane/moved`
-  const broker = await LoopbackBroker.start(t)
+  const { broker, move, login, url } = await stage(t)
   const { state } = broker
-  const move = (from: string, to: string) => {
-    const place = (text: string) => openPlace(text, { flag: '--from', stateDir: state, login, clock, signal })
-    const deps = { clock, who: { kind: 'operator' } as const, signal }
-    return migrateStore(deps, { from: place(from), to: place(to), force: false })
-  }
   const members: TlsMember[] = []
   for (const id of ['milano', 'paris', 'oslo']) members.push(await TlsMember.join(t, state, id))
   const [milano, paris, oslo] = members as [TlsMember, TlsMember, TlsMember]
@@ -77,3 +60,58 @@ t.test('there and back, with three members', async (t) => {
   await broker.stop()
   t.match(await move('sqlite', url), { members: 3 }, 'and there again, over what was there')
 })
+
+t.test('in the middle of a rotation: both keys of the certificate authority come along, there and back', async (t) => {
+  const { broker, move, login, url } = await stage(t)
+  const { state } = broker
+  const authorities = await openAuthorityStore(state, clock)
+  const { current, next } = await authorities.rotate({ force: false })
+  await authorities.close()
+  const keys = (): string[] =>
+    readdirSync(state)
+      .filter((name) => name.startsWith('ca.'))
+      .sort()
+  const both = [`ca.${next?.fingerprint}.crt`, `ca.${next?.fingerprint}.key`, 'ca.crt', 'ca.key']
+  const dropKeys = (): void => keys().forEach((name) => rmSync(join(state, name)))
+  await broker.stop()
+  t.strictSame(keys(), both.sort())
+
+  await move('sqlite', url)
+  dropKeys()
+  await broker.start({ store: { ...login, url } })
+  await eventually(() => keys().join() === both.join(), { ...IN_TIME, say: 'both from etcd' })
+  await broker.stop()
+  dropKeys()
+  await move(url, 'sqlite')
+  t.strictSame(keys(), both, 'and back')
+  await broker.start()
+  const after = await openAuthorityStore(state, clock)
+  const { phase, current: now } = await after.status()
+  t.ok(phase === 'announced' || phase === 'switched', phase)
+  t.equal(now.fingerprint, current.fingerprint)
+  await after.close()
+})
+
+/** A broker on a database, and an etcd beside it. */
+async function stage(t: Test) {
+  const cluster = await startEtcdCluster(t)
+  const folder = temporaryFolder(t)
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text, { mode: 0o600 })
+    return join(folder, name)
+  }
+  const login = {
+    caFile: file('ca', cluster.ca),
+    certificateFile: file('certificate', cluster.client.certificate),
+    keyFile: file('key', cluster.client.key),
+  }
+  const hosts = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  const url = `etcd://${hosts}/sealane/moved`
+  const broker = await LoopbackBroker.start(t)
+  const move = (from: string, to: string) => {
+    const place = (text: string) => openPlace(text, { flag: '--from', stateDir: broker.state, login, clock, signal })
+    const deps = { clock, who: { kind: 'operator' } as const, signal }
+    return migrateStore(deps, { from: place(from), to: place(to), force: false })
+  }
+  return { broker, move, login, url }
+}

@@ -36,7 +36,10 @@ export async function removeAuthorityKey(store: EtcdStore, fingerprint: string, 
 /** A key is written and removed once, by whoever is first: doing it again does no harm where the answer was lost. */
 async function writeOnce(store: EtcdStore, op: RequestOp, signal: AbortSignal): Promise<void> {
   const write = (): Promise<unknown> =>
-    store.client.txn({ compare: [], success: [op], failure: [] }, { action: 'write of a certificate authority', signal })
+    store.client.txn(
+      { compare: [], success: [op], failure: [] },
+      { action: 'write of a certificate authority', signal },
+    )
   try {
     await write()
   } catch (error) {

@@ -5,7 +5,14 @@ import { type CommandContext, outputOption, stateOption, subcommand } from '../.
 import type { Authority } from '../../kube/broker/pod-authority.ts'
 import { type OutputFormat, printOne } from '../../output.ts'
 import { authorityText, nextText } from '../../broker/authority-text.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../../target.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  seenOtherwise,
+  targetToChange,
+  targetToSee,
+} from '../../target.ts'
 import { lookTimeoutOption, withinTime } from '../../within-time.ts'
 
 interface CommonOptions extends KubeTarget {

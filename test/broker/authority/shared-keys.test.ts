@@ -66,7 +66,8 @@ t.test('three that start at once sign by one authority, and nothing is left of t
   const files = folders.map((folder) => ['ca.crt', 'ca.key'].map((name) => readFileSync(join(folder, name), 'utf8')))
   t.strictSame(files[1], files[0])
   t.strictSame(files[2], files[0])
-  for (const folder of folders) t.strictSame(readdirSync(folder).sort(), ['ca.crt', 'ca.key', 'server.crt', 'server.key'])
+  for (const folder of folders)
+    t.strictSame(readdirSync(folder).sort(), ['ca.crt', 'ca.key', 'server.crt', 'server.key'])
 })
 
 t.test('a second authority is there for all, and the key of the first is nowhere when it is removed', async (t) => {

@@ -172,6 +172,7 @@ t.test('nobody gets a number that may be in use, until members have said', async
         facts: facts(['10.77.0.0/16']),
         allowedCIDRs: [],
         certificate,
+        handedOut: { ...certificate, authority: '', bundle: [] },
         ...more,
       }
       return joinMember(tx, decision, { ...contextOf('new'), nowMs }).spec.index

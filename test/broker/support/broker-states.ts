@@ -5,7 +5,7 @@ import type { RecordLog } from '../../../broker/log/record-log.ts'
 import { departMember, joinMember, markComplete, noteIssued } from '../../../broker/members/membership.ts'
 import { pruneStamps, putRecord, removeRecord, type WriteContext } from '../../../broker/records/record-writes.ts'
 import { writeStatusRecord } from '../../../broker/records/status-records.ts'
-import { SETTINGS_KEY, isLive } from '../../../broker/state/state.ts'
+import { type HandedOut, SETTINGS_KEY, isLive } from '../../../broker/state/state.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../../model/quota/member-quota.ts'
 import type { MemberRecord } from '../../../model/records.ts'
@@ -68,6 +68,7 @@ async function take(log: RecordLog, step: BrokerStep, settings: typeof SETTINGS,
           }),
           allowedCIDRs: [],
           certificate: { serial: `${nowMs}`, expiresAtMs: nowMs + 86_400_000, issuedAtMs: nowMs },
+          handedOut: handedOut(nowMs),
           keyHash: 'k'.repeat(64),
           entitled: true,
           connected: false,
@@ -94,7 +95,7 @@ async function take(log: RecordLog, step: BrokerStep, settings: typeof SETTINGS,
         writeStatusRecord(tx, cluster, { notImported: [], leftOut: variant }, nowMs)
       } else if (t === 'remove') {
         for (const record of all(step, cluster)) removeRecord(tx, memberKey(record), context)
-        noteIssued(tx, cluster, { expiresAtMs: nowMs + 86_400_000 }, nowMs)
+        noteIssued(tx, cluster, handedOut(nowMs), nowMs)
       } else {
         const [record] = all(step, cluster).filter(({ body }) => kindOf(t) === body.kind)
         if (record !== undefined) putRecord(tx, record, context)
@@ -147,3 +148,7 @@ export const RICH_STEPS: readonly BrokerStep[] = [
   { t: 'token', member: 0, name: 0, variant: 2 },
   { t: 'status', member: 0, name: 0, variant: 1 },
 ]
+
+function handedOut(nowMs: number): HandedOut {
+  return { serial: `${nowMs}`, expiresAtMs: nowMs + 86_400_000, authority: 'f'.repeat(64), bundle: ['f'.repeat(64)] }
+}

@@ -38,11 +38,7 @@ function storeFlags(cluster: EtcdCluster, folder: string, prefix: string): strin
   ]
 }
 
-async function served(
-  state: string,
-  port: number,
-  flags: readonly string[],
-): Promise<ServedBroker> {
+async function served(state: string, port: number, flags: readonly string[]): Promise<ServedBroker> {
   const status = `127.0.0.1:${await freePort()}`
   const address = `127.0.0.1:${port}`
   const audit = join(state, 'audit.log')

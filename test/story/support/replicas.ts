@@ -2,11 +2,11 @@
 import { once } from 'node:events'
 import { type Server, type Socket, connect, createServer } from 'node:net'
 import type { Test } from 'tap'
+import { CertificateAuthority } from '../../../broker/authority/certificate-authority.ts'
 import { Broker } from '../../../broker/broker.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
 import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
 import type { RecordLog } from '../../../broker/log/record-log.ts'
-import { CertificateAuthority } from '../../../broker/members/certificate-authority.ts'
 import { brokerMetrics } from '../../../broker/metrics.ts'
 import { fixSettings } from '../../../broker/state/settings.ts'
 import type { ClusterId } from '../../../model/ids.ts'
@@ -39,7 +39,7 @@ const CLUSTERSET = 'demo'
 const clock = new SystemClock()
 
 export class Replicas {
-  readonly log: RecordLog = openMemoryLog()
+  readonly log: RecordLog
   readonly addresses: readonly string[]
   readonly #authority: CertificateAuthority
   readonly #limits: { readonly connectionAgeMs: number; readonly drainMs: number }
@@ -52,12 +52,13 @@ export class Replicas {
     limits: { readonly connectionAgeMs: number; readonly drainMs: number },
   ): Promise<Replicas> {
     const stateDir = temporaryFolder(t)
+    const log = openMemoryLog()
     const authority = await CertificateAuthority.open(
-      { clock },
+      { clock, log },
       { stateDir, clusterset: CLUSTERSET, hosts: ['127.0.0.1'], memberMs: 24 * 3_600_000 },
     )
     const ports = [await freePort(), await freePort(), await freePort()]
-    const replicas = new Replicas(authority, ports, limits)
+    const replicas = new Replicas(log, authority, ports, limits)
     t.teardown(() => replicas.#close())
     await fixSettings(replicas.log, {
       ...DEFAULT_BROKER_CONFIG,
@@ -70,10 +71,12 @@ export class Replicas {
   }
 
   private constructor(
+    log: RecordLog,
     authority: CertificateAuthority,
     ports: readonly number[],
     limits: { readonly connectionAgeMs: number; readonly drainMs: number },
   ) {
+    this.log = log
     this.#authority = authority
     this.#limits = limits
     this.addresses = ports.map((port) => `127.0.0.1:${port}`)
@@ -86,7 +89,7 @@ export class Replicas {
     const streams = new Set<ClusterId>()
     const server = await serveBroker({
       api: counting(broker, streams),
-      tls: { ...this.#authority.server, ca: [this.#authority.caCertificate], clusterset: CLUSTERSET },
+      tls: this.#authority.tls(),
       listen: { host: '127.0.0.1', port: 0 },
       clock,
       logger: silent,
