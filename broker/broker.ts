@@ -28,8 +28,10 @@ import type { BrokerLimits } from './config.ts'
 import { groupOf } from './log/log-state.ts'
 import type { Change, RecordLog } from './log/record-log.ts'
 import { authoritiesMessage } from './authority/authorities-message.ts'
-import { noteContact, noteFollows, noteSeen } from './members/member-list.ts'
-import { HeardMembers } from './members/heard-members.ts'
+import { ContactNotes } from './contact/contact-notes.ts'
+import { HeardMembers } from './contact/heard-members.ts'
+import { MemberCounts } from './contact/member-counts.ts'
+import { noteFollows } from './members/member-list.ts'
 import { Joining } from './members/joining.ts'
 import { MemberWarnings } from './members/member-warnings.ts'
 import { departMember, keepEarlierSpace, noteIssued, pruneDeparted } from './members/membership.ts'
@@ -38,7 +40,7 @@ import { reviewAddresses } from './members/member-addresses.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './records/publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
-import { type MemberRow, SETTINGS_KEY, isLive } from './state/state.ts'
+import { SETTINGS_KEY, isLive } from './state/state.ts'
 import { ReturningMembers } from './restored/returning-members.ts'
 import { beginSettling, pruneRestore } from './restored/settling.ts'
 import { StatusPace } from './records/status-pace.ts'
@@ -97,6 +99,8 @@ export class Broker implements BrokerApi {
   readonly #stopCommits: () => void
   readonly #warnings: MemberWarnings
   readonly #heard: HeardMembers
+  readonly #counts: MemberCounts
+  readonly #notes: ContactNotes
 
   constructor(given: BrokerDeps, init: BrokerInit) {
     const deps = { audit: NO_AUDIT, ...given }
@@ -111,23 +115,15 @@ export class Broker implements BrokerApi {
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, { quota: this.#rules.quota, addresses: init.advertise ?? [] })
-    this.#stopCommits = deps.log.onCommit((changes) => {
-      const changed = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
-      const membersChanged = changed.length > 0
-      if (membersChanged) this.#endDeparted()
-      this.#hub.endDeparted(changed)
-      for (const { scope, key } of changes) {
-        if (scope === 'record') this.#recordChanged(key)
-        if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
-      }
-      this.#reportQuotas(changes)
-      if (changes.some((change) => change.scope === 'authority')) this.#onAuthorities()
-      this.#hub.wake(membersChanged)
-      if (membersChanged) this.#warnings.reportNotes()
-      this.#count(membersChanged)
+    this.#counts = new MemberCounts(deps.metrics)
+    this.#notes = new ContactNotes(deps, {
+      isHere: (cluster) => this.#isConnectedHere(cluster),
+      isElsewhere: (cluster) => deps.replicas?.isConnectedElsewhere(cluster) === true,
     })
+    this.#stopCommits = deps.log.onCommit((changes) => this.#onCommit(changes))
     this.#onAuthorities()
-    this.#count(true)
+    this.#counts.recount(deps.log)
+    this.#countRecords()
     this.#warnings.reportReservedIds()
   }
 
@@ -240,11 +236,8 @@ export class Broker implements BrokerApi {
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
     const members = log.list('member').map(({ key }) => key)
-    const { replicas } = this.#deps
-    const connected = new Set(members.filter((cluster) => this.#isConnectedHere(cluster as ClusterId)))
-    const isOthers = (cluster: string): boolean =>
-      !connected.has(cluster) && replicas?.isConnectedElsewhere(cluster) === true
     this.#joining.forget()
+    this.#counts.recount(log)
     this.#warnings.reportNotesAgain()
     this.#warnings.reportClashes()
     await log.transact((tx) => {
@@ -253,12 +246,9 @@ export class Broker implements BrokerApi {
       pruneStamps(tx, clock.now())
       pruneDeparted(tx, clock.now())
       pruneRestore(tx, clock.now())
-      for (const { key } of tx.list('member')) {
-        // The broker that has its stream notes it.
-        if (!isOthers(key)) noteContact(tx, key, connected.has(key), clock.now())
-      }
       for (const { key } of tx.list('stream')) if (tx.get('member', key) === undefined) tx.remove('stream', key)
     })
+    await this.#notes.noteAll(members)
   }
 
   /**
@@ -302,6 +292,8 @@ export class Broker implements BrokerApi {
   }
 
   close(): void {
+    this.#hub.close()
+    this.#notes.close()
     this.#stopCommits()
     this.#statuses.close()
   }
@@ -327,11 +319,15 @@ export class Broker implements BrokerApi {
     return this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
   }
 
-  /**
-   * They may have nothing to say for long; a cluster that joins under the same id is not in contact because of them.
-   */
   #endDeparted(): void {
-    for (const [cluster, session] of [...this.#sessions]) if (session.endIfGone()) this.#sessions.delete(cluster)
+    for (const cluster of [...this.#sessions.keys()]) this.#endIfDeparted(cluster)
+  }
+
+  /**
+   * It may have nothing to say for long; a cluster that joins under the same id is not in contact because of it.
+   */
+  #endIfDeparted(cluster: ClusterId): void {
+    if (this.#sessions.get(cluster)?.endIfGone() === true) this.#sessions.delete(cluster)
   }
 
   /** Whose limits have changed, and who has more or less than before. */
@@ -365,30 +361,37 @@ export class Broker implements BrokerApi {
   }
 
   #seen(cluster: ClusterId): void {
-    const { log, clock, logger } = this.#deps
     this.#heard.note(cluster)
-    log
-      .transact((tx) => {
-        noteSeen(tx, cluster, clock.now())
-        noteContact(tx, cluster, this.#isConnected(cluster), clock.now())
-      })
-      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, why: String(error) }))
+    this.#notes.seen(cluster)
   }
 
   #context(cluster: ClusterId): WriteContext {
     return { cluster, rules: this.#rules, nowMs: this.#deps.clock.now() }
   }
 
-  #count(membersChanged: boolean): void {
+  #onCommit(changes: readonly Change[]): void {
+    const members = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
+    for (const cluster of members) this.#endIfDeparted(cluster)
+    this.#hub.endDeparted(members)
+    const records = changes.filter(({ scope }) => scope === 'record')
+    for (const { key } of records) this.#recordChanged(key)
+    for (const { scope, key } of changes) {
+      if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
+    }
+    this.#reportQuotas(changes)
+    if (changes.some(({ scope }) => scope === 'authority')) this.#onAuthorities()
+    if (records.length > 0 || members.length > 0) this.#hub.wake(records.length > 0, members)
+    if (members.length > 0) {
+      this.#warnings.reportNotes(members)
+      this.#counts.take(this.#deps.log, members)
+    }
+    this.#countRecords()
+  }
+
+  #countRecords(): void {
     const { log, metrics } = this.#deps
     metrics.records.set(log.count('record'))
     metrics.revision.set(log.revision)
     metrics.waiting.set(log.count('waiting'))
-    if (!membersChanged) return
-    const members: readonly MemberRow[] = log.list('member').map(({ value }) => value)
-    const live = members.filter(isLive)
-    metrics.members.set(live.length, { state: 'live' })
-    metrics.members.set(live.filter((row) => row.complete).length, { state: 'complete' })
-    metrics.members.set(members.length - live.length, { state: 'departed' })
   }
 }

@@ -209,7 +209,12 @@ export interface WatchRequest {
   readonly resume?: { readonly epoch: string; readonly revision: number }
   /** The member renews its certificate when it learns of other authorities. */
   readonly followsAuthorities?: true
+  /** What the member can read beyond the first release. Absent: nothing. */
+  readonly takes?: readonly WatchSkill[]
 }
+
+/** `zstd`: messages that are packed. `owners`: what has changed in the lists of `synced`, instead of the lists. */
+export type WatchSkill = 'zstd' | 'owners'
 
 export type RecordEvent =
   | { readonly t: 'put'; readonly record: StoredRecord }
@@ -241,6 +246,15 @@ export type WatchMessage =
       readonly complete: readonly string[]
       readonly departed: readonly string[]
     }
+  /** Instead of a later `synced`, to a member that takes it: what has changed in the two lists since. */
+  | {
+      readonly t: 'ownersChanged'
+      readonly revision: number
+      readonly complete: ListChange
+      readonly departed: ListChange
+    }
+  /** Another of these messages, compressed once for all that take it. Members never see it: their client unpacks it. */
+  | { readonly t: 'packed'; readonly zstd: Uint8Array }
   /**
    * Comes at intervals after the first `synced`: members that have no connection to the broker, and for how long by its
    * own clock, not counting its own absence. All others are in contact with it now. A member that gets no such message
@@ -258,6 +272,12 @@ export interface Authorities {
   readonly bundle: readonly string[]
   readonly signing: string
   readonly withinMs: number
+}
+
+/** Ids that have come to a list, and that have left it. */
+export interface ListChange {
+  readonly added: readonly string[]
+  readonly removed: readonly string[]
 }
 
 export interface SilentMember {

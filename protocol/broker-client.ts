@@ -27,6 +27,16 @@ export class BrokerUnreachableError extends Error {
   }
 }
 
+/** The broker is there, and has said when it has time. */
+export class BrokerBusyError extends BrokerUnreachableError {
+  readonly comeBackMs: number
+  constructor(where: string, comeBackMs: number) {
+    super(`broker at ${where} has more handshakes to do than it can: it has time in ${comeBackMs / 1000} s`)
+    this.name = 'BrokerBusyError'
+    this.comeBackMs = comeBackMs
+  }
+}
+
 /** As the reason of a signal: nothing came on a stream in time. Its connection is then used no more. */
 export class BrokerSilentError extends BrokerUnreachableError {
   constructor() {

@@ -101,7 +101,9 @@ class ProtocolLink implements BrokerLink {
     const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
     const onAsked = (epoch: string, ended: AbortSignal) => held.records(epoch, ended)
     const { cluster } = identity
-    this.#publish = new PublishSession({ cluster, connect, clock, logger, metrics, held: onAsked, onChange })
+    const members = (): number => replica.complete.size
+    const common = { cluster, connect, clock, logger, metrics }
+    this.#publish = new PublishSession({ ...common, members, held: onAsked, onChange })
     const contact = new LatestContact(clock)
     this.#watch = new WatchSession({
       connect,

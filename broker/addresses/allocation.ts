@@ -220,18 +220,36 @@ export function addressOverlaps(
   const note = (pods: ClaimedRange, other: ClaimedRange): void => {
     if (givesWay(pods, other) && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
   }
-  const open: ClaimedRange[] = []
-  for (const range of ranges) {
-    for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, range.prefix); last = open.at(-1))
-      open.pop()
-    for (const outer of open) {
+  // Apart, since two of which neither is pods say nothing of each other: a thousand clusters may have the same Services.
+  const [openPods, openOthers]: [OpenRange[], OpenRange[]] = [[], []]
+  for (const [at, range] of ranges.entries()) {
+    for (const open of [openPods, openOthers]) closeBefore(open, range)
+    const isPods = range.is === 'pods'
+    for (const { range: outer } of isPods ? inOrder(openPods, openOthers) : openPods) {
       if (outer.id === range.id) continue
       note(range, outer)
       note(outer, range)
     }
-    open.push(range)
+    ;(isPods ? openPods : openOthers).push({ at, range })
   }
   return ambiguous
+}
+
+interface OpenRange {
+  /** In the order of all. */
+  readonly at: number
+  readonly range: ClaimedRange
+}
+
+/** Takes off those that have ended. */
+function closeBefore(open: OpenRange[], { prefix }: ClaimedRange): void {
+  for (let last = open.at(-1); last !== undefined && !overlaps(last.range.prefix, prefix); last = open.at(-1))
+    open.pop()
+}
+
+function inOrder(one: readonly OpenRange[], other: readonly OpenRange[]): readonly OpenRange[] {
+  if (one.length === 0 || other.length === 0) return one.length === 0 ? other : one
+  return [...one, ...other].sort((a, b) => a.at - b.at)
 }
 
 /**

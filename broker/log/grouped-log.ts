@@ -12,15 +12,17 @@ export interface JournalContent {
   readonly epoch: string
   readonly revision: number
   readonly compactedRevision: number
-  /** In order of revisions. */
-  readonly changes: readonly Change[]
+  /** In order of revisions. Of load(): to be taken once, and at once. */
+  readonly changes: Iterable<Change>
 }
 
 /** Where a group is made durable. Methods throw StateError. */
 export interface Journal {
   load(): JournalContent
   /** Starts a group and gives what other processes have written since `revision`, if anything. */
-  begin(revision: number): (JournalContent & { readonly whole: boolean }) | undefined
+  begin(
+    revision: number,
+  ): (JournalContent & { readonly whole: boolean; readonly changes: readonly Change[] }) | undefined
   write(changes: readonly Change[]): void
   /** Forgets removals up to this revision. */
   compact(upTo: number): void
@@ -36,6 +38,16 @@ export interface GroupedLogInit {
   /** Called with the duration of each group and its number of changes. */
   readonly onGroup?: (changes: number) => void
 }
+
+interface WrittenGroup {
+  /** That became visible: this group's, and those of other processes. */
+  readonly changes: readonly Change[]
+  /** Transactions that were in it; the rest waits for the next. */
+  readonly count: number
+}
+
+/** A group ends once it has so many rows: what else there is to do comes between two groups. */
+const MAX_GROUP_ROWS = 128
 
 export class GroupedLog extends LogReader implements RecordLog {
   readonly epoch: string
@@ -74,8 +86,8 @@ export class GroupedLog extends LogReader implements RecordLog {
   close(): Promise<void> {
     if (!this.#closed) {
       this.#closed = true
-      if (this.#scheduled !== undefined) clearImmediate(this.#scheduled)
-      if (this.#waiting.length > 0) this.#flush()
+      while (this.#waiting.length > 0) this.#flush()
+      clearImmediate(this.#scheduled)
       this.#journal.close()
       this.forgetCallbacks()
     }
@@ -86,23 +98,30 @@ export class GroupedLog extends LogReader implements RecordLog {
     this.#scheduled = undefined
     const waiting = this.#waiting
     this.#waiting = []
-    let changes: readonly Change[]
+    let written: WrittenGroup
     try {
-      changes = this.#writeGroup(waiting)
+      written = this.#writeGroup(waiting)
     } catch (error) {
       for (const one of waiting) one.fail(error)
       return
     }
-    for (const one of waiting) one.settle()
+    const { changes, count } = written
+    for (const one of waiting.slice(0, count)) one.settle()
+    this.#waiting = [...waiting.slice(count), ...this.#waiting]
+    if (this.#waiting.length > 0) this.#scheduled ??= setImmediate(() => this.#flush())
     if (changes.length > 0) this.reportCommit(changes)
   }
 
-  /** Gives the changes that became visible: this group's and those of other processes. */
-  #writeGroup(waiting: readonly PendingTransaction[]): readonly Change[] {
+  #writeGroup(waiting: readonly PendingTransaction[]): WrittenGroup {
     try {
       this.#begin()
       const group = new WriteLayer(this.#state)
-      for (const one of waiting) one.run(group)
+      let count = 0
+      for (const one of waiting) {
+        one.run(group)
+        count += 1
+        if (group.size >= MAX_GROUP_ROWS) break
+      }
       const changes = changesOf(group, this.#state, this.#state.revision)
       if (changes.length > 0) this.#journal.write(changes)
       const compactTo = this.#compactTo()
@@ -113,7 +132,7 @@ export class GroupedLog extends LogReader implements RecordLog {
       if (changes.length > 0) this.#init.onGroup?.(changes.length)
       const visible = [...this.#foreign, ...changes]
       this.#foreign = []
-      return visible
+      return { changes: visible, count }
     } catch (error) {
       this.#journal.rollback()
       throw error

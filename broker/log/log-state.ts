@@ -1,6 +1,7 @@
 /** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
 import type { RecordKind } from '../../model/records.ts'
 import type { Scope, Scopes } from '../state/state.ts'
+import { packedRow } from './packed-row.ts'
 import type { Change, LogView } from './record-log.ts'
 
 type Rows = Map<string, Change>
@@ -56,8 +57,8 @@ export class LogState implements LogView {
     return this.#gone.size
   }
 
-  /** Takes changes in order of their revisions. */
-  apply(changes: readonly Change[]): void {
+  /** Takes changes in order of their revisions; one at a time, so that what is loaded need not be there at once. */
+  apply(changes: Iterable<Change>): void {
     for (const change of changes) this.#applyOne(change)
     if (this.#order.length > 2 * (this.#recordCount + this.#gone.size) + 1024) this.#sweep()
   }
@@ -114,7 +115,8 @@ export class LogState implements LogView {
     this.#kinds.clear()
   }
 
-  #applyOne(change: Change): void {
+  #applyOne(given: Change): void {
+    const change = given.scope === 'record' ? packed(given as Change<'record'>) : given
     const id = `${change.scope} ${change.key}`
     const rows = this.#rows(change.scope, groupOf(change.key))
     const old = rows.get(change.key)
@@ -170,6 +172,13 @@ export class LogState implements LogView {
   }
 }
 
+/** The same change where there is nothing to pack: streams know it by its identity. */
+function packed(change: Change<'record'>): Change {
+  if (change.value === undefined) return change
+  const value = packedRow(change.value)
+  return value === change.value ? change : { ...change, value }
+}
+
 function add(sums: Map<string, number>, key: string, by: number): void {
   const sum = (sums.get(key) ?? 0) + by
   if (sum === 0) sums.delete(key)
@@ -178,7 +187,8 @@ function add(sums: Map<string, number>, key: string, by: number): void {
 
 /** Of a record's key: its group and kind. */
 export function kindOf(key: string): string {
-  return key.split('/', 2).join('/')
+  const slash = key.indexOf('/', key.indexOf('/') + 1)
+  return slash < 0 ? key : key.slice(0, slash)
 }
 
 /** The part of a key before its first '/'. */

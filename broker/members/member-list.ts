@@ -3,6 +3,7 @@ import { parseClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { quote } from '../admission/admission-checks.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
+import { contactOf, isInContact } from '../contact/contact-rows.ts'
 import { clusterSpec } from '../records/cluster-records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import {
@@ -19,10 +20,6 @@ import { type MemberRow, type Misuse, isLive } from '../state/state.ts'
 import { timeText } from '../tokens/tokens.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
-/** The broker notes this often who is in contact. */
-export const NOTE_CONTACT_MS = 60_000
-/** What it noted counts this long: a broker that was killed cannot take it back. */
-const CONTACT_COUNTS_MS = 2.5 * NOTE_CONTACT_MS
 /** Ids named in a refusal. */
 const MAX_NAMED = 20
 
@@ -81,7 +78,8 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
   const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
   return members.map(({ key, value }) => {
     const own = clashes.filter(({ cluster }) => cluster === key).map(clashText)
-    const { joinedAtMs, lastSeenMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
+    const { joinedAtMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
+    const { lastSeenMs } = contactOf(view, key, value)
     const identity = {
       ...(rekeyedAtMs === undefined ? {} : { rekeyedAtMs }),
       ...(misuse === undefined ? {} : { misuse }),
@@ -98,7 +96,8 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       notes: isLive(value) ? (value.notes ?? []) : [],
     }
     const { records } = used
-    return { id: key, ...validity(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, quota, ...addresses }
+    const contact = { ...validity(view, key, value, nowMs), ...identity, joinedAtMs, lastSeenMs }
+    return { id: key, ...contact, records, quota, ...addresses }
   })
 }
 
@@ -118,7 +117,7 @@ export function evictMember(
   }
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
-  const { state, sinceMs } = validity(row, nowMs)
+  const { state, sinceMs } = validity(tx, id, row, nowMs)
   if (state === 'in contact' && !force) {
     throw refuse(
       'MemberInContact',
@@ -145,12 +144,6 @@ export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): vo
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }
 
-/** It has a connection at this moment. */
-export function noteSeen(tx: Transaction, cluster: string, nowMs: number): void {
-  const row = tx.get('member', cluster)
-  if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
-}
-
 /** Writes down whether a member renews as soon as its watch tells it of another authority. */
 export function noteFollows(tx: Transaction, cluster: string, follows: boolean): void {
   const row = tx.get('member', cluster)
@@ -159,25 +152,17 @@ export function noteFollows(tx: Transaction, cluster: string, follows: boolean):
   tx.put('member', cluster, follows ? { ...rest, followsAuthorities: true } : rest)
 }
 
-/** Writes down whether a member has a stream open now, for processes that read the database beside the broker. */
-export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
-  const row = tx.get('member', cluster)
-  if (!isLive(row)) return
-  const { connectedSinceMs, ...rest } = row
-  if (connected) {
-    const since = inContact(row, nowMs) ? connectedSinceMs : undefined
-    tx.put('member', cluster, { ...rest, connectedSinceMs: since ?? nowMs, lastSeenMs: nowMs })
-  } else if (connectedSinceMs !== undefined) tx.put('member', cluster, rest)
-}
-
-function validity(row: MemberRow, nowMs: number): { readonly state: MemberState; readonly sinceMs: number } {
+function validity(
+  view: LogView,
+  cluster: string,
+  row: MemberRow,
+  nowMs: number,
+): { readonly state: MemberState; readonly sinceMs: number } {
   if (row.departedAtMs !== undefined) return { state: row.departure ?? 'left', sinceMs: row.departedAtMs }
-  if (inContact(row, nowMs)) return { state: 'in contact', sinceMs: row.connectedSinceMs ?? row.lastSeenMs }
-  return { state: 'silent', sinceMs: row.lastSeenMs }
-}
-
-function inContact({ connectedSinceMs, lastSeenMs }: MemberRow, nowMs: number): boolean {
-  return connectedSinceMs !== undefined && nowMs - lastSeenMs <= CONTACT_COUNTS_MS
+  const contact = contactOf(view, cluster, row)
+  const { lastSeenMs, connectedSinceMs } = contact
+  if (isInContact(contact, nowMs)) return { state: 'in contact', sinceMs: connectedSinceMs ?? lastSeenMs }
+  return { state: 'silent', sinceMs: lastSeenMs }
 }
 
 function howItLeft(row: MemberRow | undefined): string {

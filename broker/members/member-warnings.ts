@@ -32,8 +32,8 @@ export interface MemberWarningsDeps {
 export class MemberWarnings {
   readonly #deps: MemberWarningsDeps
   #reportedClashes: ReadonlySet<string> = new Set()
-  /** What was logged about members' addresses. */
-  #reportedNotes: ReadonlySet<string> = new Set()
+  /** What was logged about each member's addresses. */
+  readonly #reportedNotes = new Map<string, readonly string[]>()
   #loggedNotes = 0
   readonly #reportedUnknown = new Set<string>()
 
@@ -62,22 +62,33 @@ export class MemberWarnings {
     this.#reportedClashes = new Set(texts)
   }
 
-  /** Each sentence about a member's addresses once; what is too much now is logged later, if it still holds. */
-  reportNotes(): void {
-    const reported = new Set<string>()
-    for (const { key, value } of this.#deps.log.list('member')) {
-      if (!isLive(value)) continue
-      for (const note of value.notes ?? []) {
-        const line = `${key} ${note}`
-        if (!this.#reportedNotes.has(line)) {
+  /**
+   * Each sentence about these members' addresses once; what is too much now is logged later, if it still holds. Without
+   * ids: about all.
+   */
+  reportNotes(ids?: readonly string[]): void {
+    const { log, logger } = this.#deps
+    if (ids === undefined) {
+      const live = new Set(log.list('member').flatMap(({ key, value }) => (isLive(value) ? [key] : [])))
+      for (const cluster of this.#reportedNotes.keys()) if (!live.has(cluster)) this.#reportedNotes.delete(cluster)
+      this.reportNotes([...live])
+      return
+    }
+    for (const cluster of ids) {
+      const row = log.get('member', cluster)
+      const before = this.#reportedNotes.get(cluster) ?? []
+      const reported: string[] = []
+      for (const note of isLive(row) ? (row.notes ?? []) : []) {
+        if (!before.includes(note)) {
           if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
           this.#loggedNotes += 1
-          this.#deps.logger.info('about the addresses of a member', { cluster: key, note })
+          logger.info('about the addresses of a member', { cluster, note })
         }
-        reported.add(line)
+        reported.push(note)
       }
+      if (reported.length > 0) this.#reportedNotes.set(cluster, reported)
+      else this.#reportedNotes.delete(cluster)
     }
-    this.#reportedNotes = reported
   }
 
   /** To be called now and then: as reportNotes(), and what was too much before is logged. */

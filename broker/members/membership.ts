@@ -10,6 +10,7 @@ import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts
 import { quote } from '../admission/admission-checks.ts'
 import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
 import { nextIndex } from '../addresses/allocation.ts'
+import { contactOf, forgetContact } from '../contact/contact-rows.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from '../records/cluster-records.ts'
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
@@ -59,7 +60,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
   const { cluster, facts, certificate, handedOut, keyHash, allowedCIDRs } = join
   refuseSpace(facts, allowedCIDRs)
   const old = tx.get('member', cluster)
-  if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
+  if (isLive(old)) checkTakeover(tx, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
   const given = old ?? awaitedMember(tx, context)
   if (given === undefined) checkSettled(tx, context.nowMs)
@@ -79,6 +80,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
   }
   const before = globalAddresses(tx)
+  forgetContact(tx, cluster)
   writeMember(tx, row, context)
   const spec = clusterSpec(tx, cluster)
   if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
@@ -158,11 +160,13 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   const { connectedSinceMs: _over, rekeyedAtMs: _asked, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,
+    lastSeenMs: contactOf(tx, context.cluster, row).lastSeenMs,
     certificates: [],
     complete: false,
     departedAtMs: context.nowMs,
     departure: how,
   })
+  forgetContact(tx, context.cluster)
   // A member that is put out may come back with its gateways.
   if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
   // Another member's IPv6 may have been left out because of its own.
@@ -203,7 +207,8 @@ export function completeness(view: LogView): { readonly complete: string[]; read
   return { complete, departed: members.filter(({ value }) => !isLive(value)).map(({ key }) => key) }
 }
 
-function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
+function checkTakeover(view: LogView, old: MemberRow, join: JoinDecision, nowMs: number): void {
+  const { cluster } = join
   // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in
   // succession.ts.
   const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
@@ -212,10 +217,11 @@ function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, n
   const expired = ended && old.rekeyedAtMs === undefined
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)
+  const { lastSeenMs } = contactOf(view, cluster, old)
   throw new RefusedError(
     'ClusterIdTaken',
     'cluster',
-    `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(old.lastSeenMs)}): ` +
+    `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(lastSeenMs)}): ` +
       `choose another cluster id; or, if this is the same cluster, run "sealane leave" there first ` +
       `or join with a token made for it: "sealane token create --cluster-id ${cluster}"`,
   )

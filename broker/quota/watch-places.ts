@@ -18,6 +18,8 @@ export class OpenWatch {
   ended: RefusedError | undefined
   /** Wakes the watch where it waits for news. */
   wake: () => void = () => undefined
+  /** Its membership may have changed. */
+  isUnchecked = true
   /** Ends the stream although its peer takes nothing. */
   readonly end: ((reason: Error) => void) | undefined
   constructor(peer: Peer, end?: (reason: Error) => void) {
@@ -77,6 +79,15 @@ export class WatchPlaces {
     const open = this.#open.get(cluster)
     open?.delete(watch)
     if (open?.size === 0) this.#open.delete(cluster)
+  }
+
+  /** Also those of a membership that is over. */
+  of(cluster: ClusterId): Iterable<OpenWatch> {
+    return this.#open.get(cluster) ?? []
+  }
+
+  all(): OpenWatch[] {
+    return [...this.#open.values()].flatMap((watches) => [...watches])
   }
 
   #makeRoom({ cluster, connection }: Peer, counted: readonly OpenWatch[], streams: number): void {

@@ -1,24 +1,27 @@
 /**
  * Gives every watcher what it has not seen. A watcher is a cursor into the log, nothing more: who is slow skips to
- * the latest state, who falls behind compaction starts anew. Each event is encoded once for all.
+ * the latest state, who falls behind compaction starts anew. What several need is made once: parts of a snapshot
+ * (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts).
+ *
+ *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
+ *                 └──────resumed────────►│  ▲                              │
+ *                                        │  └──────────wake()──────────────┘
+ *                    start anew ◄────────┘ behind what the log remembers
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
-import type { Peer, RecordEvent, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
-import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
+import type { Peer, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { orAborted } from '../../reconcile/until-aborted.ts'
-import type { Change, RecordLog } from '../log/record-log.ts'
-import { completeness } from '../members/membership.ts'
+import type { RecordLog } from '../log/record-log.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
-import { parseRecordKey, storedRecord } from '../state/state.ts'
-
-/** Bounds of one batch: what a watcher is handed at once. */
-const MAX_BATCH_EVENTS = 256
-const MAX_BATCH_BYTES = 1024 * 1024
+import { LiveBatches } from '../watch/live-batches.ts'
+import { type Lists, MemberLists, listChange } from '../watch/member-lists.ts'
+import { type Snapshot, Snapshots } from '../watch/snapshots.ts'
+import { WakeOrder } from '../watch/wake-order.ts'
 
 export interface WatchHubDeps {
   readonly log: RecordLog
@@ -30,23 +33,34 @@ type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
 type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
 
 interface Cursor {
+  readonly takesPacked: boolean
+  readonly takesOwners: boolean
   /** Everything up to here has been handed over. */
   revision: number
   /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
   floor: number
-  reported: ReturnType<typeof completeness> | undefined
+  /** What is being handed over, and its next part. */
+  snapshot: { readonly of: Snapshot; next: number } | undefined
+  reported: Lists | undefined
   contact: ContactMessage | undefined
   authorities: AuthoritiesMessage | undefined
 }
 
+/** Of the lists: a message for all who have been told the same before. */
+type OwnersMessage = Extract<WatchMessage, { t: 'synced' | 'ownersChanged' }>
+
 export class WatchHub {
   readonly #deps: WatchHubDeps
   readonly #addresses: readonly string[]
-  readonly #encoded = new WeakMap<Change<'record'>, Uint8Array>()
+  readonly #batches: LiveBatches
+  readonly #snapshots: Snapshots
+  readonly #lists: MemberLists
+  readonly #order: WakeOrder
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
-  /** The same for all watchers until a membership changes. */
-  #lists: ReturnType<typeof completeness> | undefined
+  /** By what was told before; of the lists that `#reportsOf` is. */
+  readonly #reports = new Map<Lists | undefined, OwnersMessage>()
+  #reportsOf: Lists | undefined
   /** The latest; each watcher gets it once, and only the latest. */
   #contact: ContactMessage | undefined
   /** As it is now; each watcher gets it, also one that comes later. */
@@ -60,28 +74,48 @@ export class WatchHub {
     deps: WatchHubDeps,
     { quota, addresses }: { readonly quota: MemberQuota; readonly addresses: readonly string[] },
   ) {
+    const { log, clock, metrics } = deps
     this.#deps = deps
     this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
+    const batches = new LiveBatches(log, metrics)
+    this.#batches = batches
+    this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change) })
+    this.#order = new WakeOrder(clock)
+    this.#lists = new MemberLists(log, clock, () => this.#order.wake(this.#sleepers))
   }
 
-  /** To be called after every commit. */
-  wake(membersChanged: boolean): void {
-    if (membersChanged) this.#lists = undefined
-    for (const sleeper of [...this.#sleepers]) sleeper()
+  /** To be called after every commit that has changed records, or these memberships. */
+  wake(recordsChanged: boolean, members: readonly ClusterId[]): void {
+    if (members.length > 0) this.#lists.changed()
+    // Of another member's membership the others hear by the lists.
+    for (const watch of members.flatMap((cluster) => [...this.#places.of(cluster)])) {
+      watch.isUnchecked = true
+      if (!recordsChanged) this.#order.wake([watch.wake])
+    }
+    if (recordsChanged) this.#order.wake(this.#sleepers)
   }
 
   /** Sends every watcher which members have no connection to the broker. */
   reportContact(silent: readonly SilentMember[]): void {
     this.#contact = { t: 'contact', silent }
-    for (const sleeper of [...this.#sleepers]) sleeper()
+    // The time of a certificate may be over.
+    for (const watch of this.#places.all()) watch.isUnchecked = true
+    this.#order.wake(this.#sleepers)
+  }
+
+  close(): void {
+    this.#lists.close()
+    this.#order.close()
   }
 
   /** Sends every watcher which authorities count; undefined: there was never more than one. */
   reportAuthorities(message: AuthoritiesMessage | undefined): void {
     if (isDeepStrictEqual(message, this.#authorities)) return
     this.#authorities = message
-    for (const sleeper of [...this.#sleepers]) sleeper()
+    // The one that signed a certificate may count no more.
+    for (const watch of this.#places.all()) watch.isUnchecked = true
+    this.#order.wake(this.#sleepers)
   }
 
   /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
@@ -110,23 +144,28 @@ export class WatchHub {
     await this.#catchUp(peer, request.resume, signal)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const watch = this.#places.open(peer, end)
+    const cursor = this.#newCursor(request)
+    const sleep = this.#sleeper(watch, signal)
     try {
-      // What was said before the watch began is old news.
-      const started = { contact: this.#contact, authorities: undefined }
-      const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, ...started }
       yield this.#start(cursor, request.resume)
       while (!signal.aborted) {
         if (watch.ended !== undefined) throw watch.ended
-        requireMember(this.#deps.log, peer, this.#deps.clock.now())
+        this.#check(watch)
         // Behind what has been forgotten: removals may have been missed.
         if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
           yield this.#start(cursor, undefined)
         }
+        if (cursor.snapshot !== undefined) {
+          const part = await this.#nextPart(cursor)
+          if (part !== undefined) yield part
+          continue
+        }
         const message = this.#next(cursor)
-        if (message === undefined) await this.#sleep(watch, signal)
+        if (message === undefined) await sleep()
         else yield message
       }
     } finally {
+      this.#leaveSnapshot(cursor)
       this.#places.close(watch)
     }
   }
@@ -141,6 +180,24 @@ export class WatchHub {
     if (isAhead || !isOfMembership(log, peer, clock.now())) await orAborted(log.refresh(), signal)
   }
 
+  #newCursor({ takes = [] }: WatchRequest): Cursor {
+    return {
+      takesPacked: takes.includes('zstd'),
+      takesOwners: takes.includes('owners'),
+      ...{ revision: 0, floor: 0, snapshot: undefined, reported: undefined },
+      // What was said before the watch began is old news.
+      contact: this.#contact,
+      authorities: undefined,
+    }
+  }
+
+  /** A thousand watchers wake for each change: each looks at its membership when that may have changed. */
+  #check(watch: OpenWatch): void {
+    if (!watch.isUnchecked) return
+    requireMember(this.#deps.log, watch.peer, this.#deps.clock.now())
+    watch.isUnchecked = false
+  }
+
   #start(cursor: Cursor, resume: WatchRequest['resume']): WatchMessage {
     const { epoch, revision, compactedRevision } = this.#deps.log
     const resumed =
@@ -148,45 +205,71 @@ export class WatchHub {
       resume.epoch === epoch &&
       resume.revision <= revision &&
       resume.revision >= compactedRevision
+    this.#leaveSnapshot(cursor)
+    if (!resumed) cursor.snapshot = { of: this.#snapshots.take(cursor.takesPacked), next: 0 }
     cursor.revision = resumed ? resume.revision : 0
-    cursor.floor = resumed ? resume.revision : revision
+    cursor.floor = cursor.snapshot?.of.floor ?? cursor.revision
     cursor.reported = undefined
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
     return { t: 'reset', epoch, resumed, ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }) }
   }
 
-  /** The next batch; when there is none, `synced` if it would say something new. */
-  #next(cursor: Cursor): WatchMessage | undefined {
-    const { log, metrics } = this.#deps
-    const changes = log.recordsAfter(cursor.revision, MAX_BATCH_EVENTS)
-    const events: Uint8Array[] = []
-    let bytes = 0
-    let { revision } = cursor
-    for (const change of changes) {
-      // A removal from before the snapshot began says nothing to somebody who starts from nothing.
-      const event = change.value === undefined && change.revision <= cursor.floor ? undefined : this.#bytesOf(change)
-      if (event !== undefined && events.length > 0 && bytes + event.length > MAX_BATCH_BYTES) break
-      revision = change.revision
-      if (event === undefined) continue
-      events.push(event)
-      bytes += event.length
+  /** The next part of the snapshot; after the last one the watcher stands at its floor. */
+  async #nextPart(cursor: Cursor): Promise<WatchMessage | undefined> {
+    const { snapshot } = cursor
+    const part = await snapshot?.of.part(snapshot.next)
+    if (snapshot === undefined || part === undefined) {
+      cursor.revision = cursor.floor
+      this.#leaveSnapshot(cursor)
+      return undefined
     }
-    if (changes.length > 0) {
-      cursor.revision = revision
-      if (events.length === 0) return this.#next(cursor)
-      metrics.delivered.inc({}, events.length)
-      return { t: 'batch', events, revision }
-    }
-    cursor.revision = log.revision
-    return this.#synced(cursor) ?? this.#news(cursor)
+    snapshot.next += 1
+    cursor.revision = part.end
+    this.#deps.metrics.delivered.inc({}, part.events)
+    return part.message
   }
 
-  #synced(cursor: Cursor): WatchMessage | undefined {
-    const lists = (this.#lists ??= completeness(this.#deps.log))
-    if (cursor.reported !== undefined && (cursor.reported === lists || isDeepStrictEqual(cursor.reported, lists)))
+  #leaveSnapshot(cursor: Cursor): void {
+    if (cursor.snapshot !== undefined) this.#snapshots.release(cursor.snapshot.of)
+    cursor.snapshot = undefined
+  }
+
+  /** The next batch; when there is none, what else there is to say. */
+  #next(cursor: Cursor): WatchMessage | undefined {
+    const batch = this.#batches.after(cursor.revision)
+    if (batch !== undefined) {
+      cursor.revision = batch.revision
+      this.#deps.metrics.delivered.inc({}, batch.events)
+      return cursor.takesPacked ? this.#batches.packed(batch) : batch.plain
+    }
+    return this.#owners(cursor) ?? this.#news(cursor)
+  }
+
+  /** The first time whole, then what has changed, to who takes that. */
+  #owners(cursor: Cursor): WatchMessage | undefined {
+    const { reported, takesOwners, revision } = cursor
+    const lists = reported === undefined ? this.#lists.current : this.#lists.reported
+    if (reported !== undefined && lists.version <= reported.version) {
+      cursor.revision = this.#deps.log.revision
       return undefined
+    }
+    const report = this.#reportFrom(takesOwners ? reported : undefined, lists, revision)
     cursor.reported = lists
-    return { t: 'synced', revision: cursor.revision, ...lists }
+    cursor.revision = report.revision
+    return report
+  }
+
+  /** For a watcher that has all records, and stands at `revision` or could as well stand at a later one. */
+  #reportFrom(from: Lists | undefined, to: Lists, revision: number): OwnersMessage {
+    if (this.#reportsOf !== to) this.#reports.clear()
+    this.#reportsOf = to
+    const known = this.#reports.get(from)
+    const { log } = this.#deps
+    if (known !== undefined && known.revision >= revision && log.recordsAfter(known.revision, 1).length === 0)
+      return known
+    const made = ownersMessage(from, to, log.revision)
+    this.#reports.set(from, made)
+    return made
   }
 
   #news(cursor: Cursor): WatchMessage | undefined {
@@ -199,32 +282,33 @@ export class WatchHub {
     return this.#contact
   }
 
-  #bytesOf(change: Change<'record'>): Uint8Array {
-    let bytes = this.#encoded.get(change)
-    if (bytes === undefined) {
-      bytes = encodeRecordEvent(eventOf(change))
-      this.#encoded.set(change, bytes)
-      this.#deps.metrics.encoded.inc()
+  /** Waits until the stream is woken or over: one listener for all the times that it sleeps. */
+  #sleeper(watch: OpenWatch, signal: AbortSignal): () => Promise<void> {
+    let resolve: () => void = () => undefined
+    watch.wake = () => {
+      this.#sleepers.delete(watch.wake)
+      resolve()
     }
-    return bytes
-  }
-
-  #sleep(watch: OpenWatch, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        this.#sleepers.delete(wake)
-        signal.removeEventListener('abort', wake)
-        resolve()
-      }
-      watch.wake = wake
-      this.#sleepers.add(wake)
-      signal.addEventListener('abort', wake, { once: true })
-      if (signal.aborted) wake()
-    })
+    const over = (): void => {
+      this.#order.forget(watch.wake)
+      watch.wake()
+    }
+    signal.addEventListener('abort', over, { once: true })
+    return () =>
+      new Promise((done) => {
+        resolve = done
+        this.#sleepers.add(watch.wake)
+        if (signal.aborted) watch.wake()
+      })
   }
 }
 
-function eventOf(change: Change<'record'>): RecordEvent {
-  if (change.value === undefined) return { t: 'remove', key: parseRecordKey(change.key), revision: change.revision }
-  return { t: 'put', record: storedRecord(change.key, change.revision, change.value) }
+function ownersMessage(from: Lists | undefined, { complete, departed }: Lists, revision: number): OwnersMessage {
+  if (from === undefined) return { t: 'synced', revision, complete, departed }
+  return {
+    t: 'ownersChanged',
+    revision,
+    complete: listChange(from.complete, complete),
+    departed: listChange(from.departed, departed),
+  }
 }

@@ -12,6 +12,7 @@ import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
 import { type Warn, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
+import { contactOf } from '../contact/contact-rows.ts'
 import { authorityFiles } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authority-files.ts'
@@ -165,6 +166,7 @@ async function adapt(
       const members = tx.list('member').filter(({ value }) => isLive(value))
       for (const { key, value } of members) {
         const { connectedSinceMs: _over, ...row } = value
+        tx.put('contact', key, { lastSeenMs: contactOf(tx, key, value).lastSeenMs })
         // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
         tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
       }

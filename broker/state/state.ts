@@ -78,11 +78,9 @@ export interface MemberRow {
   readonly joinedAtMs: number
   /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
   readonly joinKeyHash?: string
+  /** When the broker wrote this row for a caller of it last; contact is in a row of its own. */
   readonly lastSeenMs: number
-  /**
-   * Since when its streams are open; absent while none is. What a broker that was killed left here ages with
-   * lastSeenMs.
-   */
+  /** Only in rows of earlier versions: see ContactRow. */
   readonly connectedSinceMs?: number
   /** The one in use; behind it those that a broker of an earlier version issued after it: see succession.ts. */
   readonly certificates: readonly IssuedCertificate[]
@@ -110,6 +108,16 @@ export interface MemberRow {
   readonly quota?: Partial<MemberQuota>
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
+}
+
+/** Key: cluster id. Apart from the member's row, which changes only when the membership does. */
+export interface ContactRow {
+  readonly lastSeenMs: number
+  /**
+   * Since when its streams are open; absent while none is. What a broker that was killed left here ages with
+   * lastSeenMs.
+   */
+  readonly connectedSinceMs?: number
 }
 
 export interface TokenUse {
@@ -307,6 +315,7 @@ export interface MigrationRow {
 export interface Scopes {
   record: RecordRow
   member: MemberRow
+  contact: ContactRow
   token: TokenRow
   waiting: WaitingRow
   stamp: StampRow
@@ -332,6 +341,7 @@ export const RESTORE_KEY = 'restore'
 const EVERY_SCOPE: Readonly<Record<Scope, true>> = {
   record: true,
   member: true,
+  contact: true,
   token: true,
   stamp: true,
   serviceIp: true,

@@ -107,6 +107,7 @@ const member = object({
 const FORMS: Readonly<Record<Scope, Form>> = {
   record: object({ createdAtMs: time, body: object({ kind: text }), hash: optional(text), bytes: optional(count) }),
   member,
+  contact: object({ lastSeenMs: time, connectedSinceMs: optional(time) }),
   token: object({
     hash: text,
     createdAtMs: time,

@@ -3,7 +3,7 @@
  */
 import { toUSVString } from 'node:util'
 import type { Pair } from '../gen/broker.ts'
-import { MAX_LABELS, MAX_LABEL_KEY, MAX_NAME, MAX_TEXT } from '../limits.ts'
+import { MAX_LABELS, MAX_LABEL_KEY, MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../limits.ts'
 
 /** What came over the wire (or from disk) is not a message that we accept. The text is fit for the sender's eyes. */
 export class CodecError extends Error {
@@ -116,4 +116,17 @@ export function recordToPairs(record: Readonly<Record<string, string>>): Pair[] 
   return Object.keys(record)
     .sort()
     .map((key) => ({ key, value: record[key] ?? '' }))
+}
+
+/** A message as it goes out. Throws CodecError where the other side would refuse it. */
+export function limited(message: Uint8Array): Uint8Array {
+  if (message.length > MAX_MESSAGE_BYTES) {
+    throw new CodecError('message', `${message.length} bytes: expected at most ${MAX_MESSAGE_BYTES}`)
+  }
+  return message
+}
+
+/** The same bytes, without copying: what the generated code wants. */
+export function buffer(content: Uint8Array): Buffer {
+  return Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 }

@@ -3,18 +3,19 @@ import { toUSVString } from 'node:util'
 import { MAX_NEEDED } from '../../model/addresses/needed-ranges.ts'
 import { openConnectionsProblem } from '../../model/open-connections.ts'
 import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from '../broker-api.ts'
-import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from '../broker-api.ts'
+import type { PublishMessage, PublishReply } from '../broker-api.ts'
 import * as check from './codec-checks.ts'
-import { CodecError } from './codec-checks.ts'
+import { CodecError, buffer, limited } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
 import { declareFromWire, declareToWire } from './declare-codec.ts'
 import { answerFromWire, answerToWire, heldFromWire, heldToWire } from './held-codec.ts'
 import { quotaFromWire, quotaToWire } from './quota-codec.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
-import { authoritiesFromWire, authoritiesToWire } from './authorities-codec.ts'
 import { copied, statusFromWire, statusToWire } from './status-codec.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
+
+export * from './watch-codec.ts'
 
 const ADDRESS_TEXT = 64
 
@@ -260,94 +261,6 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
   }
 }
 
-export function encodeWatchRequest(request: WatchRequest): Uint8Array {
-  const { resume, followsAuthorities = false } = request
-  return wire.WatchRequest.encode({
-    resume: resume === undefined ? undefined : { ...resume },
-    followsAuthorities,
-  }).finish()
-}
-
-export function decodeWatchRequest(bytes: Uint8Array): WatchRequest {
-  const request = check.parseWire('watch request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.WatchRequest.decode(b))
-  const { resume } = request
-  const follows = request.followsAuthorities ? { followsAuthorities: true as const } : {}
-  if (resume === undefined) return follows
-  return {
-    ...follows,
-    resume: {
-      epoch: check.text(resume.epoch, 'resume.epoch', limits.MAX_NAME, 1),
-      revision: check.count(resume.revision, 'resume.revision'),
-    },
-  }
-}
-
-export function encodeWatchMessage(message: WatchMessage): Uint8Array {
-  return limited(wire.WatchMessage.encode({ message: watchToWire(message) }).finish())
-}
-
-function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
-  switch (message.t) {
-    case 'reset':
-      return {
-        $case: 'reset',
-        value: { epoch: message.epoch, resumed: message.resumed, addresses: [...(message.addresses ?? [])] },
-      }
-    case 'batch':
-      return { $case: 'batch', value: { events: message.events.map(buffer), revision: message.revision } }
-    case 'synced': {
-      const { revision, complete, departed } = message
-      return { $case: 'synced', value: { revision, complete: [...complete], departed: [...departed] } }
-    }
-    case 'contact':
-      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })) } }
-    case 'authorities':
-      return { $case: 'authorities', value: authoritiesToWire(message) }
-  }
-}
-
-/** Gives undefined for a message of a later version. The events of a batch stay bytes: see decodeRecordEvent. */
-export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined {
-  const { message: known } = check.parseWire('watch message', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
-    wire.WatchMessage.decode(b),
-  )
-  switch (known?.$case) {
-    case undefined:
-      return undefined
-    case 'reset':
-      return {
-        t: 'reset',
-        epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
-        resumed: known.value.resumed,
-        // No reason to end the watch: what cannot be used of it is left out (addresses/address-book.ts).
-        ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
-      }
-    case 'batch':
-      return {
-        t: 'batch',
-        events: check.list(known.value.events, 'events', limits.MAX_BATCH_EVENTS, (event) => event),
-        revision: check.count(known.value.revision, 'revision'),
-      }
-    case 'synced':
-      return {
-        t: 'synced',
-        revision: check.count(known.value.revision, 'revision'),
-        complete: check.texts(known.value.complete, 'complete', limits.MAX_CLUSTERS, limits.MAX_NAME),
-        departed: check.texts(known.value.departed, 'departed', limits.MAX_CLUSTERS, limits.MAX_NAME),
-      }
-    case 'contact':
-      return {
-        t: 'contact',
-        silent: check.list(known.value.silent, 'silent', limits.MAX_CLUSTERS, ({ cluster, forMs }, path) => ({
-          cluster: check.text(cluster, `${path}.cluster`, limits.MAX_NAME, 1),
-          forMs: check.count(forMs, `${path}.forMs`),
-        })),
-      }
-    case 'authorities':
-      return { t: 'authorities', ...authoritiesFromWire(known.value) }
-  }
-}
-
 function factsToWire(facts: ClusterFacts): wire.ClusterFacts {
   return {
     podCidrs: [...facts.podCIDRs],
@@ -386,15 +299,4 @@ function sequence(value: { readonly sequence: number }): number {
 /** Messages are for people; a long one is cut rather than refused by the other side. */
 function short(message: string): string {
   return toUSVString(message.slice(0, limits.MAX_TEXT))
-}
-
-function limited(bytes: Uint8Array): Uint8Array {
-  if (bytes.length > limits.MAX_MESSAGE_BYTES) {
-    throw new CodecError('message', `${bytes.length} bytes: expected at most ${limits.MAX_MESSAGE_BYTES}`)
-  }
-  return bytes
-}
-
-function buffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

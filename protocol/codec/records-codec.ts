@@ -4,7 +4,14 @@
  */
 import type { RecordEvent, MemberKey } from '../broker-api.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import type { MemberRecord, MemberRecordKind, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
+import type {
+  MemberRecord,
+  MemberRecordKind,
+  RecordBody,
+  RecordKey,
+  RecordKind,
+  StoredRecord,
+} from '../../model/records.ts'
 import { CodecError, count, keyPart, oneOf, parseWire, present } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import { MAX_EVENT_BYTES, MAX_RECORD_BYTES } from '../limits.ts'
@@ -20,6 +27,44 @@ export function encodeRecordEvent(event: RecordEvent): Uint8Array {
     throw new CodecError('event', `${bytes.length} bytes: expected at most ${MAX_EVENT_BYTES}`)
   }
   return bytes
+}
+
+/** As encodeRecordEvent() of a put, of a body that is bytes already (bodyToBytes). Throws CodecError. */
+export function encodePut({ key, revision, createdAtMs }: Omit<StoredRecord, 'body'>, body: Uint8Array): Uint8Array {
+  const { cluster, namespace, name } = key
+  const head = wire.StoredRecord.encode({ cluster, namespace, name, revision, createdAtMs, body: undefined }).finish()
+  const record = Buffer.concat([head, fieldHead(STORED_BODY, body.length), body])
+  const bytes = Buffer.concat([fieldHead(EVENT_PUT, record.length), record])
+  if (bytes.length > MAX_EVENT_BYTES) {
+    throw new CodecError('event', `${bytes.length} bytes: expected at most ${MAX_EVENT_BYTES}`)
+  }
+  return bytes
+}
+
+/** A body alone, for those who keep very many. */
+export function bodyToBytes(body: RecordBody): Uint8Array {
+  return wire.RecordBody.encode(bodyToWire(body)).finish()
+}
+
+/** Throws CodecError. */
+export function bodyFromBytes(bytes: Uint8Array): RecordBody {
+  return bodyFromWire(
+    parseWire('body', bytes, MAX_EVENT_BYTES, (b) => wire.RecordBody.decode(b)),
+    'body',
+  )
+}
+
+/** Numbers of fields that hold others: in StoredRecord, and in RecordEvent. */
+const STORED_BODY = 6
+const EVENT_PUT = 1
+
+/** Of a field with a length. */
+function fieldHead(field: number, length: number): Buffer {
+  const bytes = [(field << 3) | 2]
+  let left = length
+  for (; left > 0x7f; left >>>= 7) bytes.push((left & 0x7f) | 0x80)
+  bytes.push(left)
+  return Buffer.from(bytes)
 }
 
 /** Gives undefined for an event or a record kind that a later version may send. Throws CodecError. */

@@ -5,6 +5,18 @@ import { MAX_BATCH_EVENTS } from '../limits.ts'
 /** Well below MAX_MESSAGE_BYTES: framing and keys come on top. */
 const PART_BYTES = 1024 * 1024
 const NEED_KEYS = 5000
+const MAX_SMALL = 256
+
+/** Whether it goes out as it is: so many looks at each message of each stream are too many. */
+export function fits(message: WatchMessage): boolean {
+  return message.t !== 'batch' || (message.events.length <= MAX_SMALL && sizeOf(message.events) <= PART_BYTES)
+}
+
+function sizeOf(events: readonly Uint8Array[]): number {
+  let bytes = 0
+  for (const event of events) bytes += event.length
+  return bytes
+}
 
 /**
  * A batch with too many events as several. Only the last may carry the batch's revision: a reader that stops in between

@@ -248,6 +248,11 @@ export interface WatchRequest {
   resume?:
     | WatchRequest_Resume
     | undefined;
+  /**
+   * What the member can read beyond the first release: "zstd" (Packed), "owners" (OwnersChanged). A broker sends nothing
+   * of what is not named here, and skips what it does not know.
+   */
+  takes: string[];
   /** The member renews its certificate when it learns of other authorities. */
   followsAuthorities: boolean;
 }
@@ -263,6 +268,8 @@ export interface WatchMessage {
     | { $case: "batch"; value: WatchMessage_Batch }
     | { $case: "synced"; value: WatchMessage_Synced }
     | { $case: "contact"; value: WatchMessage_Contact }
+    | { $case: "packed"; value: WatchMessage_Packed }
+    | { $case: "ownersChanged"; value: WatchMessage_OwnersChanged }
     | //
     /** A member of an earlier release skips it, and learns with its next renewal. */
     { $case: "authorities"; value: WatchMessage_Authorities }
@@ -286,6 +293,20 @@ export interface WatchMessage_Synced {
   revision: number;
   complete: string[];
   departed: string[];
+}
+
+/** Another WatchMessage, compressed: made once by the broker for all that take it. */
+export interface WatchMessage_Packed {
+  zstd: Buffer;
+}
+
+/** What has changed in the lists of Synced since it, or since the last of these. */
+export interface WatchMessage_OwnersChanged {
+  revision: number;
+  completeAdded: string[];
+  completeRemoved: string[];
+  departedAdded: string[];
+  departedRemoved: string[];
 }
 
 /** Members that have no connection to the broker; all others are in contact with it. */
@@ -2429,13 +2450,16 @@ export const PublishReply_Quota: MessageFns<PublishReply_Quota> = {
 };
 
 function createBaseWatchRequest(): WatchRequest {
-  return { resume: undefined, followsAuthorities: false };
+  return { resume: undefined, takes: [], followsAuthorities: false };
 }
 
 export const WatchRequest: MessageFns<WatchRequest> = {
   encode(message: WatchRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.resume !== undefined) {
       WatchRequest_Resume.encode(message.resume, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.takes) {
+      writer.uint32(18).string(v!);
     }
     if (message.followsAuthorities !== false) {
       writer.uint32(160).bool(message.followsAuthorities);
@@ -2462,6 +2486,14 @@ export const WatchRequest: MessageFns<WatchRequest> = {
             }
 
             message.resume = WatchRequest_Resume.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.takes.push(reader.string());
             continue;
           }
           case 20: {
@@ -2561,6 +2593,12 @@ export const WatchMessage: MessageFns<WatchMessage> = {
       case "contact":
         WatchMessage_Contact.encode(message.message.value, writer.uint32(34).fork()).join();
         break;
+      case "packed":
+        WatchMessage_Packed.encode(message.message.value, writer.uint32(42).fork()).join();
+        break;
+      case "ownersChanged":
+        WatchMessage_OwnersChanged.encode(message.message.value, writer.uint32(50).fork()).join();
+        break;
       case "authorities":
         WatchMessage_Authorities.encode(message.message.value, writer.uint32(162).fork()).join();
         break;
@@ -2611,6 +2649,25 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             }
 
             message.message = { $case: "contact", value: WatchMessage_Contact.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.message = { $case: "packed", value: WatchMessage_Packed.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.message = {
+              $case: "ownersChanged",
+              value: WatchMessage_OwnersChanged.decode(reader, reader.uint32()),
+            };
             continue;
           }
           case 20: {
@@ -2812,6 +2869,142 @@ export const WatchMessage_Synced: MessageFns<WatchMessage_Synced> = {
             }
 
             message.departed.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Packed(): WatchMessage_Packed {
+  return { zstd: Buffer.alloc(0) };
+}
+
+export const WatchMessage_Packed: MessageFns<WatchMessage_Packed> = {
+  encode(message: WatchMessage_Packed, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.zstd.length !== 0) {
+      writer.uint32(10).bytes(message.zstd);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Packed {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Packed();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.zstd = Buffer.from(reader.bytes());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_OwnersChanged(): WatchMessage_OwnersChanged {
+  return { revision: 0, completeAdded: [], completeRemoved: [], departedAdded: [], departedRemoved: [] };
+}
+
+export const WatchMessage_OwnersChanged: MessageFns<WatchMessage_OwnersChanged> = {
+  encode(message: WatchMessage_OwnersChanged, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.revision !== 0) {
+      writer.uint32(8).uint64(message.revision);
+    }
+    for (const v of message.completeAdded) {
+      writer.uint32(18).string(v!);
+    }
+    for (const v of message.completeRemoved) {
+      writer.uint32(26).string(v!);
+    }
+    for (const v of message.departedAdded) {
+      writer.uint32(34).string(v!);
+    }
+    for (const v of message.departedRemoved) {
+      writer.uint32(42).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_OwnersChanged {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_OwnersChanged();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.revision = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.completeAdded.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.completeRemoved.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.departedAdded.push(reader.string());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.departedRemoved.push(reader.string());
             continue;
           }
         }

@@ -8,7 +8,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
-import type { RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
+import type { ListChange, RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { CodecError } from '../codec/codec-checks.ts'
 import { decodeRecordEvent } from '../codec/records-codec.ts'
 
@@ -128,6 +128,10 @@ export class Replica {
         return this.#batch(decodeEvents(message.events, onInvalid), message.revision)
       case 'synced':
         return this.#synced(message.revision, message.complete, message.departed)
+      case 'ownersChanged':
+        return this.#ownersChanged(message.revision, message.complete, message.departed)
+      case 'packed':
+        throw new ReplicaError('a message came packed to one that does not unpack')
       case 'contact':
       case 'authorities':
         // About the present moment: nothing to keep.
@@ -185,6 +189,18 @@ export class Replica {
     return [...changes, ...this.#dropUnconfirmed()]
   }
 
+  /** The lists are those of the last `synced` of this stream, with what has changed since. */
+  #ownersChanged(revision: number, complete: ListChange, departed: ListChange): ReplicaChange[] {
+    const position = this.#position
+    if (!this.#started || this.#staging !== undefined || position === undefined || revision < position.revision) {
+      throw new ReplicaError(`a change of owners at revision ${revision} came before the first synced`)
+    }
+    position.revision = revision
+    this.#complete = changedSet(this.#complete, complete)
+    this.#departed = changedSet(this.#departed, departed)
+    return this.#dropUnconfirmed()
+  }
+
   /** The staged snapshot becomes the copy; what only the old copy had is unconfirmed. */
   #show(staging: Staging): ReplicaChange[] {
     const sameEpoch = staging.epoch === this.#position?.epoch
@@ -235,6 +251,13 @@ function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, Sto
     if ((kind !== 'Cluster' && kind !== 'ClusterSetIP') || removed.has(key)) return []
     return isDeepStrictEqual(records.get(key)?.body, record.body) ? [] : [record]
   })
+}
+
+function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange): ReadonlySet<string> {
+  const after = new Set(before)
+  for (const one of removed) after.delete(one)
+  for (const one of added) after.add(one)
+  return after
 }
 
 function stage(staging: Staging, event: RecordEvent): void {

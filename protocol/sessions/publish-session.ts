@@ -13,7 +13,6 @@
  * - declaring: the broker has another set; the session sends the hash of each record of ours, and it says what it needs.
  * - live: changes are sent as they come, at most `window` of them unacknowledged.
  */
-import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
@@ -32,6 +31,7 @@ import {
 import { FactsLedger } from './facts-ledger.ts'
 import { answerHeld, type GivesHeld } from './held-records.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
+import { ReconnectPace } from './reconnect-spread.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
 import { QuotaNotes } from './quota-notes.ts'
 import { Watchdog, orAborted } from './session-timing.ts'
@@ -62,6 +62,8 @@ export interface PublishSessionDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics?: Metrics
+  /** How many members there are, as far as is known: so many come back when a broker was away. Absent: few. */
+  readonly members?: () => number
   /** Once per refusal; the same content is not sent again. Must not throw. */
   readonly onRefused?: (refused: RefusedRecord) => void
   /** After the state of records (recordState) may have changed: of these, or of any when undefined. Must not throw. */
@@ -168,17 +170,18 @@ export class PublishSession {
   /** Until the signal. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
-    const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
+    const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
+    const pace = new ReconnectPace(clock, init, () => this.#deps.members?.() ?? 0)
     this.#setState({ t: 'waiting' })
     const stopped = (): boolean => signal.aborted
     while (!this.#known && !stopped()) await this.#nextChange(signal).catch(() => undefined)
     while (!stopped()) {
-      const error = await this.#once(signal, () => backoff.reset())
+      const error = await this.#once(signal, () => pace.live())
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('publish interrupted', { why: error.message })
-      await clock.sleep(backoff.next(), signal).catch(() => undefined)
+      await clock.sleep(pace.nextMs(error), signal).catch(() => undefined)
     }
     this.#setState({ t: 'closed' })
   }

@@ -12,7 +12,6 @@
  * - syncing: messages come, the copy is not yet whole.
  * - live: the copy is the broker's, as of its last message.
  */
-import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
@@ -21,6 +20,7 @@ import type { Authorities, SilentMember, WatchMessage } from '../broker-api.ts'
 import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
 import type { ReplicaStore } from '../replica/replica-file.ts'
+import { ReconnectPace } from './reconnect-spread.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
 
 export type WatchState =
@@ -87,16 +87,17 @@ export class WatchSession {
 
   /** Until the signal; then the replica has been saved. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, logger } = this.#deps
-    const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
+    const { clock, logger, replica } = this.#deps
+    const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
+    const pace = new ReconnectPace(clock, init, () => replica.complete.size)
     const stopped = (): boolean => signal.aborted
     while (!stopped()) {
-      const error = await this.#once(signal, () => backoff.reset())
+      const error = await this.#once(signal, () => pace.live())
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('watch interrupted', { why: error.message })
-      await clock.sleep(backoff.next(), signal).catch(() => undefined)
+      await clock.sleep(pace.nextMs(error), signal).catch(() => undefined)
     }
     this.#setState({ t: 'closed' })
     await this.#saveNow()
@@ -154,7 +155,7 @@ export class WatchSession {
     if (message.t === 'synced') this.#setState({ t: 'live' })
     this.#metrics.records(replica.records.size)
     if (message.t !== 'reset') this.#saveSoon()
-    if (changes.length > 0 || message.t === 'synced') onChange(changes)
+    if (changes.length > 0 || message.t === 'synced' || message.t === 'ownersChanged') onChange(changes)
   }
 
   #setState(state: WatchState): void {

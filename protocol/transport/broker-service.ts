@@ -14,13 +14,14 @@ import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-ap
 import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../codec/messages-codec.ts'
-import { splitBatch, splitNeed } from '../codec/split-message.ts'
+import { fits, splitBatch, splitNeed } from '../codec/split-message.ts'
 import { PulledMessages } from './pull-messages.ts'
 import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 import { reasonField } from '../error-reason.ts'
+import { WatchOutput, framed } from './watch/watch-output.ts'
 
 /** Replies that a member may leave unread before its stream is ended. */
 const MAX_UNREAD_REPLIES = 10_000
@@ -238,17 +239,17 @@ async function watch(deps: BrokerServiceDeps, call: Writer, stopped: AbortSignal
   const gone = new AbortController()
   const signal = AbortSignal.any([stopped, gone.signal])
   let revision = request.resume?.revision ?? 0
-  // At most two messages wait for a slow reader: grpc-js' own mark would let sixteen pile up.
-  let flushed = Promise.resolve()
+  const output = new WatchOutput(call)
   for await (const message of deps.api.watch(peer, request, signal, (reason) => gone.abort(reason))) {
     // A new snapshot starts over: the numbers before it mean nothing any more.
     if (message.t === 'reset' && !message.resumed) revision = 0
-    for (const part of splitBatch(message, revision)) {
+    // What one message holds is one object for all streams, and framed once for all.
+    for (const part of fits(message) ? [message] : splitBatch(message, revision)) {
       signal.throwIfAborted()
-      const bytes = asBuffer(codec.encodeWatchMessage(part))
-      deps.metrics.sent(bytes.length)
-      await taken(deps, flushed, signal)
-      flushed = new Promise((resolve) => call.write(bytes, () => resolve()))
+      const frame = framed(part)
+      deps.metrics.sent(frame.length)
+      if (output.isFull) await taken(deps, output.room(), signal)
+      output.write(frame)
     }
     if (message.t === 'batch') revision = message.revision
   }

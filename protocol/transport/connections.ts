@@ -11,6 +11,8 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { FairPool } from './fair-pool.ts'
+import { comeBackAlert } from './handshakes/come-back.ts'
+import { HandshakeTurns, TICK_MS } from './handshakes/handshake-turns.ts'
 import { type PeerTrust, type PeerValidation, validatePeer, peerOf } from './peer-check.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 
@@ -21,10 +23,15 @@ export interface ConnectionLimits {
   /** Of those without a member's certificate: they may only join, within `strangerMs`. */
   readonly maxStrangers: number
   readonly strangerMs: number
-  /** Connections that have not said anything yet, and those that wait for their handshake. */
+  /** Connections that have not said anything yet. */
   readonly maxWaiting: number
+  /** Those that wait for their handshake; one more is told when to come back. */
+  readonly maxReady: number
   readonly maxHandshakes: number
-  /** A handshake costs a millisecond of the one thread that serves all: so many are begun in a second, at most. */
+  /**
+   * A handshake costs a millisecond of the one thread that serves all, and what its member asks for three more: so many
+   * are begun in a second, at most (handshake-turns.ts).
+   */
   readonly handshakesPerSecond: number
   readonly handshakeTimeoutMs: number
 }
@@ -34,15 +41,15 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
   maxConnectionsPerMember: 6,
   maxStrangers: 64,
   strangerMs: 15_000,
-  maxWaiting: 512,
-  maxHandshakes: 128,
-  handshakesPerSecond: 100,
+  maxWaiting: 2048,
+  maxReady: 400,
+  maxHandshakes: 1024,
+  handshakesPerSecond: 200,
   handshakeTimeoutMs: 10_000,
 }
 
-const TICK_MS = 20
-/** Turns that are saved up while nobody comes. */
-const BURST = 8
+/** One that is sent away may read so long why. */
+const REFUSED_MS = 1000
 
 type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member'
 
@@ -76,8 +83,7 @@ export class Connections {
   readonly #init: ConnectionsInit
   readonly #byPeer = new Map<string, Connection>()
   readonly #pools: Readonly<Record<Stage, FairPool<Connection>>>
-  #turns = BURST
-  #turnsAt: number
+  readonly #turns: HandshakeTurns
   #cancelTick: (() => void) | undefined
   #onEmpty: (() => void) | undefined
 
@@ -85,10 +91,10 @@ export class Connections {
     const { limits, clock, trust } = init
     this.#init = init
     this.trust = trust
-    this.#turnsAt = clock.monotonic()
+    this.#turns = new HandshakeTurns(clock, limits.handshakesPerSecond)
     this.#pools = {
       silent: new FairPool({ total: limits.maxWaiting }),
-      ready: new FairPool({ total: limits.maxWaiting }),
+      ready: new FairPool({ total: limits.maxReady }),
       shaking: new FairPool({ total: limits.maxHandshakes }),
       stranger: new FairPool({ total: limits.maxStrangers }),
       member: new FairPool({ total: limits.maxConnections, perKey: limits.maxConnectionsPerMember }),
@@ -118,6 +124,8 @@ export class Connections {
       if (socket.readableLength === 0) return void socket.destroy()
       this.#place(connection, 'ready', address)
       this.#giveTurns()
+      const shed = this.#pools.ready.size > this.#turns.mostWaiting ? this.#pools.ready.shed() : undefined
+      if (shed !== undefined) this.#drop(shed, 'ready')
     })
     this.#count()
   }
@@ -170,9 +178,22 @@ export class Connections {
     connection.stage = stage
     connection.key = key
     const out = this.#pools[stage].add(key, connection)
-    if (out === undefined) return
+    if (out !== undefined) this.#drop(out, stage)
+  }
+
+  #drop(connection: Connection, stage: Stage): void {
     this.#init.metrics.dropped(stage)
-    out.socket.destroy()
+    if (stage === 'ready') this.#sendAway(connection)
+    else connection.socket.destroy()
+  }
+
+  /** Nothing was spent on it yet, and it learns when its turn may come. */
+  #sendAway(connection: Connection): void {
+    connection.cancelTimer()
+    connection.socket.end(comeBackAlert(this.#turns.comeBackMs(this.#pools.ready.size)))
+    // What it has sent must not make the kernel take back what it is sent.
+    connection.socket.resume()
+    connection.cancelTimer = this.#init.clock.setTimer(REFUSED_MS, () => connection.socket.destroy())
   }
 
   #closed(peer: string, connection: Connection): void {
@@ -191,11 +212,8 @@ export class Connections {
   }
 
   #giveTurns(): void {
-    const { clock, limits, startHandshake } = this.#init
-    const now = clock.monotonic()
-    this.#turns = Math.min(BURST, this.#turns + ((now - this.#turnsAt) * limits.handshakesPerSecond) / 1000)
-    this.#turnsAt = now
-    for (; this.#turns >= 1; this.#turns -= 1) {
+    const { clock, startHandshake } = this.#init
+    for (let left = this.#turns.take(this.#pools.ready.size); left > 0; left -= 1) {
       const next = this.#pools.ready.take()
       if (next === undefined) return
       this.#place(next, 'shaking', next.address)

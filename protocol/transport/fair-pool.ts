@@ -55,6 +55,11 @@ export class FairPool<T> {
     return item
   }
 
+  /** The owner of most gives up its oldest. */
+  shed(): T | undefined {
+    return this.#takeOldest(this.#largest())
+  }
+
   #takeOldest(key: string): T | undefined {
     const oldest = this.#byKey.get(key)?.values().next()
     if (oldest === undefined || oldest.done === true) return undefined

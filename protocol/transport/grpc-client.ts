@@ -5,8 +5,10 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { AddressBook } from '../addresses/address-book.ts'
+import type { WatchSkill } from '../broker-api.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {
+  BrokerBusyError,
   type BrokerClient,
   BrokerSilentError,
   BrokerUnreachableError,
@@ -23,6 +25,7 @@ import type { Identity } from '../identity/x509.ts'
 import { MAX_MESSAGE_BYTES } from '../limits.ts'
 import * as codec from '../codec/messages-codec.ts'
 import { GrpcPublishStream } from './grpc-publish-stream.ts'
+import { comeBackMs } from './handshakes/come-back.ts'
 import { limitHandshake } from './limit-handshake.ts'
 import { fetchPinnedCa, probeServer } from './probe-server.ts'
 import { asBuffer, cancelSoon, identity, methodPath } from './raw-service.ts'
@@ -34,7 +37,8 @@ export interface ClientLimits {
   readonly probeTimeoutMs: number
   /**
    * From the first packet to the end of the TLS handshake. Well below what TCP allows itself: packets of a connection
-   * that was begun towards a broker which has moved since go to its old place for minutes.
+   * that was begun towards a broker which has moved since go to its old place for minutes. A broker that has just begun
+   * and has a thousand members to take back needs more than a moment for each.
    */
   readonly connectTimeoutMs: number
   /** A broker that answers no ping for keepaliveMs + keepaliveTimeoutMs is taken as gone. */
@@ -42,10 +46,13 @@ export interface ClientLimits {
   readonly keepaliveTimeoutMs: number
 }
 
+/** decodeWatchMessage() unpacks, and a replica knows what to do with the rest. */
+const WATCH_SKILLS: readonly WatchSkill[] = ['zstd', 'owners']
+
 export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
   callTimeoutMs: 15_000,
   probeTimeoutMs: 5000,
-  connectTimeoutMs: 3000,
+  connectTimeoutMs: 8000,
   keepaliveMs: 10_000,
   keepaliveTimeoutMs: 5000,
 }
@@ -158,7 +165,7 @@ class GrpcBrokerClient implements BrokerClient {
 
   async *watch(request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage> {
     signal.throwIfAborted()
-    const bytes = asBuffer(codec.encodeWatchRequest(request))
+    const bytes = asBuffer(codec.encodeWatchRequest({ takes: WATCH_SKILLS, ...request }))
     const attempt = this.#open()
     const ended = this.#orClosed(signal)
     const path = methodPath('watch')
@@ -290,11 +297,14 @@ class GrpcBrokerClient implements BrokerClient {
     if (attempt.failure !== undefined) return attempt.failure
     if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
     const { address } = attempt
-    const failure = statusToError(error, formatBrokerAddress(address))
+    const where = formatBrokerAddress(address)
+    const failure = statusToError(error, where)
     // Another replica may have what this one lacks, such as its store.
     if (error.code === status.INTERNAL) this.#next(attempt, true)
     if (!(failure instanceof BrokerUnreachableError)) return failure
     this.#next(attempt)
+    const busyMs = comeBackMs(error.details)
+    if (busyMs !== undefined) return new BrokerBusyError(where, busyMs)
     if (answered || error.code !== status.UNAVAILABLE) return failure
     const { clusterset, ca, clock } = this.#init
     try {

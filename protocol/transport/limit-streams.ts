@@ -1,5 +1,7 @@
 /** What one connection may open and reset: each stream costs the one thread that serves all. */
-import { type Server, type ServerInterceptor, ServerInterceptingCall } from '@grpc/grpc-js'
+import type { Server, ServerInterceptor, ServerInterceptingCall } from '@grpc/grpc-js'
+import { methodPath } from './raw-service.ts'
+import { passFrames } from './watch/watch-output.ts'
 
 export interface StreamLimits {
   /** Streams that may be opened at once, and one more in each of `refillMs`. */
@@ -13,6 +15,7 @@ interface Opened {
 }
 
 const MAX_PEERS = 8192
+const WATCH_PATH = methodPath('watch')
 
 /** Calls `drop` for a peer that opens more. */
 export function streamLimiter(
@@ -21,7 +24,8 @@ export function streamLimiter(
   drop: (peer: string) => void,
 ): ServerInterceptor {
   const peers = new Map<string, Opened>()
-  return (_method, call) => {
+  return (method, call) => {
+    if (method.path === WATCH_PATH) passFrames(call)
     const peer = call.getPeer()
     const before = peers.get(peer) ?? { left: burst, atMs: now() }
     const left = Math.min(burst, before.left + (now() - before.atMs) / refillMs) - 1
@@ -31,7 +35,8 @@ export function streamLimiter(
     const oldest = peers.size > MAX_PEERS ? peers.keys().next().value : undefined
     if (oldest !== undefined) peers.delete(oldest)
     if (left < 0) drop(peer)
-    return new ServerInterceptingCall(call)
+    // Without a responder the wrapper would only hand on each message: the call itself does as well.
+    return call as unknown as ServerInterceptingCall
   }
 }
 

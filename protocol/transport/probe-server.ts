@@ -8,10 +8,11 @@ import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import { type BrokerAddress, formatBrokerAddress } from '../broker-address.ts'
-import { BrokerUnreachableError, CertificateError } from '../broker-client.ts'
+import { BrokerBusyError, BrokerUnreachableError, CertificateError } from '../broker-client.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
 import { certificateToPem, fingerprint } from '../identity/pem.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
+import { comeBackMs } from './handshakes/come-back.ts'
 
 export interface ProbeInit {
   readonly address: BrokerAddress
@@ -149,6 +150,8 @@ function unreachable(where: string, host: string, error: NodeJS.ErrnoException):
     ENOTFOUND: 'no such host name',
     EAI_AGAIN: 'the host name cannot be looked up now',
   }
+  const busyMs = comeBackMs(error.message)
+  if (busyMs !== undefined) return new BrokerBusyError(where, busyMs)
   const reason = reasons[error.code ?? ''] ?? (isIP(host) === 0 ? error.message : `TLS failed: ${error.message}`)
   return new BrokerUnreachableError(`broker at ${where}: ${reason}`, { cause: error })
 }

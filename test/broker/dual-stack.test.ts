@@ -83,6 +83,7 @@ t.test('who leaves or is evicted frees its IPv6, and only what differs is sent',
 
   await harness.broker.leave(milano.peer)
   await watcher.line('remove milano/Cluster//milano')
+  await harness.clock.advance(1000)
   await watcher.line(/^synced complete=\S* departed=milano$/)
   const puts = (): string[] => watcher.lines.slice(before).filter((line) => line.startsWith('put'))
   t.same(puts(), ['put paris/Cluster//paris'])

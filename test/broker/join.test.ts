@@ -287,6 +287,7 @@ t.test('eviction by the CLI ends streams and certificates', async (t) => {
   await harness.tokens.evict({ cluster: 'milano', force: true })
   await harness.log.refresh()
   await other.line('remove milano/Cluster//milano')
+  await harness.clock.advance(1000)
   await other.line(/^synced complete= departed=milano$/)
   const ended = (await victim.ended()) as Error
   t.match(ended, { code: 'PermissionDenied' })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
-import type { Peer, WatchMessage } from '../../protocol/broker-api.ts'
+import type { Peer, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import { type Harness, Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
 
 const headless = (name: string, uid = 'u'): ReturnType<typeof anExport> => anExport(name, { type: 'Headless', uid })
@@ -36,14 +36,22 @@ t.test('who is complete is told when it becomes so; the broker itself when all a
   const harness = await startBroker(t)
   const milano = await join_(harness, 'milano')
   const watcher = new Watcher(harness, milano.peer)
+  const young = new Watcher(harness, milano.peer, { takes: ['owners'] })
   await watcher.line('synced complete= departed=')
+  await young.line('synced complete= departed=')
+  const reported = async (whole: string, change: string): Promise<void> => {
+    // At most once in a second.
+    await harness.clock.advance(1000)
+    await watcher.line(`synced ${whole}`)
+    await young.line(`owners ${change}`)
+  }
   await new Publisher(harness, milano.peer).publish([])
-  await watcher.line('synced complete=,milano departed=')
+  await reported('complete=,milano departed=', 'complete=+,+milano departed=')
   const paris = await join_(harness, 'paris')
-  await watcher.line('synced complete=milano departed=')
+  await reported('complete=milano departed=', 'complete=- departed=')
   await harness.broker.leave(paris.peer)
-  await watcher.line('synced complete=,milano departed=paris')
-  await watcher.stop()
+  await reported('complete=,milano departed=paris', 'complete=+ departed=+paris')
+  await Promise.all([watcher.stop(), young.stop()])
 })
 
 t.test('resuming costs the difference', async (t) => {
@@ -76,10 +84,13 @@ t.test('resuming costs the difference', async (t) => {
     await other.line(/^synced/)
     await other.stop()
     t.equal(other.lines[0], 'reset whole', name)
-    t.notOk(
-      other.lines.some((line) => line.startsWith('remove')),
-      'a snapshot has no removals',
-    )
+    const shown = new Set<string>()
+    for (const line of other.lines) {
+      const [what = '', key = ''] = line.split(' ')
+      if (what === 'put') shown.add(key)
+      if (what === 'remove') t.ok(shown.delete(key), 'a snapshot removes what it has shown, and nothing else')
+    }
+    t.notOk(shown.has('milano/ServiceExport/shop/a'), 'what is gone is gone')
   }
 })
 
@@ -189,4 +200,46 @@ t.test('restart: everything is as it was', async (t) => {
   await again.broker.leave(paris.peer)
   t.same((await join_(again, 'paris')).response.globalCIDRs, paris.response.globalCIDRs)
   await Promise.all([after.stop(), whole.stop()])
+})
+
+t.test('a member of the last release is sent what it was sent; both have the same in the end', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const publisher = new Publisher(harness, peer)
+  await publisher.publish(Array.from({ length: 700 }, (_, i) => headless(`s${i}`)))
+  const kinds = async (takes: WatchRequest): Promise<string[]> => {
+    const seen: string[] = []
+    const stop = new AbortController()
+    for await (const { t: kind } of harness.broker.watch(peer, takes, stop.signal)) {
+      seen.push(kind)
+      if (kind === 'synced') stop.abort()
+    }
+    return seen
+  }
+  t.same(await kinds({}), ['reset', 'batch', 'batch', 'batch', 'synced'])
+  t.same(await kinds({ takes: ['zstd', 'owners'] }), ['reset', 'packed', 'synced'])
+  const [old, young] = [new Watcher(harness, peer), new Watcher(harness, peer, { takes: ['zstd', 'owners'] })]
+  await publisher.put(headless('late'))
+  for (const watcher of [old, young]) await watcher.line('put milano/ServiceExport/shop/late')
+  t.same(old.lines, young.lines)
+  await Promise.all([old.stop(), young.stop()])
+})
+
+t.test('a stream that comes and goes writes nothing that all others have to look at', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const first = new Publisher(harness, peer)
+  await first.publish([headless('a')])
+  const watcher = new Watcher(harness, peer)
+  await watcher.line(/^synced/)
+  const row = harness.log.get('member', 'milano')
+  const lines = watcher.lines.length
+  first.end()
+  const second = new Publisher(harness, peer)
+  await second.publish([headless('a')])
+  await harness.broker.tidy()
+  t.equal(harness.log.get('member', 'milano'), row, 'the very row')
+  t.match(harness.log.get('contact', 'milano'), { lastSeenMs: harness.clock.now() })
+  t.equal(watcher.lines.length, lines)
+  await watcher.stop()
 })

@@ -2,6 +2,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Scope, Scopes } from '../../state/state.ts'
 import { GroupedLog, type GroupedLogInit, type Journal, type JournalContent } from '../grouped-log.ts'
+import { rowFromText } from '../packed-row.ts'
 import type { Change } from '../record-log.ts'
 import { classify, openDatabase } from './sqlite-file.ts'
 
@@ -56,14 +57,15 @@ class SqliteJournal implements Journal {
   load(): JournalContent {
     return this.#run(() => {
       this.#database.exec('BEGIN')
-      const content = this.#read(0)
+      const content = this.#head()
       this.#seenVersion = this.#version()
-      this.#database.exec('COMMIT')
-      return content
+      return { ...content, changes: this.#loaded() }
     })
   }
 
-  begin(revision: number): (JournalContent & { readonly whole: boolean }) | undefined {
+  begin(
+    revision: number,
+  ): (JournalContent & { readonly whole: boolean; readonly changes: readonly Change[] }) | undefined {
     return this.#run(() => {
       this.#database.exec('BEGIN IMMEDIATE')
       this.#open = true
@@ -116,19 +118,28 @@ class SqliteJournal implements Journal {
     this.#run(() => this.#database.close())
   }
 
-  #read(after: number): JournalContent {
+  #read(after: number): JournalContent & { readonly changes: readonly Change[] } {
     const rows = this.#after.all(after) as unknown as EntryRow[]
+    return { ...this.#head(), changes: rows.map(changeOf) }
+  }
+
+  #head(): Omit<JournalContent, 'changes'> {
     return {
       epoch: this.#meta('epoch'),
       revision: Number(this.#meta('revision')),
       compactedRevision: Number(this.#meta('compacted')),
-      changes: rows.map((row) => ({
-        scope: row.scope as Scope,
-        key: row.key,
-        revision: row.revision,
-        value: row.value === null ? undefined : (JSON.parse(row.value) as Scopes[Scope]),
-      })),
     }
+  }
+
+  /** Row by row: all at once, as text and as objects, are several times what stays of them. Ends the transaction. */
+  *#loaded(): Generator<Change> {
+    const rows = this.#after.iterate(0)
+    for (;;) {
+      const row = this.#run(() => rows.next())
+      if (row.done === true) break
+      yield this.#run(() => changeOf(row.value as unknown as EntryRow))
+    }
+    this.#run(() => this.#database.exec('COMMIT'))
   }
 
   #meta(name: string): string {
@@ -144,4 +155,12 @@ class SqliteJournal implements Journal {
   #run<T>(work: () => T): T {
     return classify(this.#file, work)
   }
+}
+
+function changeOf({ scope, key, revision, value }: EntryRow): Change {
+  return { scope: scope as Scope, key, revision, value: value === null ? undefined : rowOf(scope, value) }
+}
+
+function rowOf(scope: string, text: string): Scopes[Scope] {
+  return scope === 'record' ? rowFromText(text) : (JSON.parse(text) as Scopes[Scope])
 }

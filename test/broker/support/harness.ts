@@ -19,6 +19,7 @@ import type {
   ClusterFacts,
   JoinRequest,
   JoinResponse,
+  ListChange,
   Peer,
   PublishMessage,
   PublishReply,
@@ -32,6 +33,7 @@ import { createKey } from '../../../protocol/identity/keys.ts'
 import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
+import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import { setHash } from '../../../protocol/codec/set-hash.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -269,9 +271,19 @@ export class Watcher {
       this.lines.push(`contact ${message.silent.map(({ cluster, forMs }) => `${cluster}:${forMs}`).join(' ')}`.trim())
       return
     }
+    if (message.t === 'packed') {
+      const inner = decodeWatchMessage(encodeWatchMessage(message))
+      if (inner !== undefined) this.#take(inner)
+      return
+    }
     this.revision = message.revision
     if (message.t === 'synced') {
       this.lines.push(`synced complete=${message.complete.join(',')} departed=${message.departed.join(',')}`)
+      return
+    }
+    if (message.t === 'ownersChanged') {
+      const { complete, departed } = message
+      this.lines.push(`owners complete=${changeText(complete)} departed=${changeText(departed)}`)
       return
     }
     for (const bytes of message.events) {
@@ -282,6 +294,10 @@ export class Watcher {
       if (event?.t === 'remove') this.lines.push(`remove ${recordKeyText(event.key)}`)
     }
   }
+}
+
+function changeText({ added, removed }: ListChange): string {
+  return [...added.map((one) => `+${one}`), ...removed.map((one) => `-${one}`)].join(',')
 }
 
 function reported(body: { readonly kind: string }): string {

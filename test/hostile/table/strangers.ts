@@ -128,7 +128,8 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-joins',
     tried: 'Joins with tokens that nobody made, over twenty connections, as fast as they are answered.',
     holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`protocol/transport/connections.ts`: 100 handshakes a second, by turns of addresses.',
+    against:
+      '`protocol/transport/connections.ts`: 200 handshakes a second, by turns of addresses; the rest is told when to come back.',
   },
   {
     id: 'flood-member-connections',

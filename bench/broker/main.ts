@@ -1,0 +1,70 @@
+/**
+ * `npm run bench:broker -- --clusters N [--services S] [--json] [--burst-seconds S] [--idle-seconds S] [--tenth]
+ * [--alone] [--only STAGE,…]`: a broker as it is installed, in a process of its own, and N simulated members over real
+ * TLS on the loopback, in processes of their own. Beside it, in the same run, the same fan-out by a bare TLS server and
+ * by etcd. Simulated members are lean, so that they leave the machine to what is measured: they decode no record.
+ */
+import { BrokerProcess } from './broker-process.ts'
+import { Generators } from './generators.ts'
+import { readOptions } from './options.ts'
+import { report } from './report.ts'
+import * as stages from './stages.ts'
+
+/** Whatever happens, it ends. */
+const MAX_MS = 20 * 60_000
+
+const STAGES = {
+  cold: stages.coldStart,
+  snapshots: stages.snapshots,
+  fanout: stages.oneChange,
+  burst: stages.burst,
+  endpoints: stages.endpoints,
+  idle: stages.idle,
+  restart: (bench: stages.Bench) => stages.restart(bench),
+  tenth: (bench: stages.Bench) => stages.restart(bench, 0.1),
+  peers: stages.peers,
+}
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv.slice(2))
+  const broker = await BrokerProcess.prepare()
+  const { address, port, state } = broker
+  const init = { broker: { address, port, state }, services: options.services, clusters: options.clusters }
+  const generators = new Generators(init, options.clusters)
+  const end = async (code: number): Promise<void> => {
+    generators.stop()
+    await broker.remove()
+    process.exit(code)
+  }
+  const interrupted = (): void => void end(130)
+  process.once('SIGINT', interrupted).once('SIGTERM', interrupted)
+  setTimeout(() => {
+    process.stderr.write(`it took more than ${MAX_MS} ms\n`)
+    void end(1)
+  }, MAX_MS).unref()
+  try {
+    broker.start()
+    await broker.ready()
+    const bench = { options, broker, generators }
+    const figures: Record<string, number> = { ...(await stages.setUp(bench)) }
+    for (const [name, stage] of Object.entries(STAGES)) {
+      if (!isWanted(name, options)) continue
+      const found = await stage(bench)
+      Object.assign(figures, found)
+      process.stderr.write(`${name}: ${JSON.stringify(found)}\n`)
+    }
+    report(options, figures)
+  } finally {
+    generators.stop()
+    await broker.remove()
+  }
+}
+
+function isWanted(name: string, { only, tenth, alone }: ReturnType<typeof readOptions>): boolean {
+  // Nobody is there to be measured before all have come.
+  if (name === 'cold') return true
+  if (only.size > 0) return only.has(name)
+  return (name !== 'tenth' || tenth) && (name !== 'peers' || !alone)
+}
+
+await main()

@@ -1,0 +1,59 @@
+/** What `npm run bench:broker` was asked for. */
+import { parseArgs } from 'node:util'
+
+export interface BenchOptions {
+  readonly clusters: number
+  /** Exports of each cluster, with one EndpointSlice each. */
+  readonly services: number
+  readonly json: boolean
+  /** Seconds of the burst, of 100 changes a second. */
+  readonly burstSeconds: number
+  readonly idleSeconds: number
+  /** Also restart with a tenth of a core. */
+  readonly tenth: boolean
+  /** Without the peers: for the loop of work. */
+  readonly alone: boolean
+  /** Names of stages to run; empty: all. */
+  readonly only: ReadonlySet<string>
+}
+
+const MAX_CLUSTERS = 3000
+const MAX_SERVICES = 1000
+
+/** Throws for a flag or a value that it does not know. */
+export function readOptions(argv: readonly string[]): BenchOptions {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      json: { type: 'boolean', default: false },
+      clusters: { type: 'string', default: '100' },
+      services: { type: 'string', default: '62' },
+      store: { type: 'string', default: 'sqlite' },
+      replicas: { type: 'string', default: '1' },
+      'burst-seconds': { type: 'string', default: '30' },
+      'idle-seconds': { type: 'string', default: '35' },
+      tenth: { type: 'boolean', default: false },
+      alone: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+    },
+  })
+  // Where other stores and several brokers plug in: broker-process.ts starts them, the rest stays as it is.
+  if (values.store !== 'sqlite') throw new Error(`--store ${JSON.stringify(values.store)}: expected sqlite, for now`)
+  if (values.replicas !== '1') throw new Error(`--replicas ${JSON.stringify(values.replicas)}: expected 1, for now`)
+  return {
+    clusters: whole('clusters', values.clusters, MAX_CLUSTERS),
+    services: whole('services', values.services, MAX_SERVICES),
+    burstSeconds: whole('burst-seconds', values['burst-seconds'], 300),
+    idleSeconds: whole('idle-seconds', values['idle-seconds'], 300),
+    json: values.json,
+    tenth: values.tenth,
+    alone: values.alone,
+    only: new Set(values.only === '' ? [] : values.only.split(',')),
+  }
+}
+
+function whole(flag: string, text: string, most: number): number {
+  const number = Number(text)
+  if (Number.isInteger(number) && number > 0 && number <= most) return number
+  throw new Error(`--${flag} ${JSON.stringify(text)}: expected a whole number from 1 to ${most}`)
+}

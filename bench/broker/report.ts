@@ -1,0 +1,47 @@
+/** The figures with the limit of each beside it. Limits are for 1,000 clusters with 126 records each in one process. */
+import { progress } from '../figures.ts'
+import type { BenchOptions } from './options.ts'
+import type { Figures } from './stages.ts'
+
+const MAX_OF_FLOOR = 2.5
+
+/** Undefined: there is no aim, the figure is told for its own sake. */
+export const LIMITS: Readonly<Record<string, number | undefined>> = {
+  fanoutP50Ms: undefined,
+  fanoutP99Ms: 100,
+  burstP99Ms: 300,
+  restartSeconds: 12,
+  coldStartSeconds: 60,
+  snapshotCpuMsPerMb: 4,
+  joinCpuMs: undefined,
+  idleBytesPerMember: undefined,
+  brokerRssMb: 300,
+  recordsSentAgain: 0,
+  bytesPer100Endpoints: 300,
+  tlsFloorP99Ms: undefined,
+  etcdWatchP99Ms: undefined,
+  fanoutOfTlsFloor: MAX_OF_FLOOR,
+}
+
+export function report({ clusters, services }: BenchOptions, measured: Figures): void {
+  const { fanoutP99Ms, tlsFloorP99Ms } = measured
+  const ratio =
+    fanoutP99Ms === undefined || tlsFloorP99Ms === undefined
+      ? {}
+      : { fanoutOfTlsFloor: Number((fanoutP99Ms / tlsFloorP99Ms).toFixed(2)) }
+  const figures: Figures = { ...measured, ...ratio }
+  const limits = Object.fromEntries(Object.entries(LIMITS).filter(([key]) => figures[key] !== undefined))
+  progress(
+    { clusters, services, ...figures, limits },
+    [
+      `${clusters} clusters with ${services} services each, one broker process`,
+      ...Object.entries(figures).map(([key, value]) => line(key, value)),
+    ].join('\n'),
+  )
+}
+
+function line(key: string, value: number): string {
+  const limit = LIMITS[key]
+  const finding = limit === undefined ? '' : `  at most ${limit}: ${value <= limit ? 'kept' : 'MISSED'}`
+  return `  ${key.padEnd(28)}${String(value).padStart(10)}${finding}`
+}

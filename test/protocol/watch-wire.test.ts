@@ -1,0 +1,89 @@
+/** What this release adds to Watch, and that those of the last one are not given it. */
+import { Writable } from 'node:stream'
+import type { ServerWritableStream } from '@grpc/grpc-js'
+import t from 'tap'
+import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
+import * as codec from '../../protocol/codec/messages-codec.ts'
+import { pack, unpack } from '../../protocol/codec/pack.ts'
+import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
+import { WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
+
+const batch: WatchMessage = { t: 'batch', events: [Buffer.from('one'), Buffer.from('two')], revision: 7 }
+const packed = (message: WatchMessage): WatchMessage => ({
+  t: 'packed',
+  zstd: pack(codec.encodeWatchMessage(message)),
+})
+
+t.test('what a member can read is asked for by words; others are skipped', (t) => {
+  const resume = { epoch: 'e', revision: 3 }
+  const request: WatchRequest = { resume, takes: ['zstd', 'owners'] }
+  t.same(codec.decodeWatchRequest(codec.encodeWatchRequest(request)), request)
+  const [old, young] = [codec.encodeWatchRequest({ resume }), codec.encodeWatchRequest(request)]
+  t.same(
+    Buffer.from(young).subarray(0, old.length),
+    Buffer.from(old),
+    'a broker of the last release reads the same, and a field behind it that it skips',
+  )
+  const later = codec.encodeWatchRequest({ resume, takes: ['zstd', 'teleport' as 'owners'] })
+  t.same(codec.decodeWatchRequest(later), { resume, takes: ['zstd'] })
+  t.same(codec.decodeWatchRequest(old), { resume }, 'one of the last release takes nothing')
+  t.end()
+})
+
+t.test('a packed message is read as what is in it', (t) => {
+  const read = codec.decodeWatchMessage(codec.encodeWatchMessage(packed(batch)))
+  t.same(read === undefined ? undefined : codec.encodeWatchMessage(read), codec.encodeWatchMessage(batch))
+  const owners: WatchMessage = {
+    t: 'ownersChanged',
+    revision: 9,
+    complete: { added: ['', 'milano'], removed: ['paris'] },
+    departed: { added: [], removed: ['tokyo'] },
+  }
+  t.same(codec.decodeWatchMessage(codec.encodeWatchMessage(owners)), owners)
+  t.end()
+})
+
+t.test('hostile packing', (t) => {
+  const read = (zstd: Uint8Array): unknown => codec.decodeWatchMessage(codec.encodeWatchMessage({ t: 'packed', zstd }))
+  t.throws(() => read(Buffer.from('no zstd')), { name: 'CodecError', field: 'packed', problem: 'no zstd' })
+  const bomb = pack(Buffer.alloc(MAX_MESSAGE_BYTES + 1))
+  t.ok(bomb.length < 2000)
+  t.throws(() => read(bomb), { name: 'CodecError', problem: `more than ${MAX_MESSAGE_BYTES} bytes` })
+  const twice = pack(codec.encodeWatchMessage(packed(batch)))
+  t.throws(() => read(twice), { name: 'CodecError', problem: 'packed twice' })
+  t.throws(() => read(pack(Buffer.from([0x12, 0xff]))), { name: 'CodecError' }, 'no message in it')
+  t.equal(unpack(pack(Buffer.from('x')), 1).toString(), 'x')
+  t.end()
+})
+
+t.test('a message is framed once for all streams', (t) => {
+  const frame = framed(batch)
+  t.equal(framed(batch), frame)
+  t.equal(frame.readUInt32BE(1), frame.length - 5)
+  t.same(frame.subarray(5), Buffer.from(codec.encodeWatchMessage(batch)))
+  t.throws(() => passFrames({}), /grpc-js has no serializeMessage any more/)
+  t.end()
+})
+
+t.test('a reader that stands still has two messages, and not a copy of either', async (t) => {
+  const taken: Buffer[] = []
+  let go: () => void = () => undefined
+  const stream = new Writable({
+    objectMode: true,
+    write: (chunk: Buffer, _encoding, done) => {
+      taken.push(chunk)
+      go = done
+    },
+  })
+  const output = new WatchOutput(stream as unknown as ServerWritableStream<Buffer, Buffer>)
+  const frame = framed(batch)
+  output.write(frame)
+  t.notOk(output.isFull)
+  output.write(frame)
+  t.ok(output.isFull, 'who writes has to wait')
+  const room = output.room()
+  go()
+  await room
+  t.notOk(output.isFull)
+  t.ok(taken.every((one) => one === frame))
+})
