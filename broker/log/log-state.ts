@@ -19,6 +19,13 @@ export class LogState implements LogView {
   /** Records by group and kind. */
   readonly #kinds = new Map<string, number>()
 
+  readonly #pack: (change: Change<'record'>) => Change
+
+  /** `asWritten`: rows stay as they are given, since what is looked through may be damaged. */
+  constructor({ asWritten = false }: { readonly asWritten?: boolean } = {}) {
+    this.#pack = asWritten ? (change) => change : packed
+  }
+
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
     return this.change(scope, key)?.value
   }
@@ -116,7 +123,7 @@ export class LogState implements LogView {
   }
 
   #applyOne(given: Change): void {
-    const change = given.scope === 'record' ? packed(given as Change<'record'>) : given
+    const change = given.scope === 'record' ? this.#pack(given as Change<'record'>) : given
     const id = `${change.scope} ${change.key}`
     const rows = this.#rows(change.scope, groupOf(change.key))
     const old = rows.get(change.key)

@@ -58,7 +58,7 @@ export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyI
 }
 
 function readRows(content: StoreContent, findings: Findings): { readonly state: LogState; readonly rows: number } {
-  const state = new LogState()
+  const state = new LogState({ asWritten: true })
   const revisions = new Map<number, string>()
   let rows = 0
   for (const row of content.rows) {
