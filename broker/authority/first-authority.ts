@@ -39,7 +39,8 @@ interface Init {
 export async function firstAuthority(deps: Deps, init: Init, keys: AuthorityKeys): Promise<AuthorityRow> {
   const { clock, log } = deps
   const stored = log.get('authority', AUTHORITY_KEY)
-  const own = await ownAuthority(init.stateDir)
+  const own = init.shared === undefined ? undefined : await ownAuthority(init.stateDir)
+  if (stored !== undefined) refuseOther(own, stored, init)
   const current = stored?.current ?? knownAuthority(await found(deps, init, keys), clock.now())
   // Its key is where other replicas find it before they hear of it.
   await check(current, init, { keys, nowMs: clock.now() })
@@ -51,7 +52,7 @@ export async function firstAuthority(deps: Deps, init: Init, keys: AuthorityKeys
     tx.put('authority', AUTHORITY_KEY, made)
     return made
   })
-  if (init.shared !== undefined) refuseOther(own, row, init.stateDir, init.shared)
+  refuseOther(own, row, init)
   if (row.current.fingerprint !== current.fingerprint) {
     // Another replica was first. Only what was made a moment ago makes way.
     await init.shared?.remove(current.fingerprint)
@@ -72,13 +73,12 @@ async function ownAuthority(stateDir: string): Promise<string | undefined> {
 function refuseOther(
   own: string | undefined,
   { current, next, removed }: AuthorityRow,
-  stateDir: string,
-  { where }: SharedKeys,
+  { stateDir, shared }: Init,
 ): void {
   const known = [current, ...(next === undefined ? [] : [next]), ...removed]
   if (own === undefined || known.some((one) => one.fingerprint === own)) return
   const file = join(stateDir, CA_CERTIFICATE)
-  const text = `${file} is another certificate authority than that of ${where}: choose an empty state directory, or another prefix`
+  const text = `${file} is another certificate authority than that of ${shared?.where}: choose an empty state directory, or another prefix`
   throw new StateError('Foreign', file, text)
 }
 
