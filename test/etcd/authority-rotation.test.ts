@@ -4,7 +4,7 @@
  */
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync, readdirSync, rmSync } from 'node:fs'
+import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -17,6 +17,7 @@ import { runCli } from '../cli/run-cli.ts'
 import type { RawBroker } from '../hostile/support/raw-channel.ts'
 import { joinWith, tokenSecret } from '../hostile/support/raw-join.ts'
 import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type EtcdCluster, startEtcdCluster } from './support/etcd-cluster.ts'
 import { type ServedBrokers, threeBrokers } from './support/served-brokers.ts'
 
@@ -37,15 +38,23 @@ async function joined(t: Test, broker: RawBroker, id: string): Promise<LinkedMem
   return LinkedMember.join(t, (JSON.parse(stdout) as { token: string }).token, id)
 }
 
+/** The broker, for a client that trusts each authority in its state directory. */
+function trusting(t: Test, { address, state }: RawBroker): RawBroker {
+  const folder = temporaryFolder(t)
+  const names = readdirSync(state).filter((name) => /^ca\..*crt$/.test(name))
+  writeFileSync(join(folder, 'ca.crt'), names.map((name) => readFileSync(join(state, name), 'utf8')).join(''))
+  return { address, state: folder }
+}
+
 /** Fingerprints of the authorities that a broker serves by and signs by. */
-async function used(broker: RawBroker, id: string): Promise<{ serves: string; signs: string }> {
+async function used(t: Test, broker: RawBroker, id: string): Promise<{ serves: string; signs: string }> {
   const [host = '', port = ''] = broker.address.split(':')
   // Who it is, is what is looked at.
   const socket = connect({ host, port: Number(port), ALPNProtocols: ['h2'], rejectUnauthorized: false })
   await once(socket, 'secureConnect')
   const served = socket.getPeerX509Certificate()
   socket.destroy()
-  const { response } = await joinWith(broker, await tokenSecret(broker.state), id)
+  const { response } = await joinWith(trusting(t, broker), await tokenSecret(broker.state), id)
   const signed = new X509Certificate(response.certificate)
   const known = response.caBundle.map((der) => ({ name: fingerprint(der), key: new X509Certificate(der).publicKey }))
   const by = (one: X509Certificate | undefined): string => known.find(({ key }) => one?.verify(key))?.name ?? 'another'
@@ -53,12 +62,12 @@ async function used(broker: RawBroker, id: string): Promise<{ serves: string; si
 }
 
 /** Each of these brokers serves and signs by this authority alone. */
-async function all(which: readonly RawBroker[], authority: string | undefined, round: string): Promise<void> {
+async function all(t: Test, which: readonly RawBroker[], authority: string | undefined, round: string): Promise<void> {
   for (const [i, broker] of which.entries()) {
     let last: unknown
     let asked = 0
     const isSo = async (): Promise<boolean> => {
-      const now = await used(broker, `${round}-${i}-${(asked += 1)}`)
+      const now = await used(t, broker, `${round}-${i}-${(asked += 1)}`)
       last = now
       return now.serves === authority && now.signs === authority
     }
@@ -101,7 +110,7 @@ t.test('asked for at one, done by all; one is killed in between, and one comes b
     AuthorityCommands,
   ]
   const { current } = await ca.status()
-  await all(brokers, current.fingerprint, 'before')
+  await all(t, brokers, current.fingerprint, 'before')
   await forgetProbes(first)
   const members = [await joined(t, first, 'milano'), await joined(t, second, 'paris'), await joined(t, third, 'roma')]
   const [milano, ...others] = members as [LinkedMember, ...LinkedMember[]]
@@ -120,11 +129,11 @@ t.test('asked for at one, done by all; one is killed in between, and one comes b
   await first.kill()
   await oslo.start()
   await ca2.until('switched', isFree)
-  await all([second, third], next?.fingerprint, 'switched')
+  await all(t, [second, third], next?.fingerprint, 'switched')
   await forgetProbes(second)
   await traffic.seen(...others, oslo)
   await first.start(t)
-  await all([first], next?.fingerprint, 'killed')
+  await all(t, [first], next?.fingerprint, 'killed')
   await forgetProbes(second)
 
   await third.kill()
@@ -134,7 +143,7 @@ t.test('asked for at one, done by all; one is killed in between, and one comes b
   await ca2.step(t, 'finish')
   await third.start(t)
   for (const one of [ca, ca2, ca3]) await one.until('steady')
-  await all(brokers, next?.fingerprint, 'after')
+  await all(t, brokers, next?.fingerprint, 'after')
   await traffic.seen(...others, oslo)
   for (const member of [...members, oslo]) {
     await eventually(async () => (await member.bundle()).join() === next?.fingerprint, {
