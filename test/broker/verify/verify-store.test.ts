@@ -3,6 +3,8 @@ import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
 import { type StoreContent, type StoredRow, contentOfLog } from '../../../broker/log/store-content.ts'
+import { AUTHORITY_KEY } from '../../../broker/state/state.ts'
+import type { AuthorityTexts } from '../../../broker/verify/check-authority.ts'
 import { verifyStore } from '../../../broker/verify/verify-store.ts'
 import { RICH_STEPS, brokerSteps, makeState } from '../support/broker-states.ts'
 
@@ -352,4 +354,17 @@ t.test('whatever stands in the rows, it is looked at', async (t) => {
     { numRuns: 500 },
   )
   t.pass()
+})
+
+t.test('an authority whose files are with an operator is none that is lost', async (t) => {
+  const log = openMemoryLog()
+  await makeState(log, RICH_STEPS)
+  const none = { certificate: undefined, key: undefined }
+  const reasons = (authority: AuthorityTexts): readonly string[] =>
+    verifyStore(contentOfLog(log), { ...NOW, authority }).findings.map(({ reason }) => reason)
+  t.strictSame(reasons(none), ['StoreAuthorityInvalid'], 'as no broker of this release has served it')
+  const current = { fingerprint: 'f'.repeat(64), certificate: 'MII=', sinceMs: 1 }
+  await log.transact((tx) => tx.put('authority', AUTHORITY_KEY, { current, removed: [] }))
+  t.strictSame(reasons(none), [])
+  t.strictSame(reasons({ ...none, key: 'x' }), ['StoreAuthorityInvalid'], 'one of two is missing')
 })
