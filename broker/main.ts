@@ -17,6 +17,7 @@ import { CertificateAuthority } from './authority/certificate-authority.ts'
 import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './authority/command-signer.ts'
 import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
+import { PACKED } from './log/packed-row.ts'
 import { lockDirectory } from './log/sqlite/sqlite-file.ts'
 import { ReplicaSession } from './log/etcd/replica-session.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
@@ -71,7 +72,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const onGroup = (changes: number): void => metrics.commits.observe(changes)
   const opened = await openLog(
     { clock, logger },
-    { stateDir, store: config.store, clusterset, create: true, onGroup },
+    { stateDir, store: config.store, clusterset, create: true, onGroup, packing: PACKED },
     signal,
   )
   stack.defer(() => opened.close())

@@ -4,6 +4,7 @@
  */
 import { LogReader } from './log-reader.ts'
 import { LogState } from './log-state.ts'
+import type { RowPacking } from './row-packing.ts'
 import { type PendingTransaction, closedLog, pendingTransaction } from './pending-transaction.ts'
 import type { Change, RecordLog, Transaction } from './record-log.ts'
 import { WriteLayer, changesOf } from './write-layer.ts'
@@ -37,6 +38,8 @@ export interface GroupedLogInit {
   readonly keepRemoved: number
   /** Called with the duration of each group and its number of changes. */
   readonly onGroup?: (changes: number) => void
+  /** Absent: as written. */
+  readonly packing?: RowPacking
 }
 
 interface WrittenGroup {
@@ -61,7 +64,7 @@ export class GroupedLog extends LogReader implements RecordLog {
   #closed = false
 
   constructor(journal: Journal, init: GroupedLogInit) {
-    const state = new LogState()
+    const state = new LogState(init.packing)
     super(state)
     this.#state = state
     this.#journal = journal

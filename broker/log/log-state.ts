@@ -1,7 +1,7 @@
 /** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
 import type { RecordKind } from '../../model/records.ts'
 import type { Scope, Scopes } from '../state/state.ts'
-import { packedRow } from './packed-row.ts'
+import { AS_WRITTEN, type RowPacking } from './row-packing.ts'
 import type { Change, LogView } from './record-log.ts'
 
 type Rows = Map<string, Change>
@@ -19,11 +19,10 @@ export class LogState implements LogView {
   /** Records by group and kind. */
   readonly #kinds = new Map<string, number>()
 
-  readonly #pack: (change: Change<'record'>) => Change
+  readonly #packing: RowPacking
 
-  /** `asWritten`: rows stay as they are given, since what is looked through may be damaged. */
-  constructor({ asWritten = false }: { readonly asWritten?: boolean } = {}) {
-    this.#pack = asWritten ? (change) => change : packed
+  constructor(packing = AS_WRITTEN) {
+    this.#packing = packing
   }
 
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
@@ -123,7 +122,7 @@ export class LogState implements LogView {
   }
 
   #applyOne(given: Change): void {
-    const change = given.scope === 'record' ? this.#pack(given as Change<'record'>) : given
+    const change = given.scope === 'record' ? this.#packing.pack(given as Change<'record'>) : given
     const id = `${change.scope} ${change.key}`
     const rows = this.#rows(change.scope, groupOf(change.key))
     const old = rows.get(change.key)
@@ -177,13 +176,6 @@ export class LogState implements LogView {
   #sweep(): void {
     this.#order = this.#order.filter((change) => this.#isCurrent(change))
   }
-}
-
-/** The same change where there is nothing to pack: streams know it by its identity. */
-function packed(change: Change<'record'>): Change {
-  if (change.value === undefined) return change
-  const value = packedRow(change.value)
-  return value === change.value ? change : { ...change, value }
 }
 
 function add(sums: Map<string, number>, key: string, by: number): void {

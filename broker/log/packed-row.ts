@@ -7,6 +7,7 @@
 import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/records-codec.ts'
 import type { RecordBody } from '../../model/records.ts'
 import type { RecordRow } from '../state/state.ts'
+import type { RowPacking } from './row-packing.ts'
 
 type Kept = { readonly text: string } | { readonly bytes: string }
 
@@ -65,6 +66,15 @@ export function rowFromText(text: string): RecordRow {
   const tail = TAIL.exec(text.slice(-TAIL_CHARACTERS))
   if (head?.[1] === undefined || tail?.[1] === undefined) return JSON.parse(text) as RecordRow
   return new PackedRow({ createdAtMs: Number(head[1]), hash: tail[1], bytes: Number(tail[2]) }, { text })
+}
+
+export const PACKED: RowPacking = {
+  pack: (change) => {
+    if (change.value === undefined) return change
+    const value = packedRow(change.value)
+    return value === change.value ? change : { ...change, value }
+  },
+  fromText: rowFromText,
 }
 
 /** The body's bytes where it is kept so. */

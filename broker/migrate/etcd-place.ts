@@ -6,7 +6,8 @@ import { removeOp } from '../log/etcd/etcd-compare.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
 import { readSharedFiles, shareFiles } from '../state/shared-authority.ts'
-import { type OpenedLog, connectEtcd, openLog } from '../state/open-log.ts'
+import { connectEtcd } from '../state/connect-etcd.ts'
+import { type OpenedLog, openLog } from '../state/open-log.ts'
 import type { AuthorityFiles, StorePlace } from './store-place.ts'
 
 export interface EtcdPlaceDeps {

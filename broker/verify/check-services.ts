@@ -54,7 +54,8 @@ function checkServiceIp(
       findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" does not export it with an address`)
   }
   const record = view.get('record', clustersetIpKey(service))?.body
-  const stated = record?.kind === 'ClusterSetIP' ? record.ips.join() : undefined
+  // The row may have anything in its body.
+  const stated = record?.kind === 'ClusterSetIP' && Array.isArray(record.ips) ? record.ips.join() : undefined
   if (stated !== (exporters.length === 0 ? undefined : ip))
     findings.add('StoreReferenceBroken', subject, `its ClusterSetIP record says ${stated ?? 'nothing'}, it has ${ip}`)
 }

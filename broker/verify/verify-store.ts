@@ -65,7 +65,7 @@ function isElsewhere(view: LogView, { certificate, key }: AuthorityTexts): boole
 }
 
 function readRows(content: StoreContent, findings: Findings): { readonly state: LogState; readonly rows: number } {
-  const state = new LogState({ asWritten: true })
+  const state = new LogState()
   const revisions = new Map<number, string>()
   let rows = 0
   for (const row of content.rows) {

@@ -88,7 +88,7 @@ export class EtcdLog extends LogReader implements RecordLog {
 
   /** Takes what openEtcdLog() has found. */
   constructor(init: EtcdLogInit, { format, createdAt }: OpenedStore, reader: EtcdReader, listing: Listing) {
-    const rows = new LogState()
+    const rows = new LogState(init.packing)
     super(rows)
     this.epoch = format.epoch
     this.#init = { keepRemoved: 10_000, ...init }

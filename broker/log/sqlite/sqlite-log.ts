@@ -2,8 +2,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Scope, Scopes } from '../../state/state.ts'
 import { GroupedLog, type GroupedLogInit, type Journal, type JournalContent } from '../grouped-log.ts'
-import { rowFromText } from '../packed-row.ts'
 import type { Change } from '../record-log.ts'
+import { AS_WRITTEN, type RowPacking } from '../row-packing.ts'
 import { classify, openDatabase } from './sqlite-file.ts'
 
 export interface SqliteLogInit extends Partial<GroupedLogInit> {
@@ -14,7 +14,7 @@ export interface SqliteLogInit extends Partial<GroupedLogInit> {
 
 /** Throws StateError when the file cannot be used; the message names it. */
 export function openSqliteLog(init: SqliteLogInit): GroupedLog {
-  const journal = new SqliteJournal(init.file, openDatabase(init.file, init.create ?? true))
+  const journal = new SqliteJournal(init.file, openDatabase(init.file, init.create ?? true), init.packing)
   try {
     return new GroupedLog(journal, { keepRemoved: 10_000, ...init })
   } catch (error) {
@@ -33,6 +33,7 @@ interface EntryRow {
 class SqliteJournal implements Journal {
   readonly #file: string
   readonly #database: DatabaseSync
+  readonly #packing: RowPacking
   readonly #upsert: StatementSync
   readonly #after: StatementSync
   readonly #forget: StatementSync
@@ -41,9 +42,10 @@ class SqliteJournal implements Journal {
   #seenVersion: unknown
   #open = false
 
-  constructor(file: string, database: DatabaseSync) {
+  constructor(file: string, database: DatabaseSync, packing = AS_WRITTEN) {
     this.#file = file
     this.#database = database
+    this.#packing = packing
     this.#upsert = database.prepare(
       'INSERT INTO entry (scope, key, revision, value) VALUES (?, ?, ?, ?) ' +
         'ON CONFLICT (scope, key) DO UPDATE SET revision = excluded.revision, value = excluded.value',
@@ -120,7 +122,7 @@ class SqliteJournal implements Journal {
 
   #read(after: number): JournalContent & { readonly changes: readonly Change[] } {
     const rows = this.#after.all(after) as unknown as EntryRow[]
-    return { ...this.#head(), changes: rows.map(changeOf) }
+    return { ...this.#head(), changes: rows.map((row) => this.#changeOf(row)) }
   }
 
   #head(): Omit<JournalContent, 'changes'> {
@@ -137,7 +139,7 @@ class SqliteJournal implements Journal {
     for (;;) {
       const row = this.#run(() => rows.next())
       if (row.done === true) break
-      yield this.#run(() => changeOf(row.value as unknown as EntryRow))
+      yield this.#run(() => this.#changeOf(row.value as unknown as EntryRow))
     }
     this.#run(() => this.#database.exec('COMMIT'))
   }
@@ -155,12 +157,12 @@ class SqliteJournal implements Journal {
   #run<T>(work: () => T): T {
     return classify(this.#file, work)
   }
-}
 
-function changeOf({ scope, key, revision, value }: EntryRow): Change {
-  return { scope: scope as Scope, key, revision, value: value === null ? undefined : rowOf(scope, value) }
-}
+  #changeOf({ scope, key, revision, value }: EntryRow): Change {
+    return { scope: scope as Scope, key, revision, value: value === null ? undefined : this.#rowOf(scope, value) }
+  }
 
-function rowOf(scope: string, text: string): Scopes[Scope] {
-  return scope === 'record' ? rowFromText(text) : (JSON.parse(text) as Scopes[Scope])
+  #rowOf(scope: string, text: string): Scopes[Scope] {
+    return scope === 'record' ? this.#packing.fromText(text) : (JSON.parse(text) as Scopes[Scope])
+  }
 }

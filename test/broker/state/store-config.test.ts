@@ -1,7 +1,7 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { connectEtcd } from '../../../broker/state/open-log.ts'
+import { connectEtcd } from '../../../broker/state/connect-etcd.ts'
 import {
   checkOwnDatabase,
   checkStoreRemembered,
