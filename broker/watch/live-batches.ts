@@ -5,7 +5,7 @@
 import type { RecordEvent, WatchMessage } from '../../protocol/broker-api.ts'
 import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
 import { encodePut, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
-import { pack } from '../../protocol/codec/pack.ts'
+import { pack } from '../../protocol/codec/watch/pack.ts'
 import { packedBody } from '../log/packed-row.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
 import type { BrokerMetrics } from '../metrics.ts'

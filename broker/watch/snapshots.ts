@@ -7,7 +7,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { WatchMessage } from '../../protocol/broker-api.ts'
 import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
-import { packWell } from '../../protocol/codec/pack.ts'
+import { packWell } from '../../protocol/codec/watch/pack.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
 

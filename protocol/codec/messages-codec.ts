@@ -15,7 +15,7 @@ import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire 
 import { copied, statusFromWire, statusToWire } from './status-codec.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
 
-export * from './watch-codec.ts'
+export * from './watch/watch-codec.ts'
 
 const ADDRESS_TEXT = 64
 

@@ -32,10 +32,10 @@ import { FactsLedger } from './facts-ledger.ts'
 import { answerHeld, type GivesHeld } from './held-records.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { ReconnectPace } from './reconnect-spread.ts'
+import type { RefusedRecord } from './refused-record.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
 import { QuotaNotes } from './quota-notes.ts'
 import { Watchdog, orAborted } from './session-timing.ts'
-import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export type PublishSessionState =
   | { readonly t: 'closed' }
@@ -45,14 +45,6 @@ export type PublishSessionState =
   | { readonly t: 'live' }
 
 type StatusMessage = Extract<PublishMessage, { t: 'status' }>
-
-export interface RefusedRecord {
-  /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
-  readonly key: string | undefined
-  readonly field: string
-  readonly reason: RefusalReason
-  readonly message: string
-}
 
 export interface PublishSessionDeps {
   /** Id of this cluster, for what is said to people. */

@@ -4,7 +4,7 @@ import type { ServerWritableStream } from '@grpc/grpc-js'
 import t from 'tap'
 import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import * as codec from '../../protocol/codec/messages-codec.ts'
-import { pack, unpack } from '../../protocol/codec/pack.ts'
+import { pack, unpack } from '../../protocol/codec/watch/pack.ts'
 import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
 import { WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
 

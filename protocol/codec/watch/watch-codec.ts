@@ -1,10 +1,10 @@
 /** Watch between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
-import type { WatchMessage, WatchRequest, WatchSkill } from '../broker-api.ts'
+import type { WatchMessage, WatchRequest, WatchSkill } from '../../broker-api.ts'
 import { authoritiesFromWire, authoritiesToWire } from './authorities-codec.ts'
-import * as check from './codec-checks.ts'
-import { CodecError, buffer, limited } from './codec-checks.ts'
-import * as wire from '../gen/broker.ts'
-import * as limits from '../limits.ts'
+import * as check from '../codec-checks.ts'
+import { CodecError, buffer, limited } from '../codec-checks.ts'
+import * as wire from '../../gen/broker.ts'
+import * as limits from '../../limits.ts'
 import { ownersFromWire, ownersToWire } from './owners-codec.ts'
 import { unpack } from './pack.ts'
 

@@ -1,8 +1,8 @@
 /** What has changed in the lists of owners, between bytes and broker-api.ts. */
-import type { WatchMessage } from '../broker-api.ts'
-import type { WatchMessage_OwnersChanged as Wire } from '../gen/broker.ts'
-import { MAX_CLUSTERS, MAX_NAME } from '../limits.ts'
-import * as check from './codec-checks.ts'
+import type { WatchMessage } from '../../broker-api.ts'
+import type { WatchMessage_OwnersChanged as Wire } from '../../gen/broker.ts'
+import { MAX_CLUSTERS, MAX_NAME } from '../../limits.ts'
+import * as check from '../codec-checks.ts'
 
 type OwnersChanged = Extract<WatchMessage, { t: 'ownersChanged' }>
 

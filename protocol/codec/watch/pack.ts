@@ -1,7 +1,7 @@
 /** Messages as fewer bytes: zstd, which costs the one who sends little and the one who reads less. */
 import { promisify } from 'node:util'
 import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
-import { CodecError } from './codec-checks.ts'
+import { CodecError } from '../codec-checks.ts'
 
 const compress = promisify(zstdCompress)
 

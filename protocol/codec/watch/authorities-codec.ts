@@ -1,8 +1,8 @@
 /** What the broker says of its authorities, between bytes and broker-api.ts. */
-import type { Authorities } from '../broker-api.ts'
-import type * as wire from '../gen/broker.ts'
-import { HASH_BYTES, MAX_CA_BUNDLE } from '../limits.ts'
-import * as check from './codec-checks.ts'
+import type { Authorities } from '../../broker-api.ts'
+import type * as wire from '../../gen/broker.ts'
+import { HASH_BYTES, MAX_CA_BUNDLE } from '../../limits.ts'
+import * as check from '../codec-checks.ts'
 
 export function authoritiesToWire({ bundle, signing, withinMs }: Authorities): wire.WatchMessage_Authorities {
   return { bundle: bundle.map(fromHex), signing: fromHex(signing), withinMs }
