@@ -64,7 +64,8 @@ export const TIERS: readonly Tier[] = [
     jobs: 3,
     seconds: 120,
   },
-  { name: 'story', folders: ['test/story'], skip: always, jobs: 2, seconds: 120 },
+  // Most of their time they wait for programs that they have started.
+  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, seconds: 240 },
   { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, seconds: 60 },
   { name: 'netns', folders: ['test/netns'], skip: netnsProblem, jobs: 2, seconds: 180, alone: LANES, rerun: true },
   { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, seconds: 300, rerun: true },
