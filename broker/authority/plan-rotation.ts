@@ -47,11 +47,14 @@ export function memberState(
   const endsAtMs = Math.max(...ends, 0)
   if (endsAtMs <= nowMs || row.rekeyedAtMs !== undefined) return undefined
   const signers = row.certificates.map(({ authority }) => authority ?? current.fingerprint)
-  if (row.handedOut !== undefined && row.handedOut.expiresAtMs > nowMs) signers.push(row.handedOut.authority)
+  const onItsWay = row.handedOut !== undefined && row.handedOut.expiresAtMs > nowMs ? row.handedOut : undefined
+  if (onItsWay !== undefined) signers.push(onItsWay.authority)
+  // What is on its way may be stored already, and then counts for the member whatever it trusted before.
+  const known = [row.trusts ?? [], ...(onItsWay === undefined ? [] : [onItsWay.bundle])]
   return {
     id,
     endsAtMs,
-    knowsNext: next !== undefined && (row.trusts ?? []).includes(next.fingerprint),
+    knowsNext: next !== undefined && known.every((bundle) => bundle.includes(next.fingerprint)),
     usesCurrent: signers.includes(current.fingerprint),
     usesNext: next !== undefined && signers.includes(next.fingerprint),
     follows: row.followsAuthorities === true,

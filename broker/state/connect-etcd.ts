@@ -1,17 +1,23 @@
 /** The way to the etcd that a broker is configured with. */
 import { readFile } from 'node:fs/promises'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { EtcdStoreConfig } from '../config.ts'
 import { EtcdClient, type EtcdLogin } from '../log/etcd/client/etcd-client.ts'
 import { EtcdStore } from '../log/etcd/etcd-store.ts'
 import { parseEtcdUrl } from '../log/etcd/etcd-url.ts'
 import { StateError } from '../log/record-log.ts'
-import type { OpenLogDeps } from './open-log.ts'
 
 export { openEtcdLog } from '../log/etcd/etcd-log.ts'
 
+export interface ConnectEtcdDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
 /** Reads the files that the configuration names; connects with the first call. Throws StateError or UserError. */
-export async function connectEtcd({ clock, logger }: OpenLogDeps, config: EtcdStoreConfig): Promise<EtcdStore> {
+export async function connectEtcd({ clock, logger }: ConnectEtcdDeps, config: EtcdStoreConfig): Promise<EtcdStore> {
   const { endpoints, prefix, user } = parseEtcdUrl(config.url, '--store')
   const { caFile, certificateFile, keyFile, passwordFile } = config
   checkPairs(config, user)

@@ -160,6 +160,7 @@ export class LeanMember {
       case 'refused':
         this.#refused ??= `${this.site.cluster}: ${reply.field}: ${reply.message}`
         return
+      case 'quota':
       case undefined:
     }
   }

@@ -132,16 +132,23 @@ type Act =
   | { readonly t: 'renew' | 'receive' | 'lose' | 'use'; readonly member: number }
   | { readonly t: 'wait'; readonly hours: number }
 
+const decisions = fc.constantFrom<Act>({ t: 'rotate' }, { t: 'finish' }, { t: 'abort' })
+const ofAll = fc.constantFrom<Act>({ t: 'advance' }, { t: 'renewAll' })
+const ofOne = fc.record({
+  t: fc.constantFrom('renew' as const, 'receive' as const, 'lose' as const, 'use' as const),
+  member: fc.nat(2),
+})
+const waits = fc.record({ t: fc.constant('wait' as const), hours: fc.integer({ min: 1, max: 10 }) })
+
+/** Long enough, and with few waits, so that rotations come to each phase while certificates of before still hold. */
 const acts: fc.Arbitrary<Act[]> = fc.array(
   fc.oneof(
-    fc.constantFrom<Act>({ t: 'rotate' }, { t: 'finish' }, { t: 'abort' }, { t: 'advance' }, { t: 'renewAll' }),
-    fc.record({
-      t: fc.constantFrom('renew' as const, 'receive' as const, 'lose' as const, 'use' as const),
-      member: fc.nat(2),
-    }),
-    fc.record({ t: fc.constant('wait' as const), hours: fc.integer({ min: 1, max: 10 }) }),
+    { weight: 3, arbitrary: decisions },
+    { weight: 4, arbitrary: ofAll },
+    { weight: 3, arbitrary: ofOne },
+    { weight: 1, arbitrary: waits },
   ),
-  { maxLength: 60 },
+  { minLength: 10, maxLength: 80, size: 'max' },
 )
 
 /** The store as a broker keeps it, and three members with what they have got. */
