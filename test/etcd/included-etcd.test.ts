@@ -108,7 +108,7 @@ t.test('the etcd that comes along', { timeout: 120_000 }, async (t) => {
   const init = { stateDir: temporaryFolder(t), store, clusterset: 'demo', create: true }
   const opened = await openLog({ clock, logger: silent }, init, AbortSignal.timeout(30_000))
   await members[0]?.kill()
-  await opened.log.transact((tx) => tx.put('address', 'shop/web', { service: 'shop/web' } as never))
+  await opened.log.transact((tx) => tx.put('address', 'shop/web', { service: 'shop/web' }))
   t.equal(opened.log.count('address'), 1, 'a write with one member away')
   await opened.close()
 })
