@@ -109,7 +109,10 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
     for (const part of ['broker', 'etcd']) {
       const { template } = templateOf(objects, part)
       const metadata = { name: `try-replica-${part}`, namespace: 'sealane-broker' }
-      const pod = { apiVersion: 'v1', kind: 'Pod', metadata, spec: template.spec }
+      // The StatefulSet controller adds the volumes of the claims.
+      const claimed = part === 'etcd' ? [{ name: 'data', emptyDir: {} }] : []
+      const volumes = [...((template.spec as { volumes?: readonly unknown[] }).volumes ?? []), ...claimed]
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata, spec: { ...template.spec, volumes } }
       const path = '/api/v1/namespaces/sealane-broker/pods?dryRun=All&fieldValidation=Strict'
       await eventually(() => api.post(path, pod), { deadlineMs: 30_000, say: `a pod of ${part}` })
       t.pass(`${part} is restricted`)

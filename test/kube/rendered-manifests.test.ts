@@ -52,7 +52,9 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
 
   await t.test('both forms of the broker', async (t) => {
     for (const form of [DEFAULT_VALUES, REPLICAS_VALUES]) {
-      const values = { ...form, broker: { ...form.broker, enabled: true } }
+      // An empty map of annotations is none to an API server: Helm renders it, and install/ leaves it out.
+      const service = { ...form.broker.service, annotations: { a: 'b' } }
+      const values = { ...form, broker: { ...form.broker, enabled: true, service } }
       t.same(
         await helm(values),
         sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]),
