@@ -16,6 +16,8 @@ export interface BrokerMetrics {
   readonly snapshots: Counter
   readonly encoded: Counter
   readonly delivered: Counter
+  readonly deliveredByInterest: Counter
+  readonly interests: Gauge
   readonly quotaRefused: Counter
   readonly quotaSlowed: Counter
   readonly quotaMembers: Gauge
@@ -88,6 +90,14 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     delivered: metrics.counter({
       name: 'sealane_broker_delivered_events_total',
       help: 'Record events handed to watchers.',
+    }),
+    deliveredByInterest: metrics.counter({
+      name: 'sealane_broker_watch_interest_events_total',
+      help: 'Record events handed over to members that ask for some namespaces only; part of those delivered.',
+    }),
+    interests: metrics.gauge({
+      name: 'sealane_broker_watch_interests',
+      help: 'Different sets of namespaces that members ask for now.',
     }),
     quotaRefused: metrics.counter({
       name: 'sealane_broker_quota_refused_records_total',

@@ -4,6 +4,7 @@
  * inside the messages cannot, and admission validates it.
  */
 import type { ClusterId } from '../model/ids.ts'
+import type { Interest } from '../model/services/interest.ts'
 import type { QuotaReport } from '../model/quota/member-quota.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { OpenConnections } from '../model/open-connections.ts'
@@ -211,6 +212,14 @@ export interface WatchRequest {
   readonly followsAuthorities?: true
   /** What the member can read beyond the first release. Absent: nothing. */
   readonly takes?: readonly WatchSkill[]
+  /** Namespaces whose records the member can use (model/services/interest.ts). Absent: all. */
+  readonly interest?: AskedInterest
+}
+
+export interface AskedInterest {
+  readonly namespaces: Interest
+  /** Those whose records the member does not have as of `resume`; of no meaning without it. */
+  readonly missing: Interest
 }
 
 /** `zstd`: messages that are packed. `owners`: what has changed in the lists of `synced`, instead of the lists. */
@@ -231,6 +240,8 @@ export type WatchMessage =
       readonly resumed: boolean
       /** host:port, where the broker is found now. Absent: it does not say. Not looked through: see AddressBook. */
       readonly addresses?: readonly string[]
+      /** Nothing of other namespaces than those of the request comes. Absent: records of all come. */
+      readonly keepsToInterest?: true
     }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
@@ -253,6 +264,16 @@ export type WatchMessage =
       readonly complete: ListChange
       readonly departed: ListChange
     }
+  /**
+   * To a member that resumes: puts of records of the namespaces that it lacked. They are whole with the next `synced`, and
+   * what has changed since the member's position comes behind them.
+   */
+  | { readonly t: 'added'; readonly events: readonly Uint8Array[] }
+  /**
+   * To a member with an interest, in parts, before the records of that moment: in which namespaces somebody exports
+   * something. `whole`: what was said before is to be forgotten.
+   */
+  | ({ readonly t: 'exportedNamespaces'; readonly whole: boolean } & ListChange)
   /** Another of these messages, compressed once for all that take it. Members never see it: their client unpacks it. */
   | { readonly t: 'packed'; readonly zstd: Uint8Array }
   /**

@@ -51,3 +51,8 @@ export const MAX_HELD_RECORDS = 2000
 export const MAX_CLUSTERS = 10_000
 export const MAX_SAVED_RECORDS = 2_000_000
 export const HASH_BYTES = 32
+/** A request for a watch: an interest of 10,000 namespaces. */
+export const MAX_WATCH_REQUEST_BYTES = 768 * 1024
+/** Names of one message about namespaces in which something is exported, and of all that a member keeps. */
+export const MAX_EXPORTED_PART = 10_000
+export const MAX_EXPORTED_NAMESPACES = 100_000

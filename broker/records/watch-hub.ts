@@ -1,7 +1,8 @@
 /**
  * Gives every watcher what it has not seen. A watcher is a cursor into the log, nothing more: who is slow skips to
  * the latest state, who falls behind compaction starts anew. What several need is made once: parts of a snapshot
- * (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts).
+ * (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). What a stream is shown of all records
+ * is its view (view.ts); one that resumes is given first what it lacks of the namespaces that it has begun to ask for.
  *
  *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
  *                 └──────resumed────────►│  ▲                              │
@@ -10,6 +11,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../../model/ids.ts'
+import type { Interest } from '../../model/services/interest.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { Peer, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -18,9 +20,12 @@ import type { RecordLog } from '../log/record-log.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
+import { audienceOf } from '../watch/audience.ts'
 import { LiveBatches } from '../watch/live-batches.ts'
-import { type Lists, MemberLists, listChange } from '../watch/member-lists.ts'
+import { type Lists, MemberLists, type OwnersMessage, ownersMessage } from '../watch/member-lists.ts'
+import type { ExportedMessage } from '../watch/namespace-index.ts'
 import { type Snapshot, Snapshots } from '../watch/snapshots.ts'
+import { type View, Views } from '../watch/view.ts'
 import { WakeOrder } from '../watch/wake-order.ts'
 
 export interface WatchHubDeps {
@@ -41,13 +46,16 @@ interface Cursor {
   floor: number
   /** What is being handed over, and its next part. */
   snapshot: { readonly of: Snapshot; next: number } | undefined
+  /** Undefined: everything. */
+  readonly view: View | undefined
+  /** Of a stream with an interest: where something is exported, what is to be said of it, and as of when it was told. */
+  readonly exported: { readonly waiting: ExportedMessage[]; at: number | undefined } | undefined
+  /** The revision that the member has heard of last. */
+  said: number
   reported: Lists | undefined
   contact: ContactMessage | undefined
   authorities: AuthoritiesMessage | undefined
 }
-
-/** Of the lists: a message for all who have been told the same before. */
-type OwnersMessage = Extract<WatchMessage, { t: 'synced' | 'ownersChanged' }>
 
 export class WatchHub {
   readonly #deps: WatchHubDeps
@@ -58,6 +66,7 @@ export class WatchHub {
   readonly #order: WakeOrder
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
+  readonly #views: Views
   /** By what was told before; of the lists that `#reportsOf` is. */
   readonly #reports = new Map<Lists | undefined, OwnersMessage>()
   #reportsOf: Lists | undefined
@@ -80,9 +89,10 @@ export class WatchHub {
     this.#places = new WatchPlaces(deps, quota)
     const batches = new LiveBatches(log, metrics)
     this.#batches = batches
-    this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change) })
+    this.#views = new Views(log)
+    this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change), views: this.#views })
     this.#order = new WakeOrder(clock)
-    this.#lists = new MemberLists(log, clock, () => this.#order.wake(this.#sleepers))
+    this.#lists = new MemberLists(log, clock, () => this.#wakeAll())
   }
 
   /** To be called after every commit that has changed records, or these memberships. */
@@ -93,7 +103,18 @@ export class WatchHub {
       watch.isUnchecked = true
       if (!recordsChanged) this.#order.wake([watch.wake])
     }
-    if (recordsChanged) this.#order.wake(this.#sleepers)
+    if (recordsChanged) this.#wakeWhoIsShown()
+  }
+
+  /** Streams that wait for something else than what has changed sleep on. */
+  #wakeWhoIsShown(): void {
+    this.#order.wake(this.#sleepers)
+    for (const { sleepers } of this.#views.withNews()) this.#order.wake(sleepers)
+  }
+
+  #wakeAll(): void {
+    this.#order.wake(this.#sleepers)
+    for (const view of this.#views.all) this.#order.wake(view.sleepers)
   }
 
   /** Sends every watcher which members have no connection to the broker. */
@@ -101,7 +122,7 @@ export class WatchHub {
     this.#contact = { t: 'contact', silent }
     // The time of a certificate may be over.
     for (const watch of this.#places.all()) watch.isUnchecked = true
-    this.#order.wake(this.#sleepers)
+    this.#wakeAll()
   }
 
   close(): void {
@@ -115,7 +136,7 @@ export class WatchHub {
     this.#authorities = message
     // The one that signed a certificate may count no more.
     for (const watch of this.#places.all()) watch.isUnchecked = true
-    this.#order.wake(this.#sleepers)
+    this.#wakeAll()
   }
 
   /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
@@ -144,16 +165,22 @@ export class WatchHub {
     await this.#catchUp(peer, request.resume, signal)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const watch = this.#places.open(peer, end)
-    const cursor = this.#newCursor(request)
-    const sleep = this.#sleeper(watch, signal)
+    const cursor = this.#newCursor(peer, request)
+    const sleep = this.#sleeper(watch, cursor.view?.sleepers ?? this.#sleepers, signal)
     try {
-      yield this.#start(cursor, request.resume)
+      yield this.#start(cursor, request)
       while (!signal.aborted) {
         if (watch.ended !== undefined) throw watch.ended
         this.#check(watch)
+        this.#skip(cursor)
         // Behind what has been forgotten: removals may have been missed.
         if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
-          yield this.#start(cursor, undefined)
+          yield this.#start(cursor, {})
+        }
+        const exported = this.#exported(cursor)
+        if (exported !== undefined) {
+          yield exported
+          continue
         }
         if (cursor.snapshot !== undefined) {
           const part = await this.#nextPart(cursor)
@@ -166,6 +193,8 @@ export class WatchHub {
       }
     } finally {
       this.#leaveSnapshot(cursor)
+      this.#views.release(cursor.view)
+      this.#deps.metrics.interests.set(this.#views.size)
       this.#places.close(watch)
     }
   }
@@ -180,8 +209,13 @@ export class WatchHub {
     if (isAhead || !isOfMembership(log, peer, clock.now())) await orAborted(log.refresh(), signal)
   }
 
-  #newCursor({ takes = [] }: WatchRequest): Cursor {
+  #newCursor({ cluster }: Peer, { takes = [], interest }: WatchRequest): Cursor {
+    const view = this.#views.take(audienceOf(cluster), interest?.namespaces)
+    this.#deps.metrics.interests.set(this.#views.size)
     return {
+      view,
+      exported: interest === undefined ? undefined : { waiting: [], at: undefined },
+      said: 0,
       takesPacked: takes.includes('zstd'),
       takesOwners: takes.includes('owners'),
       ...{ revision: 0, floor: 0, snapshot: undefined, reported: undefined },
@@ -191,6 +225,12 @@ export class WatchHub {
     }
   }
 
+  /** What came while it slept, and was not for it, may be forgotten by now. */
+  #skip(cursor: Cursor): void {
+    if (cursor.view === undefined || cursor.snapshot !== undefined) return
+    cursor.revision = cursor.view.quiet.skip(cursor.revision)
+  }
+
   /** A thousand watchers wake for each change: each looks at its membership when that may have changed. */
   #check(watch: OpenWatch): void {
     if (!watch.isUnchecked) return
@@ -198,7 +238,7 @@ export class WatchHub {
     watch.isUnchecked = false
   }
 
-  #start(cursor: Cursor, resume: WatchRequest['resume']): WatchMessage {
+  #start(cursor: Cursor, { resume, interest }: Pick<WatchRequest, 'resume' | 'interest'>): WatchMessage {
     const { epoch, revision, compactedRevision } = this.#deps.log
     const resumed =
       resume !== undefined &&
@@ -206,12 +246,46 @@ export class WatchHub {
       resume.revision <= revision &&
       resume.revision >= compactedRevision
     this.#leaveSnapshot(cursor)
-    if (!resumed) cursor.snapshot = { of: this.#snapshots.take(cursor.takesPacked), next: 0 }
     cursor.revision = resumed ? resume.revision : 0
-    cursor.floor = cursor.snapshot?.of.floor ?? cursor.revision
+    cursor.snapshot = resumed ? this.#lacking(cursor, interest?.missing) : this.#whole(cursor)
+    cursor.floor = resumed ? cursor.revision : (cursor.snapshot?.of.floor ?? 0)
+    cursor.said = cursor.revision
     cursor.reported = undefined
+    if (cursor.exported !== undefined) {
+      cursor.exported.at = resumed ? cursor.revision : undefined
+      cursor.exported.waiting.length = 0
+    }
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
-    return { t: 'reset', epoch, resumed, ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }) }
+    return {
+      ...{ t: 'reset', epoch, resumed },
+      ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }),
+      ...(cursor.exported === undefined ? {} : { keepsToInterest: true }),
+    }
+  }
+
+  #whole({ takesPacked: packed, view }: Cursor): Cursor['snapshot'] {
+    return { of: this.#snapshots.take({ packed, view }), next: 0 }
+  }
+
+  /** Of the namespaces that a stream asks for and does not have, where it stands. */
+  #lacking({ takesPacked: packed, view, revision: since }: Cursor, missing: Interest = new Set()): Cursor['snapshot'] {
+    if (view === undefined || missing.size === 0) return undefined
+    const lacking = this.#views.take(view.audience, missing)
+    const of = this.#snapshots.take({ packed, view: lacking, since })
+    // The parts are made of the object; nobody is to be woken for it.
+    this.#views.release(lacking)
+    return { of, next: 0 }
+  }
+
+  /** In which namespaces something is exported: told before the records of that moment. */
+  #exported({ view, exported, takesPacked }: Cursor): WatchMessage | undefined {
+    if (view === undefined || exported === undefined) return undefined
+    if (exported.waiting.length === 0) {
+      exported.waiting.push(...this.#views.index(view.audience).exportedSince(exported.at))
+      exported.at = this.#deps.log.revision
+    }
+    const message = exported.waiting.shift()
+    return message !== undefined && takesPacked ? this.#batches.packedMessage(message) : message
   }
 
   /** The next part of the snapshot; after the last one the watcher stands at its floor. */
@@ -219,14 +293,20 @@ export class WatchHub {
     const { snapshot } = cursor
     const part = await snapshot?.of.part(snapshot.next)
     if (snapshot === undefined || part === undefined) {
+      // Of what was lacking that is where it stood before.
       cursor.revision = cursor.floor
       this.#leaveSnapshot(cursor)
       return undefined
     }
     snapshot.next += 1
-    cursor.revision = part.end
-    this.#deps.metrics.delivered.inc({}, part.events)
+    if (snapshot.of.isWhole) cursor.said = cursor.revision = part.revision
+    this.#count(cursor, part.events)
     return part.message
+  }
+
+  #count({ view }: Cursor, events: number): void {
+    this.#deps.metrics.delivered.inc({}, events)
+    if (view !== undefined) this.#deps.metrics.deliveredByInterest.inc({}, events)
   }
 
   #leaveSnapshot(cursor: Cursor): void {
@@ -236,10 +316,10 @@ export class WatchHub {
 
   /** The next batch; when there is none, what else there is to say. */
   #next(cursor: Cursor): WatchMessage | undefined {
-    const batch = this.#batches.after(cursor.revision)
+    const batch = this.#batches.after(cursor.revision, cursor.view)
     if (batch !== undefined) {
-      cursor.revision = batch.revision
-      this.#deps.metrics.delivered.inc({}, batch.events)
+      cursor.said = cursor.revision = batch.revision
+      this.#count(cursor, batch.events)
       return cursor.takesPacked ? this.#batches.packed(batch) : batch.plain
     }
     return this.#owners(cursor) ?? this.#news(cursor)
@@ -255,7 +335,7 @@ export class WatchHub {
     }
     const report = this.#reportFrom(takesOwners ? reported : undefined, lists, revision)
     cursor.reported = lists
-    cursor.revision = report.revision
+    cursor.said = cursor.revision = report.revision
     return report
   }
 
@@ -278,15 +358,20 @@ export class WatchHub {
       if (this.#authorities !== undefined) return this.#authorities
     }
     if (cursor.contact === this.#contact) return undefined
+    // As often as that, it is told that what came meanwhile was not for it: it then resumes from there.
+    if (cursor.view !== undefined && cursor.said < cursor.revision) {
+      cursor.said = cursor.revision
+      return this.#batches.nothingUpTo(cursor.revision)
+    }
     cursor.contact = this.#contact
     return this.#contact
   }
 
   /** Waits until the stream is woken or over: one listener for all the times that it sleeps. */
-  #sleeper(watch: OpenWatch, signal: AbortSignal): () => Promise<void> {
+  #sleeper(watch: OpenWatch, sleepers: Set<() => void>, signal: AbortSignal): () => Promise<void> {
     let resolve: () => void = () => undefined
     watch.wake = () => {
-      this.#sleepers.delete(watch.wake)
+      sleepers.delete(watch.wake)
       resolve()
     }
     const over = (): void => {
@@ -297,18 +382,8 @@ export class WatchHub {
     return () =>
       new Promise((done) => {
         resolve = done
-        this.#sleepers.add(watch.wake)
+        sleepers.add(watch.wake)
         if (signal.aborted) watch.wake()
       })
-  }
-}
-
-function ownersMessage(from: Lists | undefined, { complete, departed }: Lists, revision: number): OwnersMessage {
-  if (from === undefined) return { t: 'synced', revision, complete, departed }
-  return {
-    t: 'ownersChanged',
-    revision,
-    complete: listChange(from.complete, complete),
-    departed: listChange(from.departed, departed),
   }
 }

@@ -363,8 +363,12 @@ export const SCOPES = Object.keys(EVERY_SCOPE) as readonly Scope[]
 
 /** The reverse of recordKeyText(). */
 export function parseRecordKey(text: string): RecordKey {
-  const [cluster = '', kind = '', namespace = '', ...name] = text.split('/')
-  return { cluster: cluster as ClusterId | '', kind: kind as RecordKind, namespace, name: name.join('/') }
+  // Not split(): this is asked for each change and each interest.
+  const [first, second] = [text.indexOf('/'), text.indexOf('/', text.indexOf('/') + 1)]
+  const third = text.indexOf('/', second + 1)
+  const cluster = text.slice(0, first) as ClusterId | ''
+  const kind = text.slice(first + 1, second) as RecordKind
+  return { cluster, kind, namespace: text.slice(second + 1, third), name: text.slice(third + 1) }
 }
 
 export function storedRecord(key: string, revision: number, row: RecordRow): StoredRecord {

@@ -4,7 +4,7 @@
  * that completes its set after a restart would else have the whole lists sent to all.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { ListChange } from '../../protocol/broker-api.ts'
+import type { ListChange, WatchMessage } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { LogView } from '../log/record-log.ts'
 import { completeness } from '../members/membership.ts'
@@ -71,6 +71,20 @@ export class MemberLists {
     this.#reported = this.current
     this.#reportedAt = this.#clock.monotonic()
     this.#onReported()
+  }
+}
+
+/** Of the lists: a message for all who have been told the same before. */
+export type OwnersMessage = Extract<WatchMessage, { t: 'synced' | 'ownersChanged' }>
+
+/** Whole, where nothing was told before. Pure. */
+export function ownersMessage(from: Lists | undefined, { complete, departed }: Lists, revision: number): OwnersMessage {
+  if (from === undefined) return { t: 'synced', revision, complete, departed }
+  return {
+    t: 'ownersChanged',
+    revision,
+    complete: listChange(from.complete, complete),
+    departed: listChange(from.departed, departed),
   }
 }
 

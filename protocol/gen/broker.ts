@@ -255,11 +255,20 @@ export interface WatchRequest {
   takes: string[];
   /** The member renews its certificate when it learns of other authorities. */
   followsAuthorities: boolean;
+  /** Absent: records of all namespaces. A broker of an earlier release skips it, and sends all. */
+  interest?: Interest | undefined;
 }
 
 export interface WatchRequest_Resume {
   epoch: string;
   revision: number;
+}
+
+export interface Interest {
+  /** Sorted, each once. */
+  namespaces: string[];
+  /** Positions in `namespaces` of those whose records the member does not have as of `resume`. Ascending. */
+  missing: number[];
 }
 
 export interface WatchMessage {
@@ -273,6 +282,10 @@ export interface WatchMessage {
     | //
     /** A member of an earlier release skips it, and learns with its next renewal. */
     { $case: "authorities"; value: WatchMessage_Authorities }
+    | //
+    /** Only to a member with an interest. */
+    { $case: "added"; value: WatchMessage_Added }
+    | { $case: "exportedNamespaces"; value: WatchMessage_ExportedNamespaces }
     | undefined;
 }
 
@@ -281,6 +294,8 @@ export interface WatchMessage_Reset {
   resumed: boolean;
   /** host:port, where the broker's replicas are found now. Empty from a broker that does not say. */
   addresses: string[];
+  /** The interest of the request is kept to: nothing of other namespaces comes. */
+  keepsToInterest?: boolean | undefined;
 }
 
 /** Events are RecordEvent messages, encoded once by the broker for all watchers. */
@@ -307,6 +322,22 @@ export interface WatchMessage_OwnersChanged {
   completeRemoved: string[];
   departedAdded: string[];
   departedRemoved: string[];
+}
+
+/**
+ * Records of namespaces that the member said it lacks. Whole with the next Synced; what has changed since the position of
+ * the member comes behind them.
+ */
+export interface WatchMessage_Added {
+  events: Buffer[];
+}
+
+/** In which namespaces somebody exports something, whether they are of interest or not. */
+export interface WatchMessage_ExportedNamespaces {
+  /** Forget what was said before. */
+  whole: boolean;
+  added: string[];
+  removed: string[];
 }
 
 /** Members that have no connection to the broker; all others are in contact with it. */
@@ -485,6 +516,20 @@ export interface SavedReplica {
    * in `unconfirmed` follow those of `records`.
    */
   later: StoredRecord[];
+  /**
+   * Absent: records of all namespaces are here. Else `epoch` is empty and `revision` 0, so that an agent of an earlier
+   * release, put back in place, asks for a snapshot.
+   */
+  scope?: SavedReplica_Scope | undefined;
+}
+
+export interface SavedReplica_Scope {
+  epoch: string;
+  revision: number;
+  /** Whose records are here. */
+  namespaces: string[];
+  /** In which somebody exports something. */
+  exported: string[];
 }
 
 function createBaseClusterFacts(): ClusterFacts {
@@ -2450,7 +2495,7 @@ export const PublishReply_Quota: MessageFns<PublishReply_Quota> = {
 };
 
 function createBaseWatchRequest(): WatchRequest {
-  return { resume: undefined, takes: [], followsAuthorities: false };
+  return { resume: undefined, takes: [], followsAuthorities: false, interest: undefined };
 }
 
 export const WatchRequest: MessageFns<WatchRequest> = {
@@ -2463,6 +2508,9 @@ export const WatchRequest: MessageFns<WatchRequest> = {
     }
     if (message.followsAuthorities !== false) {
       writer.uint32(160).bool(message.followsAuthorities);
+    }
+    if (message.interest !== undefined) {
+      Interest.encode(message.interest, writer.uint32(242).fork()).join();
     }
     return writer;
   },
@@ -2502,6 +2550,14 @@ export const WatchRequest: MessageFns<WatchRequest> = {
             }
 
             message.followsAuthorities = reader.bool();
+            continue;
+          }
+          case 30: {
+            if (tag !== 242) {
+              break;
+            }
+
+            message.interest = Interest.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -2574,6 +2630,77 @@ export const WatchRequest_Resume: MessageFns<WatchRequest_Resume> = {
   },
 };
 
+function createBaseInterest(): Interest {
+  return { namespaces: [], missing: [] };
+}
+
+export const Interest: MessageFns<Interest> = {
+  encode(message: Interest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.namespaces) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.missing.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.missing) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Interest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseInterest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.namespaces.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.missing.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.missing.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 function createBaseWatchMessage(): WatchMessage {
   return { message: undefined };
 }
@@ -2601,6 +2728,12 @@ export const WatchMessage: MessageFns<WatchMessage> = {
         break;
       case "authorities":
         WatchMessage_Authorities.encode(message.message.value, writer.uint32(162).fork()).join();
+        break;
+      case "added":
+        WatchMessage_Added.encode(message.message.value, writer.uint32(242).fork()).join();
+        break;
+      case "exportedNamespaces":
+        WatchMessage_ExportedNamespaces.encode(message.message.value, writer.uint32(250).fork()).join();
         break;
     }
     return writer;
@@ -2678,6 +2811,25 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             message.message = { $case: "authorities", value: WatchMessage_Authorities.decode(reader, reader.uint32()) };
             continue;
           }
+          case 30: {
+            if (tag !== 242) {
+              break;
+            }
+
+            message.message = { $case: "added", value: WatchMessage_Added.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 31: {
+            if (tag !== 250) {
+              break;
+            }
+
+            message.message = {
+              $case: "exportedNamespaces",
+              value: WatchMessage_ExportedNamespaces.decode(reader, reader.uint32()),
+            };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2692,7 +2844,7 @@ export const WatchMessage: MessageFns<WatchMessage> = {
 };
 
 function createBaseWatchMessage_Reset(): WatchMessage_Reset {
-  return { epoch: "", resumed: false, addresses: [] };
+  return { epoch: "", resumed: false, addresses: [], keepsToInterest: undefined };
 }
 
 export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
@@ -2705,6 +2857,9 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
     }
     for (const v of message.addresses) {
       writer.uint32(82).string(v!);
+    }
+    if (message.keepsToInterest !== undefined) {
+      writer.uint32(240).bool(message.keepsToInterest);
     }
     return writer;
   },
@@ -2744,6 +2899,14 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
             }
 
             message.addresses.push(reader.string());
+            continue;
+          }
+          case 30: {
+            if (tag !== 240) {
+              break;
+            }
+
+            message.keepsToInterest = reader.bool();
             continue;
           }
         }
@@ -3005,6 +3168,120 @@ export const WatchMessage_OwnersChanged: MessageFns<WatchMessage_OwnersChanged> 
             }
 
             message.departedRemoved.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Added(): WatchMessage_Added {
+  return { events: [] };
+}
+
+export const WatchMessage_Added: MessageFns<WatchMessage_Added> = {
+  encode(message: WatchMessage_Added, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.events) {
+      writer.uint32(10).bytes(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Added {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Added();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.events.push(Buffer.from(reader.bytes()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_ExportedNamespaces(): WatchMessage_ExportedNamespaces {
+  return { whole: false, added: [], removed: [] };
+}
+
+export const WatchMessage_ExportedNamespaces: MessageFns<WatchMessage_ExportedNamespaces> = {
+  encode(message: WatchMessage_ExportedNamespaces, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.whole !== false) {
+      writer.uint32(8).bool(message.whole);
+    }
+    for (const v of message.added) {
+      writer.uint32(18).string(v!);
+    }
+    for (const v of message.removed) {
+      writer.uint32(26).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_ExportedNamespaces {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_ExportedNamespaces();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.whole = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.added.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.removed.push(reader.string());
             continue;
           }
         }
@@ -4714,7 +4991,16 @@ export const MemberStatus_NotImported: MessageFns<MemberStatus_NotImported> = {
 };
 
 function createBaseSavedReplica(): SavedReplica {
-  return { epoch: "", revision: 0, records: [], unconfirmed: [], complete: [], departed: [], later: [] };
+  return {
+    epoch: "",
+    revision: 0,
+    records: [],
+    unconfirmed: [],
+    complete: [],
+    departed: [],
+    later: [],
+    scope: undefined,
+  };
 }
 
 export const SavedReplica: MessageFns<SavedReplica> = {
@@ -4743,6 +5029,9 @@ export const SavedReplica: MessageFns<SavedReplica> = {
     }
     for (const v of message.later) {
       StoredRecord.encode(v!, writer.uint32(58).fork()).join();
+    }
+    if (message.scope !== undefined) {
+      SavedReplica_Scope.encode(message.scope, writer.uint32(242).fork()).join();
     }
     return writer;
   },
@@ -4824,6 +5113,93 @@ export const SavedReplica: MessageFns<SavedReplica> = {
             }
 
             message.later.push(StoredRecord.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 30: {
+            if (tag !== 242) {
+              break;
+            }
+
+            message.scope = SavedReplica_Scope.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseSavedReplica_Scope(): SavedReplica_Scope {
+  return { epoch: "", revision: 0, namespaces: [], exported: [] };
+}
+
+export const SavedReplica_Scope: MessageFns<SavedReplica_Scope> = {
+  encode(message: SavedReplica_Scope, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.epoch !== "") {
+      writer.uint32(10).string(message.epoch);
+    }
+    if (message.revision !== 0) {
+      writer.uint32(16).uint64(message.revision);
+    }
+    for (const v of message.namespaces) {
+      writer.uint32(26).string(v!);
+    }
+    for (const v of message.exported) {
+      writer.uint32(34).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SavedReplica_Scope {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSavedReplica_Scope();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.epoch = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.revision = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.namespaces.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.exported.push(reader.string());
             continue;
           }
         }

@@ -30,9 +30,11 @@ export function encodeReplica(replica: Replica): Uint8Array {
   const first = entries.filter((entry) => !isLater(entry))
   const later = entries.filter(isLater)
   const toWire = ([, record]: (typeof entries)[number]) => storedToWire(record)
+  const position = { epoch: replica.epoch ?? '', revision: replica.revision }
+  const { scope, exported = [] } = replica
   const payload = wire.SavedReplica.encode({
-    epoch: replica.epoch ?? '',
-    revision: replica.revision,
+    ...(scope === undefined ? position : { epoch: '', revision: 0 }),
+    scope: scope === undefined ? undefined : { ...position, namespaces: [...scope], exported: [...exported] },
     records: first.map(toWire),
     later: later.map(toWire),
     unconfirmed: [...first, ...later].flatMap(([key], i) => (replica.unconfirmed.has(key) ? [i] : [])),
@@ -57,9 +59,16 @@ export function decodeReplica(bytes: Uint8Array): Replica {
     ...list(saved.records, 'records', limits.MAX_SAVED_RECORDS, storedFromWire),
     ...list(saved.later, 'later', limits.MAX_SAVED_RECORDS, storedFromWire),
   ]
+  const { scope } = saved
+  const position = scope ?? saved
+  const names = (list: readonly string[], field: string): string[] =>
+    texts(list, `scope.${field}`, limits.MAX_EXPORTED_NAMESPACES, limits.MAX_NAME)
   return new Replica({
-    epoch: text(saved.epoch, 'epoch', limits.MAX_NAME),
-    revision: count(saved.revision, 'revision'),
+    epoch: text(position.epoch, 'epoch', limits.MAX_NAME),
+    revision: count(position.revision, 'revision'),
+    ...(scope === undefined
+      ? {}
+      : { scope: names(scope.namespaces, 'namespaces'), exported: names(scope.exported, 'exported') }),
     records,
     unconfirmed: saved.unconfirmed.flatMap((i) => {
       const record = records[i]

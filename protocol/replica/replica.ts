@@ -5,12 +5,16 @@
  * lacks is dropped only where the broker knows the owner's whole set in this epoch (`complete`) or the owner is gone
  * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
  * later `synced` lists its owner. A record that was not shown need not be removed.
+ *
+ * With an interest it is a copy of the records of some namespaces: of its scope. What leaves the scope is dropped, which
+ * says nothing about its owner.
  */
-import { isDeepStrictEqual } from 'node:util'
-import { type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
+import { type Interest, bothOf, isOfInterest, lackingIn } from '../../model/services/interest.ts'
+import { type StoredRecord, recordKeyText } from '../../model/records.ts'
 import type { ListChange, RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import { decodeRecordEvent } from '../codec/records-codec.ts'
+import type { CodecError } from '../codec/codec-checks.ts'
+import { MAX_EXPORTED_NAMESPACES } from '../limits.ts'
+import { type Staging, decodeEvents, displacedBy, keyOf, stage } from './staging.ts'
 
 export type ReplicaChange =
   | { readonly t: 'put'; readonly record: StoredRecord; readonly previous: StoredRecord | undefined }
@@ -32,14 +36,10 @@ export interface ReplicaInit {
   readonly unconfirmed: Iterable<string>
   readonly complete: Iterable<string>
   readonly departed: Iterable<string>
-}
-
-interface Staging {
-  readonly epoch: string
-  readonly records: Map<string, StoredRecord>
-  /** Named as removed while the snapshot came: gone, whichever member is the owner. */
-  readonly removed: Set<string>
-  revision: number
+  /** Namespaces whose records are here. Absent: all. */
+  readonly scope?: Iterable<string>
+  /** Namespaces in which somebody exports something. Absent: it was not told. */
+  readonly exported?: Iterable<string>
 }
 
 export class Replica {
@@ -50,6 +50,15 @@ export class Replica {
   #position: { epoch: string; revision: number } | undefined
   #staging: Staging | undefined
   #displaced: readonly StoredRecord[] = []
+  /** Namespaces that are asked for; undefined: all. */
+  #interest: Interest | undefined
+  /** Those whose records are here, whole as of the position; undefined: all. */
+  #scope: Interest | undefined
+  /** Of the stream: those whose records come. Undefined: all. */
+  #coming: Interest | undefined
+  /** Asked for when the stream was begun. */
+  #asked: Interest | undefined
+  #exported: Set<string> | undefined
   /** A stream has begun and its `reset` has come. */
   #started = false
 
@@ -61,6 +70,8 @@ export class Replica {
     this.#complete = new Set(init.complete)
     this.#departed = new Set(init.departed)
     this.#position = { epoch: init.epoch, revision: init.revision }
+    this.#scope = init.scope === undefined ? undefined : new Set(init.scope)
+    this.#exported = init.exported === undefined ? undefined : new Set(init.exported)
   }
 
   /** By recordKeyText. A record that has not changed stays the same object. */
@@ -103,11 +114,49 @@ export class Replica {
     return this.#displaced
   }
 
+  /** Namespaces whose records are here, as of the position; undefined: all. */
+  get scope(): Interest | undefined {
+    return this.#scope
+  }
+
+  /** Namespaces in which somebody exports something; undefined: nobody has told, and the records are all here. */
+  get exported(): ReadonlySet<string> | undefined {
+    return this.#exported
+  }
+
+  /** Whether a record of the namespace that is not here is not at the broker either. */
+  holds(namespace: string): boolean {
+    return this.#scope === undefined || this.#scope.has(namespace)
+  }
+
+  /**
+   * What to ask for from the next stream on; undefined: everything. Gives what is dropped at once: whose namespace is not
+   * asked for any more. Drops nothing while records of all namespaces come from a broker of an earlier release.
+   */
+  setInterest(interest: Interest | undefined): ReplicaChange[] {
+    this.#interest = interest
+    if (interest === undefined) return []
+    this.#coming = this.#coming && bothOf(this.#coming, interest)
+    if (this.#scope === undefined) return []
+    this.#scope = bothOf(this.#scope, interest)
+    return this.#dropOutside(interest)
+  }
+
   /** What to ask the broker for. Ends a stream: what was staged is forgotten. */
   begin(): WatchRequest {
     this.#staging = undefined
     this.#started = false
-    return this.#position === undefined || this.#position.epoch === '' ? {} : { resume: { ...this.#position } }
+    this.#coming = this.#scope
+    this.#asked = this.#interest
+    const interest = this.#asked
+    const at = this.#position
+    // Who has a part, and asks for all, has to be sent all.
+    const isPart = interest === undefined && this.#scope !== undefined
+    const resume = at === undefined || at.epoch === '' || isPart ? undefined : { ...at }
+    if (interest === undefined) return resume === undefined ? {} : { resume }
+    const missing = resume === undefined ? undefined : this.#scope && lackingIn(interest, this.#scope)
+    const asked = { interest: { namespaces: interest, missing: missing ?? new Set<string>() } }
+    return resume === undefined ? asked : { resume, ...asked }
   }
 
   /** Next time ask for a snapshot. The records stay. */
@@ -122,14 +171,18 @@ export class Replica {
   apply(message: WatchMessage, onInvalid: (error: CodecError) => void = () => undefined): ReplicaChange[] {
     switch (message.t) {
       case 'reset':
-        this.#reset(message.epoch, message.resumed)
-        return []
+        return this.#reset(message.epoch, message.resumed, message.keepsToInterest === true)
       case 'batch':
         return this.#batch(decodeEvents(message.events, onInvalid), message.revision)
       case 'synced':
         return this.#synced(message.revision, message.complete, message.departed)
       case 'ownersChanged':
         return this.#ownersChanged(message.revision, message.complete, message.departed)
+      case 'added':
+        return this.#added(decodeEvents(message.events, onInvalid))
+      case 'exportedNamespaces':
+        this.#noteExported(message)
+        return []
       case 'packed':
         throw new ReplicaError('a message came packed to one that does not unpack')
       case 'contact':
@@ -139,14 +192,52 @@ export class Replica {
     }
   }
 
-  #reset(epoch: string, resumed: boolean): void {
+  #reset(epoch: string, resumed: boolean, keepsToInterest: boolean): ReplicaChange[] {
     if (resumed && epoch !== this.#position?.epoch) {
       throw new ReplicaError(
         `epoch "${epoch}" cannot be resumed: the last one seen is "${this.#position?.epoch ?? ''}"`,
       )
     }
+    if (resumed && !keepsToInterest && this.#scope !== undefined) {
+      throw new ReplicaError('a broker that keeps to no interest resumed a copy of some namespaces')
+    }
     this.#staging = resumed ? undefined : { epoch, records: new Map(), removed: new Set(), revision: 0 }
     this.#started = true
+    this.#coming = keepsToInterest ? withinInterest(this.#asked, this.#interest) : undefined
+    return resumed && this.#coming !== undefined ? this.#narrow(this.#coming) : []
+  }
+
+  /** From now on changes of these namespaces come, and of no others. */
+  #narrow(coming: Interest): ReplicaChange[] {
+    // Until the broker tells: what is known of the namespaces that are about to be forgotten.
+    this.#exported ??= exportedIn(this.#records.values())
+    this.#scope = this.#scope === undefined ? coming : bothOf(this.#scope, coming)
+    return this.#dropOutside(coming)
+  }
+
+  #dropOutside(interest: Interest): ReplicaChange[] {
+    const changes: ReplicaChange[] = []
+    for (const [key, record] of this.#records) {
+      if (isOfInterest(interest, record.key)) continue
+      this.#records.delete(key)
+      this.#unconfirmed.delete(key)
+      changes.push({ t: 'removed', record })
+    }
+    return changes
+  }
+
+  /** Of namespaces that were missing: the position says nothing about them until `synced`. */
+  #added(events: readonly RecordEvent[]): ReplicaChange[] {
+    if (!this.#started || this.#staging !== undefined || this.#coming === undefined) {
+      throw new ReplicaError('records were added to no copy of some namespaces')
+    }
+    return events.flatMap((event) => this.#live(event))
+  }
+
+  #noteExported({ whole, added, removed }: Extract<WatchMessage, { t: 'exportedNamespaces' }>): void {
+    if (whole || this.#exported === undefined) this.#exported = new Set()
+    for (const name of removed) this.#exported.delete(name)
+    for (const name of added) if (this.#exported.size < MAX_EXPORTED_NAMESPACES) this.#exported.add(name)
   }
 
   #batch(events: readonly RecordEvent[], revision: number): ReplicaChange[] {
@@ -157,11 +248,12 @@ export class Replica {
     }
     at.revision = revision
     if (this.#staging === undefined) return events.flatMap((event) => this.#live(event))
-    for (const event of events) stage(this.#staging, event)
+    for (const event of events) if (isOfInterest(this.#coming, keyOf(event))) stage(this.#staging, event)
     return []
   }
 
   #live(event: RecordEvent): ReplicaChange[] {
+    if (!isOfInterest(this.#coming, keyOf(event))) return []
     const key = recordKeyText(event.t === 'put' ? event.record.key : event.key)
     const previous = this.#records.get(key)
     // The revision of a kept record is of another epoch and says nothing.
@@ -184,6 +276,8 @@ export class Replica {
       throw new ReplicaError(`synced at revision ${revision} came after ${position?.revision ?? 0}`)
     }
     position.revision = revision
+    // Also what was missing is whole now.
+    this.#scope = this.#coming
     this.#complete = new Set(complete)
     this.#departed = new Set(departed)
     return [...changes, ...this.#dropUnconfirmed()]
@@ -204,12 +298,16 @@ export class Replica {
   /** The staged snapshot becomes the copy; what only the old copy had is unconfirmed. */
   #show(staging: Staging): ReplicaChange[] {
     const sameEpoch = staging.epoch === this.#position?.epoch
-    const old = this.#records
     const changes: ReplicaChange[] = []
     this.#staging = undefined
+    if (this.#coming !== undefined) changes.push(...this.#narrow(this.#coming))
+    else this.#exported = undefined
+    const old = this.#records
     if (!sameEpoch) this.#displaced = displacedBy(staging, old)
     this.#records = new Map()
     for (const [key, record] of staging.records) {
+      // No longer asked for since it came.
+      if (!isOfInterest(this.#coming, record.key)) continue
       const previous = old.get(key)
       const unchanged = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
       this.#records.set(key, unchanged ? previous : record)
@@ -244,15 +342,6 @@ export class Replica {
   }
 }
 
-/** What was removed in the new epoch is gone, and not forgotten. */
-function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, StoredRecord>): StoredRecord[] {
-  return [...old].flatMap(([key, record]) => {
-    const { kind } = record.key
-    if ((kind !== 'Cluster' && kind !== 'ClusterSetIP') || removed.has(key)) return []
-    return isDeepStrictEqual(records.get(key)?.body, record.body) ? [] : [record]
-  })
-}
-
 function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange): ReadonlySet<string> {
   const after = new Set(before)
   for (const one of removed) after.delete(one)
@@ -260,31 +349,15 @@ function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange)
   return after
 }
 
-function stage(staging: Staging, event: RecordEvent): void {
-  const key = recordKeyText(keyOf(event))
-  if (event.t === 'put') {
-    staging.records.set(key, event.record)
-    staging.removed.delete(key)
-  } else {
-    staging.records.delete(key)
-    staging.removed.add(key)
-  }
+
+/** What was asked for and still is; `asked` is there where a broker keeps to it. */
+function withinInterest(asked: Interest | undefined, interest: Interest | undefined): Interest {
+  if (asked === undefined) return new Set()
+  return interest === undefined ? asked : bothOf(asked, interest)
 }
 
-function keyOf(event: RecordEvent): RecordKey {
-  return event.t === 'put' ? event.record.key : event.key
-}
-
-function decodeEvents(events: readonly Uint8Array[], onInvalid: (error: CodecError) => void): RecordEvent[] {
-  const decoded: RecordEvent[] = []
-  for (const bytes of events) {
-    try {
-      const event = decodeRecordEvent(bytes)
-      if (event !== undefined) decoded.push(event)
-    } catch (error) {
-      if (!(error instanceof CodecError)) throw error
-      onInvalid(error)
-    }
-  }
-  return decoded
+function exportedIn(records: Iterable<StoredRecord>): Set<string> {
+  const found = new Set<string>()
+  for (const { key } of records) if (key.kind === 'ServiceExport') found.add(key.namespace)
+  return found
 }

@@ -9,6 +9,8 @@ export interface WatchMetrics {
   disconnected(): void
   live(live: boolean): void
   records(count: number): void
+  /** Undefined: all. */
+  interest(namespaces: number | undefined): void
 }
 
 export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
@@ -32,6 +34,10 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
   })
   const live = metrics?.gauge({ name: 'sealane_watch_live', help: '1 while the replica follows the broker.' })
   const records = metrics?.gauge({ name: 'sealane_replica_records', help: 'Records in the replica.' })
+  const namespaces = metrics?.gauge({
+    name: 'sealane_watch_namespaces',
+    help: 'Namespaces whose records are asked for; -1: all.',
+  })
   return {
     received: (batch) => {
       events?.inc({}, batch.length)
@@ -45,6 +51,7 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
     disconnected: () => lost?.inc(),
     live: (is) => live?.set(is ? 1 : 0),
     records: (count) => records?.set(count),
+    interest: (count = -1) => namespaces?.set(count),
   }
 }
 

@@ -10,8 +10,11 @@
  * - waiting: the last attempt failed; the next comes after a delay.
  * - connecting: asked the broker, no message yet.
  * - syncing: messages come, the copy is not yet whole.
- * - live: the copy is the broker's, as of its last message.
+ * - live: the copy is the broker's, as of its last message. Who asks for other namespaces stays live while a new stream
+ *   on the same connection takes over from where the old one was.
  */
+import { isDeepStrictEqual } from 'node:util'
+import type { Interest } from '../../model/services/interest.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
@@ -49,6 +52,10 @@ export interface WatchSessionDeps {
    * knows. Must not throw.
    */
   readonly onAuthorities?: (authorities: Authorities) => void
+  /** Namespaces in which somebody exports something are others than before. Must not throw. */
+  readonly onExported?: () => void
+  /** Nothing is asked for before setInterest() has said what. */
+  readonly waitsForInterest?: boolean
 }
 
 export interface WatchSessionInit {
@@ -67,6 +74,9 @@ export const DEFAULT_WATCH_SESSION: WatchSessionInit = {
   saveEveryMs: 1000,
 }
 
+/** As the reason of the end of a stream: the next one asks for other namespaces. */
+class InterestChanged extends Error {}
+
 export class WatchSession {
   readonly #deps: WatchSessionDeps
   readonly #init: WatchSessionInit
@@ -74,15 +84,38 @@ export class WatchSession {
   #state: WatchState = { t: 'closed' }
   #cancelSave: (() => void) | undefined
   #saving: Promise<void> = Promise.resolve()
+  /** Undefined: everything is asked for. */
+  #interest: Interest | undefined
+  #isInterestKnown: boolean
+  #onInterest: () => void = () => undefined
 
   constructor(deps: WatchSessionDeps, init: Partial<WatchSessionInit> = {}) {
     this.#deps = deps
     this.#init = { ...DEFAULT_WATCH_SESSION, ...init }
     this.#metrics = watchMetrics(deps.metrics)
+    this.#isInterestKnown = deps.waitsForInterest !== true
   }
 
   state(): WatchState {
     return this.#state
+  }
+
+  /**
+   * Namespaces whose records are of use here; undefined: all. What is asked for no more is dropped at once, what is new
+   * comes after one round trip.
+   */
+  setInterest(interest: Interest | undefined): void {
+    const isNew = !this.#isInterestKnown || !isDeepStrictEqual(interest, this.#interest)
+    if (!isNew) return
+    const changes = this.#deps.replica.setInterest(interest)
+    this.#interest = interest
+    this.#isInterestKnown = true
+    this.#metrics.interest(interest?.size)
+    this.#onInterest()
+    if (changes.length === 0) return
+    this.#metrics.records(this.#deps.replica.records.size)
+    this.#saveSoon()
+    this.#deps.onChange(changes)
   }
 
   /** Until the signal; then the replica has been saved. Never rejects. */
@@ -91,9 +124,11 @@ export class WatchSession {
     const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
     const pace = new ReconnectPace(clock, init, () => replica.complete.size)
     const stopped = (): boolean => signal.aborted
+    if (!this.#isInterestKnown) await this.#interestKnown(signal)
     while (!stopped()) {
       const error = await this.#once(signal, () => pace.live())
       if (stopped()) break
+      if (error instanceof InterestChanged) continue
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('watch interrupted', { why: error.message })
@@ -103,6 +138,14 @@ export class WatchSession {
     await this.#saveNow()
   }
 
+  async #interestKnown(signal: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#onInterest = resolve
+      signal.addEventListener('abort', () => resolve(), { once: true })
+      if (signal.aborted) resolve()
+    })
+  }
+
   /** One stream, from its request to its end. Gives the reason of the end. */
   async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
     const { clock, replica } = this.#deps
@@ -110,7 +153,10 @@ export class WatchSession {
     const expectAnswer = (): (() => void) =>
       clock.setTimer(this.#init.answerTimeoutMs, () => stop.abort(new BrokerSilentError()))
     let cancelTimer = expectAnswer()
-    this.#setState({ t: 'connecting' })
+    // A stream that takes over from one that was live.
+    if (this.#state.t !== 'live') this.#setState({ t: 'connecting' })
+    let isWhole = false
+    this.#onInterest = () => stop.abort(new InterestChanged('other namespaces are asked for'))
     try {
       const follows = this.#deps.onAuthorities === undefined ? {} : { followsAuthorities: true as const }
       const request = { ...replica.begin(), ...follows }
@@ -118,16 +164,22 @@ export class WatchSession {
       for await (const message of stream) {
         cancelTimer()
         this.#take(message)
-        if (message.t === 'synced') onLive()
-        // Once live, silence is normal: the transport's own pings watch over the connection.
-        if (this.#state.t !== 'live') cancelTimer = expectAnswer()
+        if (stop.signal.aborted) break
+        if (message.t === 'synced') {
+          isWhole = true
+          onLive()
+        }
+        // Once whole, silence is normal: the transport's own pings watch over the connection.
+        if (!isWhole) cancelTimer = expectAnswer()
       }
+      stop.signal.throwIfAborted()
       return new BrokerUnreachableError('the broker ended the watch')
     } catch (error) {
       if (error instanceof ReplicaError) replica.forgetPosition()
       return errorOf(error)
     } finally {
       cancelTimer()
+      this.#onInterest = () => undefined
       stop.abort(new Error('the stream has ended'))
       replica.begin()
     }
@@ -147,11 +199,12 @@ export class WatchSession {
       this.#metrics.invalid()
       logger.error('record from the broker skipped', { reason: 'InvalidValue', field: error.field, why: error.message })
     })
-    if (message.t === 'batch') this.#metrics.received(message.events)
+    if (message.t === 'batch' || message.t === 'added') this.#metrics.received(message.events)
     if (message.t === 'reset') {
       this.#metrics.reset(message.resumed)
-      this.#setState({ t: 'syncing' })
+      if (this.#state.t !== 'live' || !message.resumed) this.#setState({ t: 'syncing' })
     }
+    if (message.t === 'exportedNamespaces') this.#deps.onExported?.()
     if (message.t === 'synced') this.#setState({ t: 'live' })
     this.#metrics.records(replica.records.size)
     if (message.t !== 'reset') this.#saveSoon()

@@ -4,6 +4,7 @@ import type { ServerWritableStream } from '@grpc/grpc-js'
 import t from 'tap'
 import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import * as codec from '../../protocol/codec/messages-codec.ts'
+import { type Interest as WireInterest, WatchRequest as WireRequest } from '../../protocol/gen/broker.ts'
 import { pack, unpack } from '../../protocol/codec/watch/pack.ts'
 import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
 import { WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
@@ -55,6 +56,58 @@ t.test('hostile packing', (t) => {
   t.equal(unpack(pack(Buffer.from('x')), 1).toString(), 'x')
   t.end()
 })
+
+t.test('an interest is asked for in a field that a broker of the last release skips', (t) => {
+  const resume = { epoch: 'e', revision: 3 }
+  const interest = { namespaces: new Set(['shop', 'blue', 'red']), missing: new Set(['red']) }
+  const bytes = codec.encodeWatchRequest({ resume, interest })
+  t.same(codec.decodeWatchRequest(bytes), { resume, interest })
+  const old = codec.encodeWatchRequest({ resume })
+  t.same(Buffer.from(bytes).subarray(0, old.length), Buffer.from(old))
+  const empty = { namespaces: new Set<string>(), missing: new Set<string>() }
+  t.same(codec.decodeWatchRequest(codec.encodeWatchRequest({ interest: empty })), { interest: empty }, 'none is not all')
+  t.notOk('interest' in codec.decodeWatchRequest(old), 'one of the last release asks for all')
+  for (const message of [
+    { t: 'reset', epoch: 'e', resumed: true, keepsToInterest: true },
+    { t: 'added', events: [Buffer.from('one'), Buffer.from('two')] },
+    { t: 'exportedNamespaces', whole: true, added: ['blue', 'shop'], removed: [] },
+    { t: 'exportedNamespaces', whole: false, added: [], removed: ['blue'] },
+  ] as const satisfies readonly WatchMessage[])
+    t.same(codec.decodeWatchMessage(codec.encodeWatchMessage(message)), message)
+  t.end()
+})
+
+t.test('hostile interests', (t) => {
+  const read = (interest: Partial<WireInterest>): unknown =>
+    codec.decodeWatchRequest(
+      WireRequest.encode({
+        ...{ resume: undefined, takes: [], followsAuthorities: false },
+        interest: { namespaces: [], missing: [], ...interest },
+      }).finish(),
+    )
+  const rows: [what: string, Partial<WireInterest>, field: string][] = [
+    ['twice', { namespaces: ['a', 'a'] }, 'interest.namespaces[1]'],
+    ['not in order', { namespaces: ['b', 'a'] }, 'interest.namespaces[1]'],
+    ['empty', { namespaces: [''] }, 'interest.namespaces[0]'],
+    ['no label', { namespaces: ['a/b'] }, 'interest.namespaces'],
+    ['capitals', { namespaces: ['Shop'] }, 'interest.namespaces'],
+    ['a character that is none', { namespaces: ['\ud800'] }, 'interest.namespaces'],
+    ['long', { namespaces: ['a'.repeat(64)] }, 'interest.namespaces'],
+    ['very long', { namespaces: ['a'.repeat(100_000)] }, 'interest.namespaces[0]'],
+    ['lacks what it does not name', { namespaces: ['a'], missing: [1] }, 'interest.missing[0]'],
+    ['lacks more than it names', { namespaces: ['a'], missing: [0, 0] }, 'interest.missing'],
+    ['lacks one twice', { namespaces: ['a', 'b'], missing: [1, 1] }, 'interest.missing[1]'],
+    ['10,001', { namespaces: numbered(10_001) }, 'interest.namespaces'],
+    ['a million', { namespaces: numbered(1_000_000) }, 'watch request'],
+  ]
+  for (const [what, interest, field] of rows) t.throws(() => read(interest), { name: 'CodecError', field }, what)
+  t.doesNotThrow(() => read({ namespaces: numbered(10_000), missing: Array.from({ length: 10_000 }, (_, i) => i) }))
+  t.end()
+})
+
+function numbered(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `n${String(i).padStart(6, '0')}`)
+}
 
 t.test('a message is framed once for all streams', (t) => {
   const frame = framed(batch)

@@ -5,23 +5,31 @@ import * as check from '../codec-checks.ts'
 import { CodecError, buffer, limited } from '../codec-checks.ts'
 import * as wire from '../../gen/broker.ts'
 import * as limits from '../../limits.ts'
+import { exportedFromWire, exportedToWire, interestFromWire, interestToWire } from './interest-codec.ts'
 import { ownersFromWire, ownersToWire } from './owners-codec.ts'
 import { unpack } from './pack.ts'
 
 const WATCH_SKILLS: readonly WatchSkill[] = ['zstd', 'owners']
 
-export function encodeWatchRequest({ resume, takes = [], followsAuthorities }: WatchRequest): Uint8Array {
-  const skills = { takes: [...takes], followsAuthorities: followsAuthorities === true }
+export function encodeWatchRequest({ resume, takes = [], followsAuthorities, interest }: WatchRequest): Uint8Array {
+  const asked = interest === undefined ? undefined : interestToWire(interest)
+  const skills = { takes: [...takes], followsAuthorities: followsAuthorities === true, interest: asked }
   const message = { resume: resume === undefined ? undefined : { ...resume }, ...skills }
   return wire.WatchRequest.encode(message).finish()
 }
 
 export function decodeWatchRequest(bytes: Uint8Array): WatchRequest {
-  const request = check.parseWire('watch request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.WatchRequest.decode(b))
-  const { resume } = request
+  const request = check.parseWire('watch request', bytes, limits.MAX_WATCH_REQUEST_BYTES, (b) =>
+    wire.WatchRequest.decode(b),
+  )
+  const { resume, interest } = request
   const known = WATCH_SKILLS.filter((skill) => request.takes.includes(skill))
   const takes = known.length === 0 ? {} : { takes: known }
-  const skills = { ...takes, ...(request.followsAuthorities ? { followsAuthorities: true as const } : {}) }
+  const skills = {
+    ...takes,
+    ...(request.followsAuthorities ? { followsAuthorities: true as const } : {}),
+    ...(interest === undefined ? {} : { interest: interestFromWire(interest) }),
+  }
   if (resume === undefined) return skills
   return {
     ...skills,
@@ -41,7 +49,12 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
     case 'reset':
       return {
         $case: 'reset',
-        value: { epoch: message.epoch, resumed: message.resumed, addresses: [...(message.addresses ?? [])] },
+        value: {
+          epoch: message.epoch,
+          resumed: message.resumed,
+          addresses: [...(message.addresses ?? [])],
+          keepsToInterest: message.keepsToInterest,
+        },
       }
     case 'batch':
       return { $case: 'batch', value: { events: message.events.map(buffer), revision: message.revision } }
@@ -51,6 +64,10 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
     }
     case 'ownersChanged':
       return { $case: 'ownersChanged', value: ownersToWire(message) }
+    case 'added':
+      return { $case: 'added', value: { events: message.events.map(buffer) } }
+    case 'exportedNamespaces':
+      return { $case: 'exportedNamespaces', value: exportedToWire(message) }
     case 'packed':
       return { $case: 'packed', value: { zstd: buffer(message.zstd) } }
     case 'contact':
@@ -80,6 +97,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
         resumed: known.value.resumed,
         // No reason to end the watch: what cannot be used of it is left out (addresses/address-book.ts).
         ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
+        ...(known.value.keepsToInterest === true ? { keepsToInterest: true as const } : {}),
       }
     case 'batch':
       return {
@@ -96,6 +114,13 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
       }
     case 'ownersChanged':
       return ownersFromWire(known.value)
+    case 'added':
+      return {
+        t: 'added',
+        events: check.list(known.value.events, 'events', limits.MAX_BATCH_EVENTS, (event) => event),
+      }
+    case 'exportedNamespaces':
+      return exportedFromWire(known.value)
     case 'packed':
       if (!unpacks) throw new CodecError('packed', 'packed twice')
       return watchFromWire(unpack(known.value.zstd, limits.MAX_MESSAGE_BYTES), false)

@@ -276,7 +276,11 @@ export class Watcher {
       if (inner !== undefined) this.#take(inner)
       return
     }
-    this.revision = message.revision
+    if (message.t === 'exportedNamespaces') {
+      this.lines.push(`exported ${message.whole ? 'whole ' : ''}${changeText(message)}`.trim())
+      return
+    }
+    if (message.t !== 'added') this.revision = message.revision
     if (message.t === 'synced') {
       this.lines.push(`synced complete=${message.complete.join(',')} departed=${message.departed.join(',')}`)
       return

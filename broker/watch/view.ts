@@ -1,0 +1,107 @@
+/**
+ * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown the
+ * same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
+ */
+import { createHash } from 'node:crypto'
+import { type Interest, isOfInterest } from '../../model/services/interest.ts'
+import type { RecordKey } from '../../model/records.ts'
+import { parseRecordKey } from '../state/state.ts'
+import { type Audience, EVERYBODY } from './audience.ts'
+import type { RecordLog } from '../log/record-log.ts'
+import { NamespaceIndex } from './namespace-index.ts'
+import { QuietTimes } from './quiet-times.ts'
+
+/** Whether a record is one of a view. Pure. */
+export function isShown(audience: Audience, interest: Interest | undefined, record: RecordKey): boolean {
+  return isOfInterest(interest, record) && audience.maySee(record)
+}
+
+export class View {
+  readonly audience: Audience
+  /** Undefined: all namespaces. */
+  readonly interest: Interest | undefined
+  /** Names it in caches. */
+  readonly id: string
+  readonly quiet = new QuietTimes()
+  /** Streams that wait for something to be shown. */
+  readonly sleepers = new Set<() => void>()
+  users = 0
+
+  constructor(audience: Audience, interest: Interest | undefined, id: string) {
+    this.audience = audience
+    this.interest = interest
+    this.id = id
+  }
+
+  /** Takes the key of a record in the log. */
+  shows(key: string): boolean {
+    return isShown(this.audience, this.interest, parseRecordKey(key))
+  }
+}
+
+/** The views that are in use, each once. */
+export class Views {
+  readonly #log: RecordLog
+  readonly #indexes = new Map<Audience, NamespaceIndex>()
+  readonly #used = new Map<string, View>()
+  readonly #audiences = new WeakMap<Audience, number>()
+  #count = 0
+
+  constructor(log: RecordLog) {
+    this.#log = log
+    // With all that is there, in the turn of the first stream, it would keep everybody else waiting.
+    this.index(EVERYBODY)
+  }
+
+  index(audience: Audience): NamespaceIndex {
+    const index = this.#indexes.get(audience) ?? new NamespaceIndex(this.#log, audience)
+    this.#indexes.set(audience, index)
+    return index
+  }
+
+  /** To be called after each commit: views of which something that they show has changed since the last time. */
+  withNews(): View[] {
+    const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([audience]) => audience)
+    return [...this.#used.values()].filter((view) => {
+      const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
+      return hasNews || turned.includes(view.audience)
+    })
+  }
+
+  get all(): Iterable<View> {
+    return this.#used.values()
+  }
+
+  get size(): number {
+    return this.#used.size
+  }
+
+  /** To be given back by release(). Undefined: who is shown everything. */
+  take(audience: Audience, interest: Interest | undefined): View | undefined {
+    if (audience === EVERYBODY && interest === undefined) return undefined
+    const id = `${this.#audience(audience)} ${interest === undefined ? 'all' : hashOf(interest)}`
+    const view = this.#used.get(id) ?? new View(audience, interest, id)
+    this.#used.set(id, view)
+    view.users += 1
+    return view
+  }
+
+  release(view: View | undefined): void {
+    if (view === undefined) return
+    view.users -= 1
+    if (view.users === 0) this.#used.delete(view.id)
+  }
+
+  #audience(audience: Audience): number {
+    const known = this.#audiences.get(audience)
+    if (known !== undefined) return known
+    this.#count += 1
+    this.#audiences.set(audience, this.#count)
+    return this.#count
+  }
+}
+
+/** A cryptographic one: nobody finds another interest that is taken for that of somebody else. */
+function hashOf(interest: Interest): string {
+  return createHash('sha256').update([...interest].sort().join('\n')).digest('base64')
+}

@@ -1,0 +1,102 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
+import { EVERYBODY } from '../../../broker/watch/audience.ts'
+import { type ExportedMessage, NamespaceIndex } from '../../../broker/watch/namespace-index.ts'
+import { parseRecordKey } from '../../../broker/state/state.ts'
+import { aSlice, anExport } from '../support/harness.ts'
+
+function heard(names: ReadonlySet<string>, messages: readonly ExportedMessage[]): Set<string> {
+  const after = new Set(names)
+  for (const { whole, added, removed } of messages) {
+    if (whole) after.clear()
+    for (const name of removed) after.delete(name)
+    for (const name of added) after.add(name)
+  }
+  return after
+}
+
+const step = fc.record({
+  t: fc.constantFrom('export', 'export', 'slice', 'withdraw', 'withdraw', 'look', 'forget', 'restart'),
+  namespace: fc.constantFrom('blue', 'green', 'red'),
+  name: fc.constantFrom('a', 'b', 'a'),
+  listener: fc.nat(2),
+})
+
+t.test('three listeners, each hearing at its own times, know where something is exported', async (t) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), fc.nat(20), async (steps, late) => {
+      const log = openMemoryLog({ keepRemoved: 3 })
+      const create = (): NamespaceIndex => new NamespaceIndex(log, EVERYBODY)
+      let index: NamespaceIndex | undefined
+      const listeners = [0, 1, 2].map(() => ({ names: new Set<string>(), at: undefined as number | undefined }))
+      const look = (listener: (typeof listeners)[number] | undefined): void => {
+        if (index === undefined || listener === undefined) return
+        listener.names = heard(listener.names, index.exportedSince(listener.at))
+        listener.at = log.revision
+      }
+      for (const [i, { t: what, namespace, name, listener }] of steps.entries()) {
+        if (i === late) index = create()
+        const key = `milano/${what === 'slice' ? 'EndpointSlice' : 'ServiceExport'}/${namespace}/${name}`
+        if (what === 'export' || what === 'slice') {
+          const { body } = what === 'slice' ? aSlice('a', '10.42.0.1') : anExport('a')
+          await log.transact((tx) => tx.put('record', key, { createdAtMs: 1, body }))
+        } else if (what === 'withdraw') await log.transact((tx) => tx.remove('record', key))
+        else if (what === 'look') look(listeners[listener])
+        // The broker: members come back with what they know.
+        else if (what === 'restart' && index !== undefined) index = create()
+        else if (what === 'forget') {
+          for (let n = 0; n < 5; n += 1) {
+            const gone = `milano/EndpointSlice/x/${n}`
+            await log.transact((tx) => tx.put('record', gone, { createdAtMs: 1, body: aSlice('a', '10.42.0.1').body }))
+            await log.transact((tx) => tx.remove('record', gone))
+          }
+        }
+      }
+      index ??= create()
+      const keys = log.list('record').map(({ key }) => key)
+      const exports = keys.map(parseRecordKey).filter(({ kind }) => kind === 'ServiceExport')
+      const want = [...new Set(exports.map(({ namespace }) => namespace))].sort()
+      for (const listener of listeners) {
+        look(listener)
+        if ([...listener.names].sort().join() !== want.join())
+          throw new Error(`${[...listener.names].join()} instead of ${want.join()}`)
+      }
+      const blue = keys.filter((key) => key.split('/')[2] === 'blue')
+      if (index.keys(new Set(['blue', 'none']), true).sort().join() !== blue.sort().join()) throw new Error('keys')
+      if (index.keys(undefined, false).sort().join() !== keys.sort().join()) throw new Error('all keys')
+    }),
+    { numRuns: 1000 },
+  )
+  t.pass('all of them')
+})
+
+t.test('what an audience may not see is in no list', async (t) => {
+  const log = openMemoryLog()
+  for (const namespace of ['open', 'secret'])
+    await log.transact((tx) =>
+      tx.put('record', `milano/ServiceExport/${namespace}/a`, { createdAtMs: 1, body: anExport('a').body }),
+    )
+  const index = new NamespaceIndex(log, { maySee: ({ namespace }) => namespace !== 'secret' })
+  t.same(index.exportedSince(undefined), [{ t: 'exportedNamespaces', whole: true, added: ['open'], removed: [] }])
+  t.same(index.keys(undefined, true), ['milano/ServiceExport/open/a'])
+  t.same(index.keys(new Set(['secret']), true), [])
+})
+
+t.test('a broker that has begun anew tells those who come back what has changed since', async (t) => {
+  const log = openMemoryLog()
+  const value = { createdAtMs: 1, body: anExport('a').body }
+  const put = (namespace: string): Promise<unknown> =>
+    log.transact((tx) => tx.put('record', `milano/ServiceExport/${namespace}/a`, value))
+  for (const namespace of ['blue', 'green', 'red']) await put(namespace)
+  const since = log.revision
+  await log.transact((tx) => tx.remove('record', 'milano/ServiceExport/blue/a'))
+  await put('void')
+  const index = new NamespaceIndex(log, EVERYBODY)
+  const want = { t: 'exportedNamespaces', whole: false, added: ['void'], removed: ['blue'] }
+  t.same(index.exportedSince(since), [want])
+  t.equal(index.exportedSince(since)[0], index.exportedSince(since)[0], 'one object for all')
+  t.same(index.exportedSince(log.revision), [])
+  await put('green')
+  t.same(index.exportedSince(log.revision - 1), [], 'one more in a namespace is no news')
+})
