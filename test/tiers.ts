@@ -14,7 +14,7 @@ export interface Tier {
   readonly jobs: number
   /** How long one file may take. */
   readonly seconds: number
-  /** Files that take minutes begin before the others, so that none of them is the last and runs by itself. */
+  /** Files that take long begin before the others, so that none of them is the last and runs by itself. */
   readonly long?: RegExp
   /** Files that run after the others, with nothing beside them. */
   readonly alone?: RegExp
@@ -24,8 +24,12 @@ export interface Tier {
   prepare?(): Promise<void>
 }
 
-/** What lanes do in time; the others of gateways ask only whether packets arrive. */
-const LANES = /\/gateway-(?!dual-stack|flat|nft|policy)/
+/** What lanes do in time, under traffic that takes most of a processor. */
+const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
+/** Of gateways too, but they wait more than they work: two of them at once, and nothing else beside them. */
+const WAITING = /\/gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts)/
+/** Emulated, a gateway needs a whole processor. */
+const GATEWAYS = /\/gateway-/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */
 const CLUSTERS = /gateway-drain|node-life|five-clusters/
 /** Two minutes and more, the longest part of it waiting for what Kubernetes does in its own time. */
@@ -67,7 +71,16 @@ export const TIERS: readonly Tier[] = [
   // Most of their time they wait for programs that they have started.
   { name: 'story', folders: ['test/story'], skip: always, jobs: 3, seconds: 240 },
   { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, seconds: 60 },
-  { name: 'netns', folders: ['test/netns'], skip: netnsProblem, jobs: 2, seconds: 180, alone: LANES, rerun: true },
+  {
+    name: 'netns',
+    folders: ['test/netns'],
+    skip: netnsProblem,
+    jobs: 2,
+    seconds: 180,
+    long: WAITING,
+    alone: LANES,
+    rerun: true,
+  },
   { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, seconds: 300, rerun: true },
   // Each file has an etcd of three members of its own.
   { name: 'etcd', folders: ['test/etcd'], skip: etcdProblem, jobs: 2, seconds: 180, rerun: true },
@@ -82,8 +95,16 @@ export const TIERS: readonly Tier[] = [
     alone: CLUSTERS,
     rerun: true,
   },
-  // A guest has one processor. What lanes do in time is alone: emulated, it needs a whole one.
-  { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, jobs: 2, seconds: 1200, alone: LANES, rerun: true },
+  // A guest has one processor.
+  {
+    name: 'kernel',
+    folders: ['test/guest'],
+    skip: kernelProblem,
+    jobs: 2,
+    seconds: 1200,
+    alone: GATEWAYS,
+    rerun: true,
+  },
   // Six to eight minutes, most of them the start of six nodes on one emulated processor: .ci/run has no room for it and
   // leaves it out, so that nothing of CI shows the loss of a node with the kernel's own WireGuard (docs/limits.md).
   { name: 'emulated', folders: ['test/emulated'], skip: kernelProblem, jobs: 1, seconds: 1200 },
