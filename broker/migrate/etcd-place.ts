@@ -2,11 +2,10 @@
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { EtcdStoreConfig } from '../config.ts'
-import { removeOp } from '../log/etcd/etcd-compare.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
 import { readSharedFiles, shareFiles } from '../state/shared-authority.ts'
-import { connectEtcd } from '../state/connect-etcd.ts'
+import { connectEtcd, emptyAgain } from '../state/connect-etcd.ts'
 import { type OpenedLog, openLog } from '../state/open-log.ts'
 import type { AuthorityFiles, StorePlace } from './store-place.ts'
 
@@ -53,10 +52,7 @@ export class EtcdPlace implements StorePlace {
   }
 
   async renew(clusterset: string): Promise<RecordLog> {
-    const etcd = await this.#connected()
-    const request = { compare: [], success: [removeOp(etcd.keys.all)], failure: [] }
-    const call = { action: 'removal of the store of before', signal: this.#deps.signal }
-    await etcd.classify(() => etcd.client.txn(request, call))
+    await emptyAgain(await this.#connected(), clusterset, this.#deps.signal)
     return this.#openLog({ create: true, clusterset })
   }
 

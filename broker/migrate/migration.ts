@@ -95,6 +95,8 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
   const authority = await from.authority()
   if (authority !== undefined) await to.putAuthority(authority)
   await target.refresh()
+  // A broker that was cut off when the move began may have come back since, and written before it heard of it.
+  await source.refresh()
   const other = firstDifference(source, target)
   if (other !== undefined) {
     const text = `${to.name}: row ${other} is not what was written: nothing serves it; run the same again`

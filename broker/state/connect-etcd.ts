@@ -10,6 +10,7 @@ import { parseEtcdUrl } from '../log/etcd/etcd-url.ts'
 import { StateError } from '../log/record-log.ts'
 
 export { openEtcdLog } from '../log/etcd/etcd-log.ts'
+export { emptyAgain } from '../log/etcd/open-store.ts'
 
 export interface ConnectEtcdDeps {
   readonly clock: Clock

@@ -7,6 +7,7 @@ import { migrateStore } from '../../broker/migrate/migration.ts'
 import { openPlace } from '../../broker/migrate/open-place.ts'
 import { verifyState } from '../../broker/state/verify-state.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { row } from '../compliance/record-log.ts'
 import { aSlice, anExport } from '../broker/support/harness.ts'
 import { TlsMember } from '../broker/support/tls-member.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -14,6 +15,7 @@ import { eventually } from '../support/eventually.ts'
 import { failure } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startEtcdCluster } from './support/etcd-cluster.ts'
+import { openReplica } from './support/open-replica.ts'
 
 t.setTimeout(180_000)
 
@@ -59,6 +61,20 @@ t.test('there and back, with three members', async (t) => {
   t.strictSame((await verifyState(state, Date.now())).findings, [])
   await broker.stop()
   t.match(await move('sqlite', url), { members: 3 }, 'and there again, over what was there')
+})
+
+t.test('what lies below the same prefix and is of somebody else stays', async (t) => {
+  const { cluster, broker, move, url } = await stage(t)
+  await broker.stop()
+  await move('sqlite', url)
+  await move(url, 'sqlite')
+  const { log: neighbour } = await openReplica(t, cluster, { prefix: '/sealane/moved/inner' })
+  for (let i = 0; i < 3; i += 1) await neighbour.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
+  t.match(await move('sqlite', url), { repeated: false }, 'over what was there')
+  await neighbour.transact((tx) => tx.put('record', 'a/K/n/late', row('1')))
+  const { log: again } = await openReplica(t, cluster, { prefix: '/sealane/moved/inner', create: false })
+  t.equal(again.count('record'), 4)
+  t.match(await move(url, 'sqlite'), { repeated: false })
 })
 
 t.test('in the middle of a rotation: both keys of the certificate authority come along, there and back', async (t) => {
@@ -113,5 +129,5 @@ async function stage(t: Test) {
     const deps = { clock, who: { kind: 'operator' } as const, signal }
     return migrateStore(deps, { from: place(from), to: place(to), force: false })
   }
-  return { broker, move, login, url }
+  return { cluster, broker, move, login, url }
 }

@@ -42,7 +42,8 @@ export class EtcdFollower {
       } catch (error) {
         if (isAborted(signal)) return
         if (error instanceof StateError) throw error
-        this.#needsList = isCompacted(error)
+        // A list that failed is still due: without it what was missed is missed for good.
+        this.#needsList ||= isCompacted(error)
         this.#reportFailing(error)
         if (!(await this.#pause(signal))) return
       }

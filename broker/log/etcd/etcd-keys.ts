@@ -24,9 +24,13 @@ export class EtcdKeys {
     this.#row = `${prefix}/log/row/`
   }
 
-  /** All that is below the prefix. */
+  /** All that is below the prefix, also what is of somebody else. */
   get all(): KeyRange {
     return below(`${this.prefix}/`)
+  }
+  /** What a store has beside its format and its head; a store whose prefix begins with this one is not in it. */
+  get content(): readonly KeyRange[] {
+    return [this.rows, this.allStaged, below(`${this.prefix}/authority/`), this.replicas]
   }
   /** What is watched: the head and the rows. */
   get log(): KeyRange {

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { StateError, absentState } from '../record-log.ts'
 import { EtcdError } from './client/etcd-error.ts'
 import type { TxnRequest } from './client/gen/etcd.ts'
-import { isAbsent, putOp } from './etcd-compare.ts'
+import { isAbsent, putOp, removeOp, wasCreatedAt } from './etcd-compare.ts'
+import type { EtcdKeys } from './etcd-keys.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import { FORMAT_VERSION, type Format, encodeHead } from './etcd-values.ts'
 
@@ -81,14 +82,36 @@ function checkFormat(store: EtcdStore, opened: OpenedStore, { clusterset }: Open
 }
 
 async function create({ client, keys }: EtcdStore, clusterset: string, signal: AbortSignal): Promise<void> {
-  const format: Format = { sealane: 'broker', format: FORMAT_VERSION, epoch: randomUUID(), clusterset }
   const request: TxnRequest = {
     compare: [isAbsent(keys.format), isAbsent(keys.head)],
-    success: [
-      putOp(keys.format, Buffer.from(JSON.stringify(format))),
-      putOp(keys.head, encodeHead({ revision: 0, compacted: 0, writes: [] })),
-    ],
+    success: emptyStore(keys, clusterset),
     failure: [],
   }
   await client.txn(request, { action: `first write below ${keys.prefix}`, signal })
+}
+
+/**
+ * Makes an empty store of a new epoch of the one that is there: at once, and of its own keys alone. Throws StateError.
+ */
+export async function emptyAgain(store: EtcdStore, clusterset: string, signal: AbortSignal): Promise<void> {
+  const { client, keys } = store
+  await store.classify(async () => {
+    const { opened } = await look(store, signal)
+    if (opened === undefined) return
+    const request: TxnRequest = {
+      compare: [wasCreatedAt(keys.format, opened.createdAt)],
+      success: [...keys.content.map(removeOp), ...emptyStore(keys, clusterset)],
+      failure: [],
+    }
+    const { succeeded } = await client.txn(request, { action: 'removal of the store of before', signal })
+    if (!succeeded) throw store.gone('it has changed meanwhile')
+  })
+}
+
+function emptyStore(keys: EtcdKeys, clusterset: string): TxnRequest['success'] {
+  const format: Format = { sealane: 'broker', format: FORMAT_VERSION, epoch: randomUUID(), clusterset }
+  return [
+    putOp(keys.format, Buffer.from(JSON.stringify(format))),
+    putOp(keys.head, encodeHead({ revision: 0, compacted: 0, writes: [] })),
+  ]
 }

@@ -1,9 +1,11 @@
 /** A store that is moved: there and back it is the same, wherever the move breaks off, and nobody serves two of them. */
+import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { auditedCommand } from '../../../broker/audit/audited-command.ts'
 import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
 import type { LogView } from '../../../broker/log/record-log.ts'
+import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
 import { checkNotMoved } from '../../../broker/migrate/check-place.ts'
 import { cancelMigration, migrateStore } from '../../../broker/migrate/migration.ts'
 import { contentOfLog } from '../../../broker/log/store-content.ts'
@@ -11,6 +13,7 @@ import { verifyStore } from '../../../broker/verify/verify-store.ts'
 import { MIGRATION_KEY, SCOPES } from '../../../broker/state/state.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { failure, messageOf } from '../../support/failure.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { RICH_STEPS, brokerSteps, makeState } from '../support/broker-states.ts'
 import { MemoryPlace } from './memory-place.ts'
 
@@ -196,4 +199,24 @@ t.test('a command that has opened the store before the move changes nothing any 
   const command = auditedCommand({ log, ...deps }, { act: 'token.create' }, (tx) => tx.remove('settings', 'settings'))
   t.match(await messageOf(command), /the store was moved to sqlite:\/b/)
   t.equal(log.count('settings'), 1)
+})
+
+t.test('what a broker writes that hears late of the move is missed by nobody', async (t) => {
+  const file = join(temporaryFolder(t), 'broker.db')
+  const log = openSqliteLog({ file })
+  await makeState(log, RICH_STEPS)
+  const late = openSqliteLog({ file })
+  const [a, b] = [new MemoryPlace('sqlite:/a', log), new MemoryPlace('etcd://b/x')]
+  const keys = a.authority.bind(a)
+  // Between the copy and the look at both.
+  a.authority = async () => {
+    if (b.log !== undefined) await late.transact((tx) => tx.put('contact', 'milano', { lastSeenMs: 9 }))
+    return keys()
+  }
+  t.match(await messageOf(migrateStore(deps, { from: a, to: b, force: true })), /row contact milano is not what was/)
+  t.strictSame(served(a, b), [])
+  t.match(await migrateStore(deps, { from: a, to: b, force: true }), { repeated: false })
+  t.equal(b.log?.get('contact', 'milano')?.lastSeenMs, 9)
+  t.strictSame(served(a, b), [b.name])
+  await Promise.all([late.close(), log.close()])
 })
