@@ -1,15 +1,15 @@
 /** A state directory with a database of SQLite. */
-import { mkdir, readFile, rename, stat } from 'node:fs/promises'
+import { mkdir, readFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authority-files.ts'
-import { type RecordLog, StateError } from '../log/record-log.ts'
+import type { RecordLog } from '../log/record-log.ts'
 import { lockDirectory } from '../log/sqlite/sqlite-file.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { authorityFiles } from '../state/backup.ts'
 import { DATABASE_FILE } from '../state/database-file.ts'
+import { isThere, onFile } from '../state/state-files.ts'
 import { markOf, writeMark } from '../state/state-mark.ts'
 import { forgetStore } from '../state/store-config.ts'
-import { messageOf } from '../../runtime/thrown.ts'
 import type { AuthorityFiles, StorePlace } from './store-place.ts'
 
 const BEFORE = 'before-migrate-'
@@ -79,25 +79,5 @@ export class SqlitePlace implements StorePlace {
     // It may have been the directory of a broker on an etcd meanwhile.
     if (isHere) await forgetStore(this.#directory)
     await writeMark(this.#directory, markOf(log, nowMs))
-  }
-}
-
-async function isThere(file: string): Promise<boolean> {
-  try {
-    await stat(file)
-    return true
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return false
-    throw new StateError('Failed', file, `${file}: ${message}`, error)
-  }
-}
-
-async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    const message = messageOf(error)
-    throw new StateError('Unwritable', file, `${file}: ${message}: check the directory and its permissions`, error)
   }
 }

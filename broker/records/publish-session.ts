@@ -37,6 +37,7 @@ import { askHeld, noteAnswered } from '../restored/settling.ts'
 import { removeStatusRecord } from './status-records.ts'
 import type { PublishSessionDeps, PublishSessionInit } from './publish-session-deps.ts'
 import { unexpected } from './unexpected-message.ts'
+import { transactAtPace } from './write-pace.ts'
 import { type ChangeGroup, WaitingChanges } from './waiting-changes.ts'
 
 const MAX_LOGGED_REFUSALS = 100
@@ -77,9 +78,9 @@ export class MemberPublishSession implements PublishSession {
     switch (message.t) {
       case 'declare':
         await this.#settled()
-        return this.#onDeclare(message)
+        return this.#onDeclare(message, bytes)
       case 'digest':
-        return this.#onDigest(message)
+        return this.#onDigest(message, bytes)
       case 'held':
         return this.#onHeld(message, bytes)
       case 'put':
@@ -165,12 +166,13 @@ export class MemberPublishSession implements PublishSession {
     return view.get('stream', this.#init.peer.cluster)?.id !== this.#id
   }
 
-  async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
+  async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>, bytes: number): Promise<void> {
     const { setHash: hash, count, tellsStatus, givesHeld } = message
     const { cluster } = this.#init.peer
     // In a transaction, so that the writes of an earlier stream are before it.
-    const same = await this.#transact((tx) => {
-      if (this.#deps.log.isShared === true) tx.put('stream', cluster, { id: this.#id })
+    const same = await this.#compared(bytes, (tx) => {
+      // Once: each write of a shared store sends the other brokers' writes round once more.
+      if (this.#deps.log.isShared === true && this.#isOvertaken(tx)) tx.put('stream', cluster, { id: this.#id })
       const rows = memberRecords(tx, cluster)
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
       const equal = rows.length === count && Buffer.compare(stored, hash) === 0
@@ -198,7 +200,7 @@ export class MemberPublishSession implements PublishSession {
     return receiveHeld(message, bytes, { ...this.#deps, ...this.#init, transact, signal: this.#ended.signal })
   }
 
-  async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
+  async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>, bytes: number): Promise<void> {
     if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
     const digest = this.#digest
     for (const { key, hash } of message.entries) {
@@ -208,7 +210,7 @@ export class MemberPublishSession implements PublishSession {
     if (digest.size > most) throw new RefusedError('RecordLimit', 'digest', `digest: more than ${most} records`)
     if (!message.last) return
     this.#digest = new Map()
-    const keys = await this.#transact((tx) => {
+    const keys = await this.#compared(bytes, (tx) => {
       const needed = compareSets(tx, digest, this.#context())
       if (needed.length === 0) markComplete(tx, this.#init.peer)
       return needed
@@ -217,6 +219,12 @@ export class MemberPublishSession implements PublishSession {
     this.#phase = keys.length === 0 ? 'open' : 'filling'
     this.#init.reply({ t: 'need', keys })
     this.reportQuota()
+  }
+
+  /** It looks at every record of the member, which may ask for that again and again. */
+  #compared<T>(bytes: number, compare: (tx: Transaction) => T): Promise<T> {
+    const transact = <R>(decide: (tx: Transaction) => R): Promise<R> => this.#transact(decide)
+    return transactAtPace({ ...this.#deps, transact, signal: this.#ended.signal }, bytes, compare)
   }
 
   async #onChange(change: MemberChange, bytes: number): Promise<void> {

@@ -3,6 +3,7 @@
  * waits for its acknowledgements, and the others' changes arrive between.
  */
 import type { Clock } from '../../reconcile/clock.ts'
+import type { Transaction } from '../log/record-log.ts'
 
 export interface WritePaceInit {
   readonly burstMs: number
@@ -38,4 +39,32 @@ export class WritePace {
     this.#leftMs = Math.max(-MAX_PAUSE_MS * share, refilled - ms - bytes / bytesPerMs)
     return this.#leftMs >= 0 ? 0 : -this.#leftMs / share
   }
+}
+
+export interface PacedTransaction {
+  readonly clock: Clock
+  readonly pace: WritePace
+  readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
+  readonly signal: AbortSignal
+}
+
+/**
+ * Runs `decide` in a transaction, and pauses afterwards where it is due. Throws what `transact` throws, and the signal's
+ * reason.
+ */
+export async function transactAtPace<T>(
+  { clock, pace, transact, signal }: PacedTransaction,
+  bytes: number,
+  decide: (tx: Transaction) => T,
+): Promise<T> {
+  let tookMs = 0
+  const result = await transact((tx) => {
+    const begunMs = clock.monotonic()
+    const decided = decide(tx)
+    tookMs = clock.monotonic() - begunMs
+    return decided
+  })
+  const pauseMs = pace.used(tookMs, bytes)
+  if (pauseMs > 0) await clock.sleep(pauseMs, signal)
+  return result
 }

@@ -3,11 +3,10 @@
  * the state's place, under the lock: at once, or when the broker starts next. A restore that was broken off is finished
  * by the next of either.
  */
-import { chmod, copyFile, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/thrown.ts'
 import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
 import { type Warn, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
@@ -19,6 +18,7 @@ import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authori
 import { StateError } from '../log/record-log.ts'
 import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
+import { isThere, onFile } from './state-files.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
 import { type AuditRow, MIGRATION_KEY, RESTORE_KEY, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
 import { checkOwnDatabase } from './store-config.ts'
@@ -223,24 +223,4 @@ async function setAside(stateDir: string, nowMs: number): Promise<string | undef
     for (const name of there.reverse()) await rename(join(stateDir, name), join(folder, name))
   })
   return folder
-}
-
-async function isThere(file: string): Promise<boolean> {
-  try {
-    await stat(file)
-    return true
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return false
-    throw new StateError('Failed', file, `${file}: ${message}`, error)
-  }
-}
-
-async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    const message = messageOf(error)
-    throw new StateError('Unwritable', file, `${file}: ${message}: check the directory and its permissions`, error)
-  }
 }

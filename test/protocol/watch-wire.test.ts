@@ -54,6 +54,10 @@ t.test('hostile packing', (t) => {
   t.throws(() => read(twice), { name: 'CodecError', problem: 'packed twice' })
   t.throws(() => read(pack(Buffer.from([0x12, 0xff]))), { name: 'CodecError' }, 'no message in it')
   t.equal(unpack(pack(Buffer.from('x')), 1).toString(), 'x')
+  // A frame without content that asks for a window of 2^10 to 2^27 bytes (RFC 8878, section 3.1.1).
+  const frame = (log: number) => Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 1, 0, 0])
+  for (const log of [10, 20, 23]) t.equal(unpack(frame(log), 1).length, 0, `2^${log}`)
+  for (const log of [24, 26, 27]) t.throws(() => unpack(frame(log), 1), { name: 'CodecError' }, `2^${log}`)
   t.end()
 })
 

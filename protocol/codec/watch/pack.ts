@@ -29,10 +29,16 @@ export function packWell(bytes: Uint8Array): Promise<Uint8Array> {
   return compress(bytes, { params: WELL })
 }
 
+/**
+ * Of what a frame says that it needs to be unpacked, so much is believed: 8 MiB, above what any message of ours needs. By
+ * itself zstd would take 128 MiB for a frame of a few bytes.
+ */
+const BOUNDED = { [constants.ZSTD_d_windowLogMax]: 23 }
+
 /** Throws CodecError for what is no zstd, or more than `maxBytes` when it is unpacked. */
 export function unpack(zstd: Uint8Array, maxBytes: number): Uint8Array {
   try {
-    return zstdDecompressSync(zstd, { maxOutputLength: maxBytes })
+    return zstdDecompressSync(zstd, { maxOutputLength: maxBytes, params: BOUNDED })
   } catch (error) {
     const why = (error as { code?: string }).code === 'ERR_BUFFER_TOO_LARGE' ? `more than ${maxBytes} bytes` : 'no zstd'
     throw new CodecError('packed', why)
