@@ -26,6 +26,7 @@ import { type BrokerMetrics, brokerMetrics } from './metrics.ts'
 import { checkNotMoved } from './migrate/check-place.ts'
 import { DATABASE_FILE } from './state/database-file.ts'
 import { openLog } from './state/open-log.ts'
+import { acceptOlder } from './restored/accept-older.ts'
 import { finishRestore } from './state/restore.ts'
 import { sharedKeys } from './state/shared-authority.ts'
 import { checkStoreRemembered, rememberStore } from './state/store-config.ts'
@@ -79,7 +80,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const { log, etcd } = opened
   const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
   stack.defer(moved.stop)
-  const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where }
+  const onOlder = (atMs: number): Promise<unknown> => acceptOlder(log, atMs, clock.now())
+  const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where, onOlder }
   const accepted = await checkMark(stateDir, log, acceptance)
   if (accepted !== undefined)
     logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })

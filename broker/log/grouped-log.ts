@@ -53,7 +53,7 @@ interface WrittenGroup {
 const MAX_GROUP_ROWS = 128
 
 export class GroupedLog extends LogReader implements RecordLog {
-  readonly epoch: string
+  protected readonly madeEpoch: string
   readonly #journal: Journal
   readonly #init: GroupedLogInit
   readonly #state: LogState
@@ -70,7 +70,7 @@ export class GroupedLog extends LogReader implements RecordLog {
     this.#journal = journal
     this.#init = init
     const content = journal.load()
-    this.epoch = content.epoch
+    this.madeEpoch = content.epoch
     this.#take(content)
   }
 

@@ -1,17 +1,23 @@
 /** The part of a log that is read: rows in memory, and who wants to know of changes. Shared by the drivers. */
 import type { RecordKind } from '../../model/records.ts'
-import type { Scope, Scopes } from '../state/state.ts'
+import { SETTINGS_KEY, type Scope, type Scopes } from '../state/state.ts'
 import type { LogState } from './log-state.ts'
 import type { Change, LogView, Row } from './record-log.ts'
 
-export class LogReader implements LogView {
+export abstract class LogReader implements LogView {
   readonly #state: LogState
+  /** Made with the store. */
+  protected abstract readonly madeEpoch: string
   readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
 
   constructor(state: LogState) {
     this.#state = state
   }
 
+  get epoch(): string {
+    const timeline = this.#state.get('settings', SETTINGS_KEY)?.timeline
+    return timeline === undefined ? this.madeEpoch : `${this.madeEpoch}.${timeline.id}`
+  }
   get revision(): number {
     return this.#state.revision
   }

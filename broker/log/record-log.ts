@@ -40,7 +40,7 @@ export interface Transaction extends LogView {
 }
 
 export interface RecordLog extends LogView {
-  /** Changes when the store is made anew: revisions of different epochs cannot be compared. */
+  /** Changes when the store is made anew, or goes back in time: revisions of different epochs cannot be compared. */
   readonly epoch: string
   /**
    * Other brokers serve the same store: what is not seen here yet may be there all the same. Absent: commands alone write

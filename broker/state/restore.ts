@@ -11,7 +11,7 @@ import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
 import { type Warn, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
 import { localOperator } from '../audit/operator.ts'
-import { contactOf } from '../contact/contact-rows.ts'
+import { beginAnew } from '../restored/begin-anew.ts'
 import { authorityFiles } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { isAuthorityFile, makeStateDir, writeSafely } from '../authority/authority-files.ts'
@@ -20,7 +20,7 @@ import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
 import { isThere, onFile } from './state-files.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
-import { type AuditRow, MIGRATION_KEY, RESTORE_KEY, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
+import { type AuditRow, SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
 import { checkOwnDatabase } from './store-config.ts'
 import { timeText } from '../tokens/tokens.ts'
 import { verifyBackup } from './verify-state.ts'
@@ -158,26 +158,12 @@ async function adapt(
   const log = openSqliteLog({ file: database, create: false })
   try {
     const ids = await log.transact((tx) => {
-      // Some were used since, and nobody here knows which.
-      for (const { key, value } of tx.list('token')) {
-        if (value.usesLeft > 0 && value.revokedAtMs === undefined)
-          tx.put('token', key, { ...value, revokedAtMs: nowMs })
-      }
-      const members = tx.list('member').filter(({ value }) => isLive(value))
-      for (const { key, value } of members) {
-        const { connectedSinceMs: _over, ...row } = value
-        tx.put('contact', key, { lastSeenMs: contactOf(tx, key, value).lastSeenMs })
-        // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
-        tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
-      }
-      tx.put('restore', RESTORE_KEY, { takenAtMs, atMs: nowMs, waiting: members.map(({ key }) => key) })
-      // It may be of a store that was on its way to another one then.
-      tx.remove('migration', MIGRATION_KEY)
+      const members = beginAnew(tx, takenAtMs, nowMs)
       // Those of the backup were written since.
       replaceRows(tx, waiting)
       const details = { step: 'done', takenAt: new Date(takenAtMs).toISOString(), members: members.length }
       keepEvent(tx, { act: 'broker.restore', result: 'ok', who, details }, nowMs)
-      return members.map(({ key }) => key)
+      return members
     })
     return { members: ids, mark: markOf(log, nowMs) }
   } finally {

@@ -13,7 +13,12 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
     // Names are looked up later, and may have no answer today.
-    const kept = stored?.resolved === undefined ? wanted : { ...wanted, resolved: stored.resolved }
+    const { resolved, timeline } = stored ?? {}
+    const kept: SettingsRow = {
+      ...wanted,
+      ...(resolved === undefined ? {} : { resolved }),
+      ...(timeline === undefined ? {} : { timeline }),
+    }
     if (JSON.stringify(stored) === JSON.stringify(kept)) return
     for (const field of FIXED) {
       if (stored !== undefined && stored[field] !== wanted[field]) {

@@ -47,6 +47,8 @@ export interface Acceptance {
   readonly nowMs: number
   /** Where the rows are, unless in the database beside the mark: an etcd has backups of its own. */
   readonly store?: string | undefined
+  /** Called before a state counts as accepted that is, or may be, of an earlier time than what members have seen. */
+  readonly onOlder?: (acceptedAtMs: number) => Promise<unknown>
 }
 
 /**
@@ -56,15 +58,22 @@ export interface Acceptance {
 export async function checkMark(
   stateDir: string,
   log: Counted,
-  { acceptedAtMs, nowMs, store }: Acceptance,
+  { acceptedAtMs, nowMs, store, onOlder }: Acceptance,
 ): Promise<string | undefined> {
   const mark = await readMark(stateDir)
   const problem = mark === undefined ? undefined : markProblem(mark, log)
   const accepted = isAccepted(mark, acceptedAtMs)
   if (problem !== undefined && !accepted)
     throw store === undefined ? await staleState(stateDir, problem) : staleStore(store, problem)
+  if (acceptedAtMs !== undefined && accepted && mayBeOlder(mark, log, store)) await onOlder?.(acceptedAtMs)
   if (accepted) await writeMark(stateDir, markOf(log, nowMs))
   return problem
+}
+
+/** A replica on an etcd may have no folder that lasts: then what the operator says is all that is known. */
+function mayBeOlder(mark: Mark | undefined, log: Counted, store: string | undefined): boolean {
+  if (mark === undefined) return store !== undefined
+  return mark.epoch === log.epoch && log.revision < mark.revision
 }
 
 function isAccepted(mark: Mark | undefined, acceptedAtMs: number | undefined): boolean {
@@ -186,8 +195,8 @@ async function readMark(stateDir: string): Promise<Mark | undefined> {
 function staleStore(store: string, problem: string): StateError {
   const text =
     `${store} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
-    'Restore etcd from its latest snapshot, or go past this with --accept-empty ' +
-    '(members that are not in it must join again, with tokens made for their ids)'
+    'Restore etcd from its latest snapshot; if this is it, go past this with --accept-empty ' +
+    '(members are asked what they hold; those that nobody knows must join again, with tokens made for their ids)'
   return new StateError('Stale', store, text)
 }
 

@@ -210,6 +210,8 @@ export interface SettingsRow {
   readonly resolved?: readonly string[]
   /** Of each member that has no other, as of the broker that was started last: all replicas go by this. */
   readonly quota?: MemberQuota
+  /** An older state was accepted then: revisions are of another epoch since (restored/accept-older.ts). */
+  readonly timeline?: { readonly id: string; readonly acceptedAtMs: number }
 }
 
 export interface KnownAuthority {

@@ -130,6 +130,7 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     clustersetIpRange: text,
     advertise: texts,
     resolved: optional(texts),
+    timeline: optional(object({ id: text, acceptedAtMs: time })),
   }),
   audit: object({
     event: object({ id: text, atMs: time, act: text, result: oneOf('ok', 'refused', 'failed'), who: object({}) }),

@@ -68,7 +68,7 @@ interface Group {
 }
 
 export class EtcdLog extends LogReader implements RecordLog {
-  readonly epoch: string
+  protected readonly madeEpoch: string
   readonly isShared = true
   readonly #init: EtcdLogInit & GroupedLogInit
   readonly #timing: EtcdTiming
@@ -90,7 +90,7 @@ export class EtcdLog extends LogReader implements RecordLog {
   constructor(init: EtcdLogInit, { format, createdAt }: OpenedStore, reader: EtcdReader, listing: Listing) {
     const rows = new LogState(init.packing)
     super(rows)
-    this.epoch = format.epoch
+    this.madeEpoch = format.epoch
     this.#init = { keepRemoved: 10_000, ...init }
     this.#timing = { ...TIMING, ...init.timing }
     const { store, clock, logger } = init

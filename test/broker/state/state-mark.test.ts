@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { backupBroker } from '../../../broker/state/backup.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
+import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
 import { runBroker } from '../../../broker/main.ts'
 import { finishRestore, stageRestore } from '../../../broker/state/restore.ts'
 import { MARK_FILE, type Mark, markProblem } from '../../../broker/state/state-mark.ts'
@@ -54,6 +55,10 @@ async function used(t: Test): Promise<{ readonly state: string; readonly young: 
   await (await TlsMember.join(t, state, 'paris')).stop()
   await broker.stop()
   return { state, young }
+}
+
+function epochOf({ logger }: Running): unknown {
+  return logger.lines.find(({ message }) => message === 'listening')?.fields['epoch']
 }
 
 function dropDatabase(state: string): void {
@@ -117,12 +122,21 @@ t.test('its key, a database that is empty, and the name of the backup', async (t
 
 t.test('an older copy of the database', async (t) => {
   const { state, young } = await used(t)
+  const before = JSON.parse(readFileSync(join(state, MARK_FILE), 'utf8')) as Mark
   dropDatabase(state)
   cpSync(join(young, 'broker.db'), join(state, 'broker.db'))
   t.match(await messageOf(start(t, state)), /it is older: revision \d+, and it had come to \d+ with 2 members/)
   const broker = await start(t, state, { acceptEmptyAtMs: Date.now() })
   t.match(broker.logger.lines[0], { level: 'warn', message: /older than what was given away, and accepted/ })
+  t.not(epochOf(broker), before.epoch, 'its revisions are given out a second time, for other changes')
   await broker.stop()
+  const again = await start(t, state)
+  t.equal(epochOf(again), epochOf(broker), 'once')
+  await again.stop()
+  const log = openSqliteLog({ file: join(state, 'broker.db') })
+  for (const { value } of log.list('member')) t.match(value, { complete: false, restored: {} })
+  t.ok(log.list('token').every(({ value }) => value.usesLeft === 0 || value.revokedAtMs !== undefined))
+  await log.close()
 })
 
 t.test('a state of the last release has no mark, and starts', async (t) => {
