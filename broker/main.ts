@@ -6,7 +6,6 @@ import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { nearAddresses } from '../runtime/machine-network.ts'
-import { messageOf } from '../runtime/thrown.ts'
 import { auditFailedCall } from './audit/audit-callers.ts'
 import { AuditTrail } from './audit/audit-trail.ts'
 import { openAuditSink, runAudit } from './audit/run-audit.ts'
@@ -18,6 +17,7 @@ import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './authority/command-si
 import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { PACKED } from './log/packed-row.ts'
+import { StoreHealth } from './log/store-health.ts'
 import { lockDirectory } from './log/sqlite/sqlite-file.ts'
 import { ReplicaSession } from './log/etcd/replica-session.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
@@ -52,7 +52,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { stateDir, clusterset, advertise } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
-  const health = new StoreHealth()
+  const health = new StoreHealth({ clock, logger })
   status.readiness('state', () => health.reason)
 
   await makeStateDir(stateDir)
@@ -124,14 +124,14 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     onFailed: (call) => auditFailedCall(audit, call),
   })
   stack.defer(() => server.close())
-  health.reason = undefined
+  health.started()
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
   const onError = (error: unknown): void =>
     logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
   const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
-    health.check(log),
+    health.check(log, (isCutOff) => server.setCutOff(isCutOff)),
   )
   const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: NOTE_CONTACT_MS }, async () => {
     await broker.tidy()
@@ -191,20 +191,5 @@ function authorityKeys(
   return {
     ...(authorityDir === undefined ? {} : { givenDir: authorityDir }),
     ...(command === undefined ? {} : { signer: new CommandSigner(command, counts) }),
-  }
-}
-
-/** Whether the store can be written, looked at together with what others have written to it. */
-class StoreHealth {
-  reason: string | undefined = 'the broker is starting'
-
-  async check(log: RecordLog): Promise<void> {
-    try {
-      await log.refresh()
-      this.reason = undefined
-    } catch (error) {
-      this.reason = messageOf(error)
-      throw error
-    }
   }
 }

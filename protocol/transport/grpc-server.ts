@@ -81,6 +81,11 @@ export interface BrokerServer {
   readonly address: { readonly host: string; readonly port: number }
   /** For new connections; open ones stay as they are. */
   setTls(tls: ServerTls): void
+  /**
+   * True: this broker knows only what was, and others may know more: members are sent away, and those that come all the
+   * same stay for a minute or so. What they ask for meanwhile is answered.
+   */
+  setCutOff(isCutOff: boolean): void
   /** Sends members away, ends every stream with "the broker is stopping" and closes the port. */
   close(): Promise<void>
 }
@@ -160,6 +165,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       tls.setSecureContext(tlsOptions(next))
       connections.trust = peerTrust(next)
     },
+    setCutOff: (isCutOff) => life.setCutOff(isCutOff),
     async close() {
       await life.drain(limits.drainMs)
       const closed = new Promise<void>((resolve) => port.close(() => resolve()))

@@ -66,6 +66,38 @@ t.test('before a stop, members leave one by one, also those that come meanwhile'
   t.pass('nobody there, nothing to wait for')
 })
 
+t.test('members of a replica that is cut off leave it, and who comes meanwhile stays for a minute', async (t) => {
+  const clock = new FakeClock()
+  const life = new ConnectionLife({ clock, ageMs: 0, drop: () => undefined })
+  const ends: number[] = []
+  const connect = (peer: string): void => {
+    life.begin(peer)
+    life.signalOf(peer)?.addEventListener('abort', () => {
+      ends.push(clock.monotonic())
+      life.forget(peer)
+    })
+  }
+  for (let round = 0; round < 3; round += 1) {
+    ends.length = 0
+    for (let i = 0; i < 50; i += 1) connect(`10.0.0.${round}:${i}`)
+    for (let again = 0; again < 3; again += 1) life.setCutOff(true)
+    await clock.advance(2500)
+    t.ok(ends.length > 10 && ends.length < 40, `${ends.length} of 50 in half of the time`)
+    await clock.advance(2500)
+    t.equal(ends.length, 50)
+    for (let i = 50; i < 100; i += 1) connect(`10.0.0.${round}:${i}`)
+    await clock.advance(30_000 - 1)
+    t.equal(ends.length, 50, 'where all are cut off nobody goes round and round')
+    await clock.advance(60_000)
+    t.equal(ends.length, 100)
+    life.setCutOff(false)
+    connect(`10.0.0.${round}:100`)
+    await clock.advance(24 * 60 * MINUTE)
+    t.equal(ends.length, 100, 'as before')
+    life.forget(`10.0.0.${round}:100`)
+  }
+})
+
 /** Members with three addresses each, and three replicas: everything real but the wire. */
 class Fleet {
   readonly clock = new FakeClock({ seed: 7 })
