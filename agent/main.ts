@@ -19,6 +19,7 @@ import { MirrorLoop } from './import/mirror-loop.ts'
 import { MirrorWriter } from './import/mirror-writer.ts'
 import { OrphanLoop } from './cluster/orphan-loop.ts'
 import { type LinkDeps, openBrokerLink } from './broker/protocol-link.ts'
+import { InterestLoop } from './broker/interest-loop.ts'
 import { NeedsLoop, type Surroundings } from './broker/needs-loop.ts'
 import { PublishLoop } from './export/publish-loop.ts'
 import { surroundingsReader } from './broker/read-surroundings.ts'
@@ -76,7 +77,8 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
     })
   }
   const refused = new RefusedMembership({ api, logger, note: deps.onRefused })
-  const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.onReason.bind(refused) }
+  const onRefused = refused.onReason.bind(refused)
+  const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused, followsInterest: true }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
   const { identity } = config
@@ -154,7 +156,8 @@ function makeLoops(
   const needs = new NeedsLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
   const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
-  return { about, contact, publish, mirror, others: [needs, report, gateways, freshness, ...orphans, ...clusterDns] }
+  const interest = new InterestLoop({ ...parts, link }, config)
+  return { about, contact, publish, mirror, others: [interest, needs, report, gateways, freshness, ...orphans, ...clusterDns] }
 }
 
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */

@@ -46,10 +46,19 @@ export interface ReplicaView {
   /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
   readonly complete: ReadonlySet<string>
   readonly departed: ReadonlySet<string>
+  /** Whether a record of this namespace that is not here is not at the broker either. */
+  holds(namespace: string): boolean
+  /**
+   * Namespaces in which some cluster exports something, also those that were not asked for. Undefined: nobody has said,
+   * and the records of all namespaces are here.
+   */
+  readonly exported: ReadonlySet<string> | undefined
   /** A record that has not changed is the very same object as before. */
   records(): Iterable<StoredRecord>
   /** Calls back with all that has changed in the records since the last call. */
   onChange(listener: (changes: readonly ReplicaChange[]) => void): () => void
+  /** Calls back when `exported` has changed. */
+  onExported(listener: () => void): () => void
 }
 
 export interface ContactView {
@@ -65,6 +74,8 @@ export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
+  /** Namespaces whose records are of use here; undefined: all. Until it is said, nothing is asked for. */
+  setInterest(namespaces: ReadonlySet<string> | undefined): void
   /** What is wrong with the connection, in words; undefined while all is well. */
   problem(): string | undefined
   /** Connects, and again whenever the connection breaks, until the signal. */

@@ -30,6 +30,8 @@ export interface LinkDeps {
   readonly agentMetrics: AgentMetrics
   /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
   readonly onRefused: (why: string | undefined, reason?: ReasonCode) => void
+  /** setInterest() will say what is asked for; until then nothing is. Absent: everything is asked for. */
+  readonly followsInterest?: boolean
 }
 
 /** Refused records are offered again after this time: an operator may have changed the broker's rules. */
@@ -92,6 +94,7 @@ class ProtocolLink implements BrokerLink {
     const { clock, logger, metrics } = deps
     const published = new Listeners<[readonly string[] | undefined]>()
     const watched = new Listeners<[readonly ReplicaChange[]]>()
+    const exported = new Listeners()
     const connect = (): BrokerClient => this.#client
     const held = new HeldRecords(clock, replica)
     this.#deps = deps
@@ -113,6 +116,8 @@ class ProtocolLink implements BrokerLink {
       logger,
       metrics,
       onChange: (changes) => watched.call(changes),
+      onExported: () => exported.call(),
+      waitsForInterest: deps.followsInterest === true,
       onContact: (silent) => contact.set(silent),
       onAuthorities: (authorities) => this.#renewal.takeAuthorities(authorities),
       onState: (state) => {
@@ -132,7 +137,11 @@ class ProtocolLink implements BrokerLink {
       { store: config.identity, identity },
     )
     this.publisher = publisherOf(this.#publish, published)
-    this.replica = replicaViewOf(replica, watched)
+    this.replica = replicaViewOf(replica, watched, exported)
+  }
+
+  setInterest(namespaces: ReadonlySet<string> | undefined): void {
+    this.#watch.setInterest(namespaces)
   }
 
   problem(): string | undefined {
@@ -220,7 +229,11 @@ function publisherOf(session: PublishSession, listeners: Listeners<[readonly str
   }
 }
 
-function replicaViewOf(replica: Replica, listeners: Listeners<[readonly ReplicaChange[]]>): ReplicaView {
+function replicaViewOf(
+  replica: Replica,
+  listeners: Listeners<[readonly ReplicaChange[]]>,
+  onExported: Listeners,
+): ReplicaView {
   return {
     get synced() {
       return replica.synced
@@ -231,8 +244,13 @@ function replicaViewOf(replica: Replica, listeners: Listeners<[readonly ReplicaC
     get departed() {
       return replica.departed
     },
+    get exported() {
+      return replica.exported
+    },
+    holds: (namespace) => replica.holds(namespace),
     records: () => replica.records.values(),
     onChange: (listener) => listeners.add(listener),
+    onExported: (listener) => onExported.add(listener),
   }
 }
 

@@ -14,6 +14,8 @@ export interface MemberStatusWorld {
   /** Id of this cluster. */
   readonly own: string
   readonly view: Pick<ClustersetView, 'services' | 'refusedExports'>
+  /** Namespaces in which some cluster exports something, as the broker says. Undefined: the view has all of them. */
+  readonly exported: ReadonlySet<string> | undefined
   /** That exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
   readonly allowedNamespaces: readonly string[]
@@ -51,11 +53,15 @@ export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
       if (world.members.has(cluster) && !world.clusters.has(cluster)) add('ClusterNotUsable', { cluster })
     }
   }
+  const isForbidden = (namespace: string): boolean =>
+    isDnsLabel(namespace) && guardedNamespace(namespace) !== undefined && !world.allowedNamespaces.includes(namespace)
+  for (const namespace of world.exported ?? []) {
+    if (!world.namespaces.has(namespace))
+      add(isForbidden(namespace) ? 'NamespaceNotAllowed' : 'NamespaceMissing', { namespace })
+  }
   for (const { namespace, name, cluster } of world.view.refusedExports) {
     if (cluster === world.own) continue
-    const isForbidden =
-      isDnsLabel(namespace) && guardedNamespace(namespace) !== undefined && !world.allowedNamespaces.includes(namespace)
-    if (isForbidden) add('NamespaceNotAllowed', { namespace })
+    if (isForbidden(namespace)) add('NamespaceNotAllowed', { namespace })
     else add('ExportRefused', { namespace, name, cluster })
   }
   const sorted = [...findings].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one)

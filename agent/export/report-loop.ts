@@ -73,6 +73,7 @@ export class ReportLoop {
     this.#connections = new ReportedConnections(api, clock)
     const poke = (): void => this.#loop.poke()
     this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
+    this.#subscriptions.add(replica.onExported(poke))
     this.#subscriptions.add(publisher.onChange(poke))
     this.#subscriptions.add(this.#connections.onChange(poke))
     findings.onImports(poke)
@@ -125,7 +126,9 @@ export class ReportLoop {
     const { own, allowedNamespaces } = this.#init
     const { view, clusters } = plan.basis
     const members = view.clusters
-    const status = planMemberStatus({ own, view, members, clusters, namespaces, allowedNamespaces, problems })
+    const { exported } = this.#deps.replica
+    const world = { own, view, exported, members, clusters, namespaces, allowedNamespaces, problems }
+    const status = planMemberStatus(world)
     const openConnections = this.#connections.get()
     this.#deps.publisher.setStatus(openConnections === undefined ? status : { ...status, openConnections })
     for (const reason of NOT_IMPORTED_REASONS) {

@@ -233,13 +233,14 @@ export class MirrorLoop {
     failures.push(...(await this.#statuses.write(part.services.values(), signal)))
     this.#noteProblems(part, part === plan)
     findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
-    const { own, certain, expired, namespaces } = world
+    const { own, certain, holds, expired, namespaces } = world
     const gone = planPrune({
       ...mirrored,
       own,
       desired: plan.objects,
       kept: plan.services,
       certain,
+      holds,
       expired,
       harmful: harmfulAmong(mirrored.clusters, world),
       namespaces,

@@ -32,6 +32,8 @@ export interface ImportWorld extends OwnExports {
   readonly records: Iterable<StoredRecord>
   /** Owners whose missing records are gone for certain, '' for the broker itself. */
   readonly certain: ReadonlySet<string>
+  /** Whose missing records count, of those with a namespace: of this one they are all here. */
+  readonly holds: (namespace: string) => boolean
   /** That exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
   /** What the local API holds now. */
@@ -208,7 +210,7 @@ function planRemembered(
   const ownSlices = world.ownExport(key)?.slices
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker knows all of its own records, an address that is missing is none.
-  const previousIps = world.certain.has('') ? [] : (present?.spec.ips ?? [])
+  const previousIps = world.certain.has('') && world.holds(namespaceOf(key)) ? [] : (present?.spec.ips ?? [])
   const { own, clustersetIpRange, expired } = world
   const specs = facts.exports.map((record) => clusters.get(record.key.cluster))
   const dead = facts.exports.map((record) => expired.has(record.key.cluster))
@@ -228,7 +230,9 @@ function planRemembered(
 /** A cluster that was part of the service is missing, and nobody knows whether it has withdrawn. */
 function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts): boolean {
   const exporting = new Set<string>(facts.exports.map(({ key }) => key.cluster))
-  const isCertain = (id: string): boolean => world.certain.has(id) || (id === world.own && world.ownKnown)
+  const isWhole = world.holds(present.metadata.namespace ?? '')
+  const isCertain = (id: string): boolean =>
+    (isWhole && world.certain.has(id)) || (id === world.own && world.ownKnown)
   return (present.status?.clusters ?? []).some(({ cluster }) => !exporting.has(cluster) && !isCertain(cluster))
 }
 

@@ -27,6 +27,8 @@ export interface PruneWorld extends MirroredObjects {
   readonly kept: ReadonlyMap<string, unknown>
   /** Owners whose missing records are gone for certain. */
   readonly certain: ReadonlySet<string>
+  /** Whether all records of a namespace are here, so that what is missing counts. */
+  readonly holds: (namespace: string) => boolean
   /** Clusters taken as dead: their slices go, what they export is remembered. */
   readonly expired: ReadonlySet<string>
   /** Clusters whose pods would take what this one needs: routes to them must go, whoever still announces them. */
@@ -46,11 +48,12 @@ export function planPrune(world: PruneWorld): KubeObject[] {
     if (world.kept.has(objectKeyText(object))) return false
     // One that was written without getting its status may be of any cluster.
     const clusters = object.status?.clusters?.map(({ cluster }) => cluster) ?? known
-    return clusters.every(gone)
+    return world.holds(object.metadata.namespace ?? '') && clusters.every(gone)
   })
   const slices = mirrored.slices.filter((object) => {
     const source = object.metadata.labels?.[LABEL_SOURCE_CLUSTER]
-    return homeless(object) || gone(source) || (source !== undefined && world.expired.has(source))
+    const isGone = gone(source) && world.holds(object.metadata.namespace ?? '')
+    return homeless(object) || isGone || (source !== undefined && world.expired.has(source))
   })
   const endpoints = mirrored.endpoints.filter(({ spec }) => gone(spec.cluster))
   const clusters = mirrored.clusters.filter(({ spec }) => gone(spec.id) || world.harmful.has(spec.id))

@@ -61,6 +61,7 @@ export class WorldReader {
       ownFacts,
       records: replica.records(),
       certain,
+      holds: (namespace) => replica.holds(namespace),
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
       ownExport: (key) => findings.exportPlan?.exports.get(key)?.exported,

@@ -8,7 +8,7 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from 'nod
 import { type Socket, connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectTls } from 'node:tls'
-import { BrokerService, type PublishMessage } from '../../protocol/gen/broker.ts'
+import { BrokerService, type PublishMessage, WatchRequest } from '../../protocol/gen/broker.ts'
 import { type RawBroker, type RawIdentity, callUnary, openChannel } from '../../test/hostile/support/raw-channel.ts'
 import { joinBytes } from '../../test/hostile/support/raw-join.ts'
 import { RawPublish } from '../../test/hostile/support/raw-publish.ts'
@@ -183,6 +183,32 @@ const greedy: Flood = async (init) => {
   await Promise.all([watching, changing])
 }
 
+/** Four connections that ask for 10,000 namespaces, never the same, as soon as they are answered; and 2,000 records. */
+const interests: Flood = async (init) => {
+  const { broker, member, signal } = init
+  let asked = 0
+  const asking = async (): Promise<void> => {
+    const channel = openChannel(broker, member)
+    while (!isOver(signal)) {
+      const run = String((asked += 1)).padStart(6, '0')
+      const names = Array.from({ length: 9999 }, (_, i) => `n${run}-${String(i).padStart(5, '0')}`)
+      const interest = { namespaces: [...names, 'shop'], missing: [] }
+      await new Promise<void>((resolve) => {
+        const request = { resume: undefined, takes: ['zstd'], followsAuthorities: false, interest }
+        const watch = new RawWatch(channel, () => undefined, WatchRequest.encode(request).finish())
+        watch.call.once('data', () => watch.call.cancel())
+        watch.call.once('status', resolve)
+      })
+    }
+    channel.close()
+  }
+  const changing = publishing(init, (sequence) => {
+    const record = sayingRecord(`web-${sequence % 2000}`, `${'x'.repeat(100)} ${sequence}`)
+    return { $case: 'put', value: { sequence, record } }
+  })
+  await Promise.all([changing, ...Array.from({ length: 4 }, asking)])
+}
+
 export const FLOODS: Readonly<Record<string, Flood>> = {
   joinBodies,
   handshakes,
@@ -196,6 +222,7 @@ export const FLOODS: Readonly<Record<string, Flood>> = {
   slowReaders,
   reconnecting,
   greedy,
+  interests,
 }
 
 function dial({ address }: RawBroker): Socket {

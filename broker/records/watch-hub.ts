@@ -19,42 +19,20 @@ import { orAborted } from '../../reconcile/until-aborted.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
+import { SnapshotPace, startCost } from '../quota/snapshot-pace.ts'
 import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
 import { audienceOf } from '../watch/audience.ts'
+import type { AuthoritiesMessage, ContactMessage, Cursor } from '../watch/cursor.ts'
 import { LiveBatches } from '../watch/live-batches.ts'
 import { type Lists, MemberLists, type OwnersMessage, ownersMessage } from '../watch/member-lists.ts'
-import type { ExportedMessage } from '../watch/namespace-index.ts'
-import { type Snapshot, Snapshots } from '../watch/snapshots.ts'
-import { type View, Views } from '../watch/view.ts'
+import { type Part, Snapshots } from '../watch/snapshots.ts'
+import { Views } from '../watch/view.ts'
 import { WakeOrder } from '../watch/wake-order.ts'
 
 export interface WatchHubDeps {
   readonly log: RecordLog
   readonly clock: Clock
   readonly metrics: BrokerMetrics
-}
-
-type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
-type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
-
-interface Cursor {
-  readonly takesPacked: boolean
-  readonly takesOwners: boolean
-  /** Everything up to here has been handed over. */
-  revision: number
-  /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
-  floor: number
-  /** What is being handed over, and its next part. */
-  snapshot: { readonly of: Snapshot; next: number } | undefined
-  /** Undefined: everything. */
-  readonly view: View | undefined
-  /** Of a stream with an interest: where something is exported, what is to be said of it, and as of when it was told. */
-  readonly exported: { readonly waiting: ExportedMessage[]; at: number | undefined } | undefined
-  /** The revision that the member has heard of last. */
-  said: number
-  reported: Lists | undefined
-  contact: ContactMessage | undefined
-  authorities: AuthoritiesMessage | undefined
 }
 
 export class WatchHub {
@@ -67,6 +45,7 @@ export class WatchHub {
   readonly #sleepers = new Set<() => void>()
   readonly #places: WatchPlaces
   readonly #views: Views
+  readonly #pace: SnapshotPace
   /** By what was told before; of the lists that `#reportsOf` is. */
   readonly #reports = new Map<Lists | undefined, OwnersMessage>()
   #reportsOf: Lists | undefined
@@ -90,6 +69,7 @@ export class WatchHub {
     const batches = new LiveBatches(log, metrics)
     this.#batches = batches
     this.#views = new Views(log)
+    this.#pace = new SnapshotPace(clock)
     this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change), views: this.#views })
     this.#order = new WakeOrder(clock)
     this.#lists = new MemberLists(log, clock, () => this.#wakeAll())
@@ -168,6 +148,7 @@ export class WatchHub {
     const cursor = this.#newCursor(peer, request)
     const sleep = this.#sleeper(watch, cursor.view?.sleepers ?? this.#sleepers, signal)
     try {
+      if (cursor.view !== undefined) await this.#pause(peer, startCost(request.interest), signal)
       yield this.#start(cursor, request)
       while (!signal.aborted) {
         if (watch.ended !== undefined) throw watch.ended
@@ -184,7 +165,9 @@ export class WatchHub {
         }
         if (cursor.snapshot !== undefined) {
           const part = await this.#nextPart(cursor)
-          if (part !== undefined) yield part
+          if (part === undefined) continue
+          yield part.message
+          if (cursor.view !== undefined) await this.#pause(peer, part.events, signal)
           continue
         }
         const message = this.#next(cursor)
@@ -289,7 +272,7 @@ export class WatchHub {
   }
 
   /** The next part of the snapshot; after the last one the watcher stands at its floor. */
-  async #nextPart(cursor: Cursor): Promise<WatchMessage | undefined> {
+  async #nextPart(cursor: Cursor): Promise<Part | undefined> {
     const { snapshot } = cursor
     const part = await snapshot?.of.part(snapshot.next)
     if (snapshot === undefined || part === undefined) {
@@ -301,7 +284,13 @@ export class WatchHub {
     snapshot.next += 1
     if (snapshot.of.isWhole) cursor.said = cursor.revision = part.revision
     this.#count(cursor, part.events)
-    return part.message
+    return part
+  }
+
+  /** A stream with a view was given so many records: perhaps they were made for this member alone. */
+  async #pause({ cluster }: Peer, given: number, signal: AbortSignal): Promise<void> {
+    const pauseMs = this.#pace.takes(cluster, given, this.#deps.log.count('record'))
+    if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, signal).catch(() => undefined)
   }
 
   #count({ view }: Cursor, events: number): void {

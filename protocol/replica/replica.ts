@@ -201,9 +201,10 @@ export class Replica {
     if (resumed && !keepsToInterest && this.#scope !== undefined) {
       throw new ReplicaError('a broker that keeps to no interest resumed a copy of some namespaces')
     }
+    if (keepsToInterest && this.#asked === undefined) throw new ReplicaError('an interest is kept to that was not stated')
     this.#staging = resumed ? undefined : { epoch, records: new Map(), removed: new Set(), revision: 0 }
     this.#started = true
-    this.#coming = keepsToInterest ? withinInterest(this.#asked, this.#interest) : undefined
+    this.#coming = keepsToInterest ? stillAsked(this.#asked, this.#interest) : undefined
     return resumed && this.#coming !== undefined ? this.#narrow(this.#coming) : []
   }
 
@@ -350,10 +351,9 @@ function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange)
 }
 
 
-/** What was asked for and still is; `asked` is there where a broker keeps to it. */
-function withinInterest(asked: Interest | undefined, interest: Interest | undefined): Interest {
-  if (asked === undefined) return new Set()
-  return interest === undefined ? asked : bothOf(asked, interest)
+/** What was asked for and still is. Undefined: everything. */
+function stillAsked(asked: Interest | undefined, interest: Interest | undefined): Interest | undefined {
+  return asked === undefined || interest === undefined ? asked : bothOf(asked, interest)
 }
 
 function exportedIn(records: Iterable<StoredRecord>): Set<string> {

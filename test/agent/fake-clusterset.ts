@@ -170,6 +170,9 @@ export class FakeLink implements BrokerLink {
     get departed() {
       return self.departed
     },
+    exported: undefined,
+    holds: () => true,
+    onExported: () => () => undefined,
     records: () => self.#copy,
     onChange: (listener: (changes: readonly ReplicaChange[]) => void) => {
       self.#watched.add(listener)
@@ -188,6 +191,10 @@ export class FakeLink implements BrokerLink {
   /** The broker has said who is silent. */
   onReason(): void {
     for (const listener of this.#heard) listener()
+  }
+
+  setInterest(): void {
+    // As a broker of an earlier release: everything comes.
   }
 
   problem(): string | undefined {

@@ -70,6 +70,7 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     ownSpec: OWN,
     records,
     certain: new Set(['', 'tokyo', 'milano', 'flat']),
+    holds: () => true,
     namespaces: new Set(['shop']),
     ownFacts: { stated: undefined, local: OWN, globalRange: '244.0.0.0/8' },
     ownKnown: false,

@@ -11,18 +11,20 @@ interface Change {
   readonly namespaces?: readonly string[]
   readonly problems?: readonly (readonly [ServiceKey, NotImportedReason])[]
   readonly allowed?: readonly string[]
+  readonly exported?: readonly string[]
 }
 
 /** What tokyo reports about records. */
 function status(
   records: StoredRecord[],
-  { namespaces = ['shop'], problems = [], allowed = [] }: Change = {},
+  { namespaces = ['shop'], problems = [], allowed = [], exported }: Change = {},
 ): MemberStatus {
   const all = world(records, { namespaces: new Set(namespaces) })
   const { basis } = planImports(all, newImportMemory(INIT))
   return planMemberStatus({
     own: 'tokyo',
     view: basis.view,
+    exported: exported && new Set(exported),
     namespaces: all.namespaces,
     allowedNamespaces: allowed,
     clusters: basis.clusters,
@@ -105,5 +107,13 @@ t.test('it is bounded, and what holds for more comes first', (t) => {
   const message = { t: 'status' as const, sequence: 1, status: reported }
   t.same(decodePublishMessage(encodePublishMessage(message)), message, 'the wire takes it')
   t.same(status([...spaces, MILANO, ...services.reverse()], { problems }), reported, 'in whatever order it comes')
+  t.end()
+})
+
+t.test('namespaces whose records were not asked for are missing by the word of the broker', (t) => {
+  t.equal(show(status([], { exported: ['shop', 'blue', 'kube-system'] })), 'blue/@ NamespaceMissing, kube-system/@ NamespaceNotAllowed')
+  t.equal(show(status([], { exported: ['shop', 'kube-system'], allowed: ['kube-system'] })), 'kube-system/@ NamespaceMissing')
+  t.equal(show(status([], { exported: ['shop'] })), '')
+  t.equal(show(status([], { exported: [] })), '')
   t.end()
 })

@@ -30,6 +30,7 @@ t.test('pruning', async (t) => {
     clusters: [object('tokyo'), object('milano'), object('flat')],
     endpoints: [],
     own: 'tokyo',
+    holds: () => true,
     expired: new Set<string>(),
     harmful: new Set<string>(),
     namespaces: new Set(['shop']),
@@ -57,6 +58,8 @@ t.test('pruning', async (t) => {
   }
   const names = (change: Partial<PruneWorld>): string[] =>
     planPrune({ ...present, certain: new Set(), ...change }).map(({ metadata }) => metadata.name)
+  const all = new Set(['milano', 'flat', 'tokyo'])
+  t.same(names({ certain: all, holds: () => false }), ['flat'], 'where records are still to come, none is missing')
   t.same(names({ harmful: new Set(['flat']) }), ['flat'], 'what stands in the way goes, whoever is heard or not')
   t.same(names({ expired: new Set(['milano']) }), ['m'], 'of a dead cluster only the slices go')
   t.same(

@@ -1,8 +1,10 @@
 /** How fast one member may change, and when it hears of its quota. */
 import t from 'tap'
 import { ChangePace } from '../../../broker/quota/change-pace.ts'
+import { SnapshotPace, startCost } from '../../../broker/quota/snapshot-pace.ts'
 import { QuotaNews } from '../../../broker/quota/quota-news.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaReport } from '../../../model/quota/member-quota.ts'
+import type { ClusterId } from '../../../model/ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const quota = (change: Partial<MemberQuota>): MemberQuota => ({ ...DEFAULT_MEMBER_QUOTA, ...change })
@@ -98,4 +100,23 @@ t.test('limits and slowing down are news at once, and once', async (t) => {
   const raised = report(6, { limit: quota({ records: 20 }) })
   t.same(news.next(raised), raised)
   t.equal(news.next(raised), undefined)
+})
+
+t.test('what is made for one member alone: a few times everything, then at a rate', async (t) => {
+  const clock = new FakeClock()
+  const pace = new SnapshotPace(clock)
+  const [milano, paris, tokyo] = ['milano', 'paris', 'tokyo'] as ClusterId[] as [ClusterId, ClusterId, ClusterId]
+  t.equal(pace.takes(milano, 100_000, 500), 0)
+  t.equal(pace.takes(milano, 1000, 500), 100)
+  t.equal(pace.takes(paris, 100_000, 500), 0, 'each has its own')
+  t.equal(pace.takes(tokyo, 250_000, 126_000), 0, 'twice all that there is')
+  t.equal(pace.takes(tokyo, 12_000, 126_000), 1000)
+  await clock.advance(100)
+  t.equal(pace.takes(milano, 0, 500), 0, 'the pause was enough')
+  t.equal(pace.takes(milano, 1_000_000, 500), 5000, 'nobody waits for longer at once')
+  await clock.advance(3_600_000)
+  t.equal(pace.takes(milano, 100_000, 500), 0)
+  const names = new Set(['a', 'b', 'c'])
+  t.equal(startCost({ namespaces: names, missing: new Set() }), 1003)
+  t.equal(startCost(undefined), 1000)
 })

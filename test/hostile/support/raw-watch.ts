@@ -8,8 +8,14 @@ export class RawWatch {
   status: Status | undefined
   readonly call: ClientReadableStream<Buffer>
 
-  constructor(channel: Client, onMessage: (message: WatchMessage) => void) {
-    this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, Buffer.alloc(0), new Metadata())
+  /** `request`: the bytes of it. */
+  constructor(
+    channel: Client,
+    onMessage: (message: WatchMessage) => void,
+    request: Uint8Array = new Uint8Array(),
+  ) {
+    const asked = Buffer.from(request)
+    this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, asked, new Metadata())
     this.call.on('data', (bytes: Buffer) => onMessage(WatchMessage.decode(bytes)))
     this.call.on('status', (status: Status) => (this.status = status))
     this.call.on('error', () => undefined)

@@ -157,6 +157,12 @@ export const STRANGERS: readonly AttackRow[] = [
     against: '`protocol/transport/connections.ts`: six connections of one member.',
   },
   {
+    id: 'flood-member-interests',
+    tried: 'One member asks for 10,000 namespaces and for others as soon as it is answered, on four connections.',
+    holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`broker/quota/snapshot-pace.ts`: what is made for one member alone comes at a rate.',
+  },
+  {
     id: 'flood-member-slow-readers',
     tried: 'One member opens all watches that it may have, reads nothing, and changes large records.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
