@@ -8,13 +8,11 @@ import type { LogView } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 
 /** Of each live member, by id; a member of which there is nothing to say has an empty list. */
-export function describeAddresses(view: LogView): ReadonlyMap<string, readonly string[]> {
+export function describeAddresses(
+  view: LogView,
+  overlapping = overlapsOf(view),
+): ReadonlyMap<string, readonly string[]> {
   const live = view.list('member').filter(({ value }) => isLive(value))
-  const claims = allClaims(
-    view,
-    live.map(({ key, value }) => [key, value] as const),
-  )
-  const overlapping = addressOverlaps(claims, neededByAll(view))
   const notCarried = ipv6NotCarried(view)
   return new Map(
     live.map(({ key, value }) => {
@@ -26,6 +24,11 @@ export function describeAddresses(view: LogView): ReadonlyMap<string, readonly s
       return [key, notes.filter((note) => note !== undefined)]
     }),
   )
+}
+
+function overlapsOf(view: LogView): ReadonlyMap<string, string> {
+  const members = view.list('member').map(({ key, value }) => [key, value] as const)
+  return addressOverlaps(allClaims(view, members), neededByAll(view))
 }
 
 function translatedNote({ translated }: MemberRow, overlap: string | undefined): string | undefined {

@@ -55,26 +55,28 @@ const NONE: ReadonlySet<string> = new Set()
  * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were
  * stated before them, or what its machines need, or what all need (`needed`). Of clusters whose pods overlap each other
  * all are translated, not only the newest. Those that are `spared` stay as they are where there is no room for them.
- * Throws NoRoomError for any other.
+ * `overlapping`: as addressOverlaps() gives it, for who has asked already. Throws NoRoomError for any other.
  */
 export function planAddresses(
   clusters: readonly AddressClaims[],
   globalRange: string,
   needed: readonly NeededRange[] = [],
   spared: () => ReadonlySet<string> = () => NONE,
+  overlapping?: ReadonlyMap<string, string>,
 ): AddressPlan {
   const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
+  const ambiguous = overlapping ?? addressOverlaps(sorted, needed)
   const range = parsePrefix(globalRange)
   // Who has left loses what was kept for it only where that makes room.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
-  const first = attempt(() => plan(sorted, range, { needed, forgotten: NONE, spared: NONE }))
+  const first = attempt(() => plan(sorted, range, { ambiguous, forgotten: NONE, spared: NONE }))
   if (!(first instanceof NoRoomError)) return first
   const second =
     first instanceof NoBlockError
-      ? attempt(() => plan(sorted, range, { needed, forgotten: departed, spared: NONE }))
+      ? attempt(() => plan(sorted, range, { ambiguous, forgotten: departed, spared: NONE }))
       : first
   if (!(second instanceof NoRoomError)) return second
-  const terms = { needed, spared: spared() }
+  const terms = { ambiguous, spared: spared() }
   if (terms.spared.size === 0) throw second
   const third = attempt(() => plan(sorted, range, { ...terms, forgotten: NONE }))
   if (!(third instanceof NoRoomError)) return third
@@ -129,7 +131,7 @@ export function nextIndex(taken: Iterable<number>): number {
 }
 
 interface PlanTerms {
-  readonly needed: readonly NeededRange[]
+  readonly ambiguous: ReadonlyMap<string, string>
   readonly forgotten: ReadonlySet<string>
   readonly spared: ReadonlySet<string>
 }
@@ -137,9 +139,8 @@ interface PlanTerms {
 function plan(
   clusters: readonly AddressClaims[],
   range: Prefix,
-  { needed, forgotten, spared }: PlanTerms,
+  { ambiguous, forgotten, spared }: PlanTerms,
 ): AddressPlan {
-  const ambiguous = addressOverlaps(clusters, needed)
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
     .filter((one) => !forgotten.has(one.id))

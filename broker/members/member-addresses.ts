@@ -1,10 +1,9 @@
 /** Writes members with the addresses that the plan gives them and those they overlap, and the Cluster records. */
 import { RefusedError } from '../../protocol/broker-api.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { admitRecord } from '../admission/admission.ts'
 import { allClaims, neededByAll, orderClaims } from '../addresses/address-claims.ts'
 import { describeAddresses } from '../addresses/address-notes.ts'
-import { NoRoomError, planAddresses, withoutRoom } from '../addresses/allocation.ts'
+import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
 import { writeClusterRecords } from '../records/cluster-records.ts'
 import type { Transaction } from '../log/record-log.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from '../records/record-writes.ts'
@@ -42,24 +41,30 @@ interface PlanInit {
 
 /** Stores these rows, as far as they differ, and the Cluster records. Throws NoRoomError before anything is written. */
 function planMembers(tx: Transaction, members: ReadonlyMap<string, MemberRow>, { context, spared }: PlanInit): void {
-  const claims = allClaims(tx, members)
-  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx), spared)
+  const claims = allClaims(tx, members).sort((a, b) => (a.id < b.id ? -1 : 1))
+  const needed = neededByAll(tx)
+  const overlapping = addressOverlaps(claims, needed)
+  const plan = planAddresses(claims, context.rules.globalRange, needed, spared, overlapping)
   for (const [id, member] of members) {
     const added = plan.get(id)
     if (member !== tx.get('member', id) || added !== undefined) tx.put('member', id, { ...member, ...added })
   }
   const shrunk = writeClusterRecords(tx)
-  writeNotes(tx)
+  writeNotes(tx, overlapping)
   for (const cluster of shrunk) withdrawForeignAddresses(tx, { ...context, cluster })
 }
 
-/** What each member learns about its addresses. */
-export function writeNotes(tx: Transaction): void {
-  for (const [id, notes] of describeAddresses(tx)) {
+/** What each member learns about its addresses. `overlapping`: as addressOverlaps() gives it, for who has asked already. */
+export function writeNotes(tx: Transaction, overlapping?: ReadonlyMap<string, string>): void {
+  for (const [id, notes] of describeAddresses(tx, overlapping)) {
     const row = tx.get('member', id)
-    if (row === undefined || canonicalJson(row.notes ?? []) === canonicalJson(notes)) continue
+    if (row === undefined || areSame(row.notes ?? [], notes)) continue
     tx.put('member', id, { ...row, notes })
   }
+}
+
+function areSame(one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((text, i) => text === other[i])
 }
 
 /** The pod CIDRs may have shrunk: what was admitted under the old ones must not stay for another's addresses. */

@@ -28,12 +28,20 @@ export function writeClusterRecords(tx: Transaction): ClusterId[] {
   const live = tx.list('member').filter(({ value }) => isLive(value))
   const clashes = ipv6NotCarried(tx)
   return live.flatMap(({ key, value }): ClusterId[] => {
-    const before = clusterSpec(tx, key)?.podCIDRs ?? []
-    const spec = specOf(key, value, clashes.has(key))
+    const yields = clashes.has(key)
+    const before = clusterSpec(tx, key)
+    const known = written.get(value)
+    if (before !== undefined && known?.spec === before && known.yields === yields) return []
+    const spec = specOf(key, value, yields)
     writeRecord(tx, spec, value.joinedAtMs)
-    return before.every((cidr) => spec.podCIDRs.includes(cidr)) ? [] : [key as ClusterId]
+    const now = clusterSpec(tx, key)
+    if (now !== undefined) written.set(value, { spec: now, yields })
+    return (before?.podCIDRs ?? []).every((cidr) => spec.podCIDRs.includes(cidr)) ? [] : [key as ClusterId]
   })
 }
+
+/** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
+const written = new WeakMap<MemberRow, { readonly spec: ClusterSpec; readonly yields: boolean }>()
 
 export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))

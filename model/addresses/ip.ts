@@ -33,9 +33,12 @@ export function addressBits(family: Family): number {
   return family === 4 ? 32 : 128
 }
 
+const DOTTED_QUAD = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
+
 /** Dotted quad or RFC 4291 text, nothing shorter, no zone. Throws InvalidAddressError. */
 export function parseAddress(text: string, field = 'address'): Address {
-  if (ipaddr.IPv4.isValidFourPartDecimal(text)) return fromBytes(ipaddr.IPv4.parse(text).toByteArray())
+  const value = ipv4Value(text)
+  if (value !== undefined) return { family: 4, value: BigInt(value) }
   if (text.includes(':') && !text.includes('%') && ipaddr.IPv6.isValid(text)) {
     return fromBytes(ipaddr.IPv6.parse(text).toByteArray())
   }
@@ -64,7 +67,7 @@ export function prefixOf(address: Address, length: number): Prefix {
 }
 
 export function formatAddress(address: Address): string {
-  if (address.family === 4) return new ipaddr.IPv4(toBytes(address)).toString()
+  if (address.family === 4) return ipv4Text(Number(address.value))
   return new ipaddr.IPv6(toBytes(address)).toRFC5952String()
 }
 
@@ -152,12 +155,27 @@ const SPECIAL: readonly { readonly prefix: Prefix; readonly is: Exclude<AddressC
   { prefix: parsePrefix('ff00::/8'), is: 'multicast' },
 ]
 
+/** Not by the library: a broker reads the addresses of all its members when one joins. */
+function ipv4Value(text: string): number | undefined {
+  const match = DOTTED_QUAD.exec(text)
+  if (match === null) return undefined
+  let value = 0
+  for (let i = 1; i <= 4; i += 1) {
+    const octet = Number(match[i])
+    if (octet > 255) return undefined
+    value = value * 256 + octet
+  }
+  return value
+}
+
+function ipv4Text(value: number): string {
+  return `${value >>> 24}.${(value >>> 16) & 0xff}.${(value >>> 8) & 0xff}.${value & 0xff}`
+}
+
 function fromBytes(bytes: readonly number[]): Address {
-  const value = bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n)
-  return { family: bytes.length === 4 ? 4 : 6, value }
+  return { family: 6, value: bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n) }
 }
 
 function toBytes(address: Address): number[] {
-  const count = addressBits(address.family) / 8
-  return Array.from({ length: count }, (_, i) => Number((address.value >> BigInt(8 * (count - 1 - i))) & 0xffn))
+  return Array.from({ length: 16 }, (_, i) => Number((address.value >> BigInt(8 * (15 - i))) & 0xffn))
 }

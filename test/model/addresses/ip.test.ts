@@ -35,6 +35,34 @@ t.test('texts by family', async (t) => {
   t.same([ipv6Among(texts), ipv4Among(texts)], [['fd00::/64', '::1'], ['10.0.0.1/8']])
 })
 
+t.test('every IPv4 address prints as it was read', async (t) => {
+  const octet = fc.oneof(fc.constantFrom(0, 1, 127, 128, 199, 200, 249, 250, 255), fc.integer({ min: 0, max: 255 }))
+  fc.assert(
+    fc.property(octet, octet, octet, octet, (a, b, c, d) => {
+      const text = `${a}.${b}.${c}.${d}`
+      const { family, value } = parseAddress(text)
+      t.equal(formatAddress({ family, value }), text)
+      return value === BigInt(((a * 256 + b) * 256 + c) * 256 + d)
+    }),
+  )
+})
+
+t.test('what is no octet is no address', async (t) => {
+  const part = fc.oneof(fc.nat(400).map(String), fc.nat(300).map((n) => `0${n}`), fc.constantFrom('', '-1', '1e1', '٣'))
+  fc.assert(
+    fc.property(fc.array(part, { minLength: 4, maxLength: 4 }), (parts) => {
+      const text = parts.join('.')
+      const isGood = isIP(text) === 4
+      try {
+        return formatAddress(parseAddress(text)) === text && isGood
+      } catch {
+        return !isGood
+      }
+    }),
+  )
+  t.pass()
+})
+
 t.test('what is not an address', async (t) => {
   const bad = [
     '',
