@@ -94,10 +94,10 @@ export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementa
       return new Uint8Array()
     }),
     publish: (call: Duplex): void => {
-      void streaming(deps, 'publish', call, (signal) => publish(deps, call, signal))
+      void streaming(deps, 'publish', call, (ended) => publish(deps, call, ended))
     },
     watch: (call: Writer): void => {
-      void streaming(deps, 'watch', call, (signal) => watch(deps, call, signal))
+      void streaming(deps, 'watch', call, (ended) => watch(deps, call, ended))
     },
   }
 }
@@ -119,12 +119,16 @@ function unary(deps: BrokerServiceDeps, method: string, run: (call: Unary) => Pr
   }
 }
 
-/** Runs one stream to its end: by the peer, by an error, by the certificate's expiry, or because the server stops. */
+/**
+ * Runs one stream to its end: by the peer, by an error, by the certificate's expiry, or because the server stops. `run`
+ * may end it, too, with a reason. One controller for all reasons: a signal made of several signals looks at each of
+ * them whenever it is asked, and a thousand streams ask for each change.
+ */
 async function streaming(
   deps: BrokerServiceDeps,
   method: string,
   call: Duplex | Writer,
-  run: (signal: AbortSignal) => Promise<void>,
+  run: (ended: AbortController) => Promise<void>,
 ): Promise<void> {
   const caller = callerOf(deps, call)
   const ended = new AbortController()
@@ -140,7 +144,7 @@ async function streaming(
   const cancelExpiry = expireWith(deps, call, ended)
   deps.metrics.streams(method, 1)
   try {
-    await run(ended.signal)
+    await run(ended)
     ended.signal.throwIfAborted()
     deps.metrics.called(method, 'ok')
     if (!call.cancelled) endWithin(deps, call, () => call.end())
@@ -179,21 +183,20 @@ function expireWith(deps: BrokerServiceDeps, call: Duplex | Writer, ended: Abort
   return deps.clock.setTimer(ms, () => ended.abort(expiredError(validation.notAfterMs)))
 }
 
-async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSignal): Promise<void> {
+async function publish(deps: BrokerServiceDeps, call: Duplex, ended: AbortController): Promise<void> {
   const peer = memberOf(deps, call)
-  const fail = new AbortController()
+  const { signal } = ended
   const reply = (message: PublishReply): void => {
     if (call.destroyed || call.cancelled || signal.aborted) return
     if (call.writableLength > MAX_UNREAD_REPLIES) {
-      fail.abort(new RefusedError('StreamStalled', 'replies', 'too many replies were left unread'))
+      ended.abort(new RefusedError('StreamStalled', 'replies', 'too many replies were left unread'))
       return
     }
     for (const part of splitNeed(message)) call.write(asBuffer(codec.encodePublishReply(part)))
   }
-  const session = deps.api.openPublish(peer, reply, (reason) => fail.abort(reason))
-  const ended = AbortSignal.any([signal, fail.signal])
+  const session = deps.api.openPublish(peer, reply, (reason) => ended.abort(reason))
   try {
-    await readAll(deps, call, session, ended)
+    await readAll(deps, call, session, signal)
   } finally {
     session.onEnd()
   }
@@ -232,15 +235,14 @@ async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: Ab
   }
 }
 
-async function watch(deps: BrokerServiceDeps, call: Writer, stopped: AbortSignal): Promise<void> {
+async function watch(deps: BrokerServiceDeps, call: Writer, ended: AbortController): Promise<void> {
   const peer = memberOf(deps, call)
   const request = codec.decodeWatchRequest(call.request)
-  // Who takes nothing is not asked for its next message, and would not learn that it is no member any more.
-  const gone = new AbortController()
-  const signal = AbortSignal.any([stopped, gone.signal])
+  const { signal } = ended
   let revision = request.resume?.revision ?? 0
   const output = new WatchOutput(call)
-  for await (const message of deps.api.watch(peer, request, signal, (reason) => gone.abort(reason))) {
+  // Who takes nothing is not asked for its next message, and would not learn that it is no member any more.
+  for await (const message of deps.api.watch(peer, request, signal, (reason) => ended.abort(reason))) {
     // A new snapshot starts over: the numbers before it mean nothing any more.
     if (message.t === 'reset' && !message.resumed) revision = 0
     // What one message holds is one object for all streams, and framed once for all.
@@ -253,7 +255,6 @@ async function watch(deps: BrokerServiceDeps, call: Writer, stopped: AbortSignal
     }
     if (message.t === 'batch') revision = message.revision
   }
-  gone.signal.throwIfAborted()
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
