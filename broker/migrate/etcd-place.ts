@@ -30,7 +30,7 @@ export class EtcdPlace implements StorePlace {
 
   /** A broker that starts later finds the mark of the move, and one that has started meanwhile ends when it is written. */
   async lock(): Promise<() => Promise<void>> {
-    const etcd = await this.#connected()
+    const etcd = this.#connected()
     const look = { action: 'look for brokers', signal: this.#deps.signal }
     const range = { ...etcd.keys.replicas, limit: 1, keysOnly: true }
     const { kvs } = await etcd.classify(() => etcd.client.range(range, look))
@@ -52,25 +52,25 @@ export class EtcdPlace implements StorePlace {
   }
 
   async renew(clusterset: string): Promise<RecordLog> {
-    await emptyAgain(await this.#connected(), clusterset, this.#deps.signal)
+    await emptyAgain(this.#connected(), clusterset, this.#deps.signal)
     return this.#openLog({ create: true, clusterset })
   }
 
   async authority(): Promise<AuthorityFiles | undefined> {
     const log = this.#opened.at(-1)?.log
-    return log === undefined ? undefined : readSharedFiles(await this.#connected(), log, this.#deps.signal)
+    return log === undefined ? undefined : readSharedFiles(this.#connected(), log, this.#deps.signal)
   }
 
   async putAuthority(files: AuthorityFiles): Promise<void> {
-    await shareFiles(await this.#connected(), files, this.#deps.signal)
+    await shareFiles(this.#connected(), files, this.#deps.signal)
   }
 
   settled(): Promise<void> {
     return Promise.resolve()
   }
 
-  async #connected(): Promise<EtcdStore> {
-    this.#etcd ??= await connectEtcd(this.#deps, this.#config)
+  #connected(): EtcdStore {
+    this.#etcd ??= connectEtcd(this.#deps, this.#config)
     return this.#etcd
   }
 

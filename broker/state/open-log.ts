@@ -45,7 +45,7 @@ export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: Abor
   }
   // Commands that read the database do without all that speaks with an etcd.
   const { connectEtcd, openEtcdLog } = await import('./connect-etcd.ts')
-  const etcd = await connectEtcd(deps, config)
+  const etcd = connectEtcd(deps, config)
   try {
     const of = clusterset === undefined ? {} : { clusterset }
     const log = await openEtcdLog({ store: etcd, ...deps, create, ...of, ...more }, signal)

@@ -56,8 +56,8 @@ t.test('files and flags that do not fit are named', async (t) => {
       `${missing} cannot be read (ENOENT: no such file or directory, open '${missing}')`,
     ],
   ] as const
-  for (const [config, message] of rows) t.equal(await messageOf(connectEtcd(deps, config)), message)
-  const store = await connectEtcd(deps, { url, passwordFile: password })
+  for (const [config, message] of rows) t.equal(await messageOf(() => connectEtcd(deps, config)), message)
+  const store = connectEtcd(deps, { url, passwordFile: password })
   t.equal(store.where, 'etcd://h:2379/p', 'without the user')
   store.client.close()
 })

@@ -25,7 +25,7 @@ export function connect(
   const endpoints = (ports ?? cluster.members.map(({ port }) => port)).map((port) => ({ host: '127.0.0.1', port }))
   const { certificate, key } = cluster.client
   const tls = { ca: cluster.ca, certificate, key }
-  const client = new EtcdClient({ endpoints, tls, login, clock: new SystemClock(), logger, limits })
+  const client = new EtcdClient({ endpoints, credentials: { tls, login }, clock: new SystemClock(), logger, limits })
   t.teardown(() => client.close())
   return { store: new EtcdStore(client, prefix), logger }
 }

@@ -30,12 +30,17 @@ export interface EtcdLogin {
   readonly password: string
 }
 
+export interface EtcdCredentials {
+  readonly tls: EtcdTls
+  /** Undefined: the client certificate says who asks, or nobody has to. */
+  readonly login?: EtcdLogin | undefined
+}
+
 export interface EtcdClientInit {
   /** At least one. */
   readonly endpoints: readonly HostPort[]
-  readonly tls: EtcdTls
-  /** Absent: the client certificate says who asks, or nobody has to. */
-  readonly login?: EtcdLogin | undefined
+  /** Looked at for each connection, and for each login. */
+  readonly credentials: EtcdCredentials
   readonly clock: Clock
   readonly logger: Logger
   readonly limits?: Partial<EtcdLimits> | undefined
@@ -166,6 +171,8 @@ export class EtcdClient {
           if (this.#token === token) this.#token = undefined
           continue
         }
+        // With the next connection it may show something else.
+        if (error.failure === 'noLogin') this.#next(connection)
         if (!isLost(error)) throw error
         this.#next(connection)
         failures.push(error)
@@ -185,7 +192,7 @@ export class EtcdClient {
     const signal = AbortSignal.any([given, this.#closed.signal])
     signal.throwIfAborted()
     const connection = this.#open()
-    const token = this.#init.login === undefined ? undefined : this.#loginToken(connection)
+    const token = this.#loginToken(connection)
     try {
       await connection.ready(signal)
       const metadata = metadataOf(token === undefined ? undefined : await orAborted(token, signal))
@@ -193,16 +200,16 @@ export class EtcdClient {
     } catch (error) {
       if (signal.aborted || !(error instanceof EtcdError)) throw error
       if (error.failure === 'noLogin' && this.#token === token) this.#token = undefined
-      if (isLost(error)) this.#next(connection)
+      if (isLost(error) || error.failure === 'noLogin') this.#next(connection)
       throw error
     }
   }
 
   /** One login at a time, of all calls. */
   #loginToken(connection: EtcdConnection): Promise<string> | undefined {
-    const { login } = this.#init
-    if (login === undefined) return undefined
     if (this.#token !== undefined) return this.#token
+    const { login } = this.#init.credentials
+    if (login === undefined) return undefined
     const token = this.#login(connection, login)
     this.#token = token
     token.catch(() => {
@@ -229,7 +236,8 @@ export class EtcdClient {
   #open(): EtcdConnection {
     this.#closed.signal.throwIfAborted()
     if (this.#connection === undefined) {
-      const { endpoints, tls, clock } = this.#init
+      const { endpoints, credentials, clock } = this.#init
+      const { tls } = credentials
       const endpoint = endpoints[this.#at % endpoints.length] as HostPort
       this.#connection = new EtcdConnection({ endpoint, tls, clock, limits: this.#limits })
     }
