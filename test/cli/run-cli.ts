@@ -8,6 +8,7 @@ import { parseWith } from '../../cli/parse-command-line.ts'
 import { buildProgram } from '../../cli/program.ts'
 import { runProcess } from '../../runtime/run-process.ts'
 import { asNobody } from '../support/as-nobody.ts'
+import { atExit } from '../support/at-exit.ts'
 
 export interface CliResult {
   readonly code: number
@@ -79,12 +80,17 @@ export async function spawnCli(args: readonly string[], init: SpawnInit = {}): P
   return { code: code ?? -1, ...said }
 }
 
-/** A process that goes on; killed when the test ends, if it is still there. */
+/** A process that goes on; killed when the test ends, or the process of the test, if it is still there. */
 export function spawnServing(t: Test, args: readonly string[]): ChildProcess & { readonly said: () => string } {
   const child = spawnRaw(args, { input: '' })
   let text = ''
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
   child.stdout?.resume()
+  // A test file whose time is up comes to no teardown.
+  child.once(
+    'close',
+    atExit('programs', () => child.kill('SIGKILL')),
+  )
   t.teardown(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill('SIGKILL')
