@@ -1,4 +1,5 @@
 /** Tables for people: columns as wide as their widest cell, two spaces between, no frame. */
+import { printable } from '../model/status-text.ts'
 
 export interface Column<T> {
   readonly title: string
@@ -19,9 +20,4 @@ export function renderTable<T>(columns: readonly Column<T>[], rows: readonly T[]
       .trimEnd(),
   )
   return `${lines.join('\n')}\n`
-}
-
-/** What a far cluster calls itself must not steer the reader's terminal, break a line or turn the text round. */
-function printable(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }

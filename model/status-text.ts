@@ -12,3 +12,11 @@ export function fitText(text: string, max: number): string {
 
 /** How the message of a connection begins to say that it will not come up by itself; what can be done follows. */
 export const NEITHER_CALLABLE = 'neither end can be called from outside'
+
+/**
+ * What a far cluster calls itself must not steer the reader's terminal, break a line or turn the text round: `?` stands
+ * for each such character.
+ */
+export function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
+}

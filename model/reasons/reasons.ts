@@ -4,6 +4,7 @@
  */
 import { ACCESS_REASONS } from './access-reasons.ts'
 import { AUTHORITY_REASONS } from './authority-reasons.ts'
+import { HEALTH_REASONS } from './health-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
 import { LANE_REASONS } from './lane-reasons.ts'
 import { MEMBER_REASONS } from './member-reasons.ts'
@@ -20,6 +21,7 @@ export const REASON_PARTS = {
   'Lanes, gateways and clusters': LANE_REASONS,
   'Packets and the kernel': KERNEL_REASONS,
   'API servers and the store': ACCESS_REASONS,
+  'A member as a whole': HEALTH_REASONS,
 } as const
 
 const REASONS = {
@@ -30,6 +32,7 @@ const REASONS = {
   ...LANE_REASONS,
   ...KERNEL_REASONS,
   ...ACCESS_REASONS,
+  ...HEALTH_REASONS,
 } as const
 
 export type ReasonCode = keyof typeof REASONS

@@ -13,18 +13,20 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   kernel: ['model', 'reconcile', 'runtime'],
   // Of package.json: version and name of the image.
   install: ['model', 'package.json'],
+  explain: ['model'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
   agent: ['model', 'protocol', 'kubeapi', 'reconcile', 'runtime'],
   gateway: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   routeagent: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   dns: ['model', 'kubeapi', 'reconcile', 'runtime'],
-  cli: ['model', 'protocol', 'kubeapi', 'install', 'reconcile', 'runtime', 'compose'],
+  cli: ['model', 'protocol', 'kubeapi', 'install', 'explain', 'reconcile', 'runtime', 'compose'],
   compose: [...FOUNDATIONS, ...COMPONENTS],
 }
 
 const WHY: Readonly<Record<string, string>> = {
   model: 'the vocabulary depends on nothing, so that everything can depend on it',
   install: 'what is installed is a function of values: no drivers',
+  explain: 'what is said about health is a function of facts: no drivers, no clock',
   broker: 'the broker needs no API server and touches no kernel',
   agent: 'the agent runs without privileges: no kernel',
   gateway: 'a gateway must work while the broker is away: no protocol',
@@ -52,6 +54,10 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
 
 /** A second place for a package, and why. */
 const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; readonly why: string }>> = {
+  'explain/facts/': {
+    packages: ['zod'],
+    why: 'facts are checked where they are read, and explain/ imports no driver',
+  },
   'broker/log/etcd/client/': {
     packages: ['@grpc/grpc-js', '@bufbuild/protobuf'],
     why: "etcd's wire is spoken by the broker alone; in protocol/ every component that speaks with a broker would have it",

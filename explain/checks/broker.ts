@@ -1,0 +1,81 @@
+/** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
+import { knownReason, reasonRow } from '../../model/reasons/reasons.ts'
+import type { Finding } from '../finding.ts'
+import { type World, durationText, seenAt, seenSubject } from '../world.ts'
+
+/** By the clocks of two machines. A holder renews every few seconds. */
+const LEASE_OLD_MS = 45_000
+const CERTIFICATE_SOON_MS = 6 * 3600_000
+
+export function broker(world: World): readonly Finding[] {
+  // Nobody has asked the agent for anything yet.
+  if (world.self === undefined) return []
+  return [...agentSilent(world), ...unreached(world), ...failingAddresses(world), ...certificate(world)]
+}
+
+/** A report of an agent that acts is as good as its Lease. */
+function agentSilent({ agentLease, broker, nowMs }: World): readonly Finding[] {
+  if (agentLease === undefined || broker !== undefined) return []
+  const { holderIdentity, renewTime } = agentLease.object.spec ?? {}
+  const ageMs = nowMs - Date.parse(renewTime ?? '')
+  const isHeld = (holderIdentity ?? '') !== ''
+  if (isHeld && !(ageMs >= LEASE_OLD_MS)) return []
+  const seen = isHeld
+    ? `${holderIdentity ?? ''} renewed its Lease ${durationText(ageMs)} ago, and nobody has taken it`
+    : 'the agent that acted has ended, and no other acts'
+  return [
+    {
+      reason: 'AgentSilent',
+      severity: 'degraded',
+      subject: seenSubject('Lease', agentLease),
+      seen,
+      ...seenAt(agentLease, renewTime),
+      because: ['PartNotReady', 'PartMissing'].map((reason) => ({
+        reason: reason as 'PartNotReady' | 'PartMissing',
+        subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' },
+      })),
+    },
+  ]
+}
+
+function unreached({ broker, nowMs }: World): readonly Finding[] {
+  if (broker === undefined) return []
+  const { publish, watch, since, reason, heardAt, addresses } = broker.object
+  if (publish === 'live' && watch === 'live') return []
+  const ageMs = nowMs - Date.parse(since)
+  const why = knownReason(reason)
+  const means = why === undefined ? '' : ` ${reasonRow(why).means}`
+  const heard = heardAt === undefined ? 'not heard since this process began' : `last heard ${heardAt}`
+  const known = `${addresses} address${addresses === 1 ? '' : 'es'} known`
+  return [
+    {
+      reason: 'BrokerUnreached',
+      // A connection that is being made anew is no news yet.
+      severity: ageMs < 15_000 ? 'notice' : 'degraded',
+      subject: { kind: 'Broker', name: '-' },
+      seen: `publishing is ${publish}, watching is ${watch}: ${heard}, ${known}.${why === undefined ? '' : ` ${why}:`}${means}`,
+      ...seenAt(broker, since),
+      ...(why === undefined ? {} : { mend: reasonRow(why).todo }),
+    },
+  ]
+}
+
+function failingAddresses({ broker }: World): readonly Finding[] {
+  if (broker === undefined) return []
+  const { failing, addresses, publish, watch } = broker.object
+  if (failing === 0 || publish !== 'live' || watch !== 'live') return []
+  const seen = `at ${failing} of ${addresses} known addresses nobody answered last`
+  const subject = { kind: 'Broker', name: '-' }
+  return [{ reason: 'BrokerAddressFailing', severity: 'notice', subject, seen, ...seenAt(broker) }]
+}
+
+function certificate({ broker, nowMs, selfSubject }: World): readonly Finding[] {
+  const ends = broker?.object.certificateEnds
+  const leftMs = Date.parse(ends ?? '') - nowMs
+  if (broker === undefined || ends === undefined || !(leftMs < CERTIFICATE_SOON_MS)) return []
+  const at = { subject: selfSubject, ...seenAt(broker) }
+  if (leftMs <= 0) return [{ reason: 'CertificateExpired', severity: 'degraded', seen: `it ended at ${ends}`, ...at }]
+  const because = [{ reason: 'BrokerUnreached' as const }]
+  const seen = `it ends at ${ends}, in ${durationText(leftMs)}`
+  return [{ reason: 'CertificateEndsSoon', severity: 'degraded', seen, ...at, because }]
+}

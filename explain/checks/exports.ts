@@ -1,0 +1,65 @@
+/** What became of this cluster's exports. */
+import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
+import type { Condition } from '../../model/objects.ts'
+import { firstReason, knownReason } from '../../model/reasons/reasons.ts'
+import type { FactObjects } from '../facts/fact.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import type { Finding } from '../finding.ts'
+import { CONTROL_PLANE_CAUSES, type World, seenAt, seenSubject } from '../world.ts'
+
+type SeenExport = Seen<FactObjects['ServiceExport']>
+
+/** The broker answers within a second; what takes longer is stuck. */
+const PENDING_MS = 30_000
+
+export function exports_(world: World): readonly Finding[] {
+  return (world.objects.ServiceExport ?? []).flatMap((one) => [...notExported(world, one), ...remarks(one)])
+}
+
+function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
+  const { status, metadata } = one.object
+  const valid = findCondition(status?.conditions, 'Valid')
+  if (valid?.status === 'False') return [conditionFinding(one, valid, 'degraded')]
+  const ready = findCondition(status?.conditions, 'Ready')
+  if (ready?.status === 'True') return []
+  if (ready !== undefined && ready.reason !== 'Pending') {
+    // A part of its endpoints is refused, or all of it.
+    return [conditionFinding(one, ready, 'degraded')]
+  }
+  const since = ready?.lastTransitionTime ?? metadata.creationTimestamp
+  const isOld = !(nowMs - Date.parse(since ?? '') < PENDING_MS)
+  return [
+    {
+      reason: 'Pending',
+      severity: isOld ? 'degraded' : 'notice',
+      subject: seenSubject('ServiceExport', one),
+      seen: ready?.message ?? 'no agent has looked at it yet',
+      ...seenAt(one, since),
+      because: CONTROL_PLANE_CAUSES,
+    },
+  ]
+}
+
+/** Exported all the same. */
+function remarks(one: SeenExport): readonly Finding[] {
+  const { conditions } = one.object.status ?? {}
+  const conflict = findCondition(conditions, 'Conflict')
+  const imported = findCondition(conditions, CONDITION_IMPORTED)
+  return [
+    ...(conflict?.status === 'True' ? [conditionFinding(one, conflict, 'notice')] : []),
+    ...(imported?.status === 'False' ? [conditionFinding(one, imported, 'notice')] : []),
+  ]
+}
+
+/** Another program may have written the condition, or a later release. */
+function conditionFinding(one: SeenExport, condition: Condition, severity: Finding['severity']): Finding {
+  const reason = knownReason(firstReason(condition.reason)) ?? 'Failed'
+  return {
+    reason,
+    severity,
+    subject: seenSubject('ServiceExport', one),
+    seen: condition.message === '' ? `${condition.type} is ${condition.status}` : condition.message,
+    ...seenAt(one, condition.lastTransitionTime),
+    because: CONTROL_PLANE_CAUSES.filter(({ reason: cause }) => cause !== reason),
+  }
+}

@@ -1,0 +1,101 @@
+/** Whether this cluster has gateways, and whether they report. */
+import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
+import { LABEL_GATEWAY, gatewayProblem, leavingReason } from '../../model/lanes/gateway-node.ts'
+import { heartbeatAgeMs } from '../../model/lanes/heartbeat.ts'
+import type { FactObjects } from '../facts/fact.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import type { Cause, Finding } from '../finding.ts'
+import { type World, absentAt, durationText, seenAt, seenSubject } from '../world.ts'
+
+type SeenGateway = Seen<FactObjects['Gateway']>
+type SeenNode = Seen<FactObjects['Node']>
+
+const GATEWAY_PODS: Cause = {
+  reason: 'PartNotReady',
+  subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-gateway' },
+}
+
+export function gateways(world: World): readonly Finding[] {
+  const { objects, silent, fresh } = world
+  if (world.self === undefined) return []
+  const labelled = (objects.Node ?? []).filter(({ object }) => object.metadata.labels?.[LABEL_GATEWAY] !== undefined)
+  return [
+    ...noGateway(world, labelled),
+    ...silent.map((gateway) => silentFinding(world, gateway)),
+    ...fresh.flatMap(failure),
+    ...labelled.flatMap((node) => labelFindings(world, node)),
+    ...oneGateway(world),
+  ]
+}
+
+function noGateway(world: World, labelled: readonly SeenNode[]): readonly Finding[] {
+  const { objects, others = [], selfSubject } = world
+  if (objects.Gateway === undefined || objects.Node === undefined || objects.Gateway.length > 0) return []
+  const nodes = labelled.map(({ object }) => object.metadata.name)
+  const seen =
+    nodes.length === 0
+      ? `none of ${objects.Node.length} nodes has the label ${LABEL_GATEWAY}`
+      : `${nodes.join(', ')}: labelled, and no gateway reports`
+  return [
+    {
+      reason: 'NoGateway',
+      severity: others.length > 0 ? 'down' : 'degraded',
+      subject: selfSubject,
+      seen,
+      ...absentAt(world),
+      because: [GATEWAY_PODS, { reason: 'NoMembership' }, ...nodes.map(nodeCause)],
+    },
+  ]
+}
+
+function silentFinding({ nowMs, fresh, others = [] }: World, gateway: SeenGateway): Finding {
+  const { metadata, status } = gateway.object
+  const ageMs = heartbeatAgeMs(gateway.object, nowMs)
+  const isLast = fresh.length === 0 && others.length > 0
+  return {
+    reason: 'GatewaySilent',
+    severity: isLast ? 'down' : 'degraded',
+    subject: seenSubject('Gateway', gateway),
+    seen: `${ageMs === undefined ? 'it does not report' : `last heard ${durationText(ageMs)} ago`}${isLast ? ', and no other gateway reports' : ''}`,
+    ...seenAt(gateway, status?.heartbeatTime),
+    because: [nodeCause(metadata.name), GATEWAY_PODS],
+  }
+}
+
+/** What is wrong with single links is for the check of links. */
+function failure(gateway: SeenGateway): readonly Finding[] {
+  const { status } = gateway.object
+  if (status?.failure === undefined) return []
+  const since = findCondition(status.conditions, CONDITION_READY)?.lastTransitionTime
+  const at = { subject: seenSubject('Gateway', gateway), ...seenAt(gateway, since) }
+  return [{ reason: 'RoundFailed', severity: 'degraded', seen: status.failure, ...at }]
+}
+
+function labelFindings({ fresh }: World, node: SeenNode): readonly Finding[] {
+  const subject = seenSubject('Node', node)
+  const problem = problemOf(node)
+  if (problem !== undefined) {
+    return [{ ...problem, severity: 'degraded', subject, ...seenAt(node) }]
+  }
+  const leaving = leavingReason(node.object)
+  if (leaving === undefined || !fresh.some(({ object }) => object.metadata.name === subject.name)) return []
+  return [{ reason: 'GatewayDraining', severity: 'notice', subject, seen: leaving, ...seenAt(node) }]
+}
+
+function problemOf({ object }: SeenNode): Pick<Finding, 'reason' | 'seen'> | undefined {
+  const problem = gatewayProblem(object)
+  return problem === undefined ? undefined : { reason: problem.reason, seen: problem.message }
+}
+
+/** Said only where another node could be one. */
+function oneGateway({ objects, fresh, silent, selfSubject }: World): readonly Finding[] {
+  const [only, ...more] = fresh
+  const nodes = objects.Node ?? []
+  if (only === undefined || more.length > 0 || silent.length > 0 || nodes.length < 2) return []
+  const seen = `${only.object.metadata.name} is the only gateway of ${nodes.length} nodes`
+  return [{ reason: 'OneGatewayOnly', severity: 'notice', subject: selfSubject, seen, ...seenAt(only) }]
+}
+
+function nodeCause(name: string): Cause {
+  return { reason: 'NodeNotReady', subject: { kind: 'Node', name } }
+}

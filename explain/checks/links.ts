@@ -1,0 +1,165 @@
+/**
+ * Which other clusters are reached, and what the links that are not up have in common: everything, a cluster, a gateway
+ * here, a gateway there. One cause is one finding, and the links are counted under it.
+ */
+import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import { NEITHER_CALLABLE } from '../../model/status-text.ts'
+import type { Cause, Finding, Subject } from '../finding.ts'
+import { type Link, type World, absentAt, named, seenAt } from '../world.ts'
+
+export function links(world: World): readonly Finding[] {
+  const { reached, others, silent } = world
+  if (world.self === undefined || others === undefined) return []
+  // Nobody knows how its links do.
+  if (reached === undefined) return silent.length === 0 ? [] : others.map((id) => unknownFinding(world, id))
+  const cutOff = others.filter((id) => !reached.has(id))
+  const gateways = cutOffGateways(world)
+  const far = cutOffFarGateways(world, gateways)
+  return [
+    ...allCutOff(world, cutOff),
+    ...cutOff.map((id) => cutOffFinding(world, id)),
+    ...[...gateways].map(([node, down]) => gatewayFinding(node, down)),
+    ...[...far].map(([endpoint, down]) => farFinding(endpoint, down)),
+    ...world.links.flatMap((link) => (isUp(link) ? [] : [linkFinding(link)])),
+  ]
+}
+
+function isUp({ connection }: Link): boolean {
+  return connection.state === 'up'
+}
+
+function clusterSubject(id: string): Subject {
+  return { kind: 'Cluster', name: id }
+}
+
+/** Of one cluster alone nobody can say on which side it is. Those that the broker does not hear either are away. */
+function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] {
+  const { objects, others = [], selfSubject, fresh, links: all } = world
+  const [first] = fresh
+  const away = (objects.Cluster ?? []).filter(({ object: { status } }) => {
+    return findCondition(status?.conditions, CONDITION_IN_CONTACT)?.status === 'False'
+  })
+  const isAway = new Set(away.map(({ object }) => object.spec.id))
+  const here = cutOff.filter((id) => !isAway.has(id))
+  if (first === undefined || here.length < 2 || cutOff.length < others.length || all.length === 0) return []
+  const seen = `none of ${others.length} clusters is reached: ${named(cutOff)}`
+  const because = [{ reason: 'NoGateway' as const }]
+  return [{ reason: 'AllClustersCutOff', severity: 'down', subject: selfSubject, seen, ...seenAt(first), because }]
+}
+
+function cutOffFinding(world: World, id: string): Finding {
+  const { objects, links: all, fresh, selfSubject } = world
+  const down = all.filter(({ connection }) => connection.cluster === id)
+  const object = objects.Cluster?.find((cluster) => cluster.object.spec.id === id)
+  const since = findCondition(object?.object.status?.conditions, CONDITION_CONNECTED)
+  const origin = down[0]?.gateway ?? fresh[0]
+  const base = {
+    severity: 'down',
+    subject: clusterSubject(id),
+    ...(origin === undefined ? absentAt(world) : seenAt(origin)),
+    ...(since?.status === 'False' ? { since: since.lastTransitionTime } : {}),
+  } as const
+  const [best] = down
+  const because: readonly Cause[] = [
+    { reason: 'Silent', subject: clusterSubject(id) },
+    { reason: 'AllClustersCutOff', subject: selfSubject },
+  ]
+  if (best === undefined) {
+    const isThere = objects.Endpoint?.some(({ object: endpoint }) => endpoint.spec.cluster === id)
+    const seen = isThere === false ? 'it has no gateway' : 'no gateway of this cluster has a link to it'
+    return { reason: 'NoLane', seen, ...base, because: [...because, { reason: 'NoGateway' }] }
+  }
+  const hopeless = down.every(({ connection }) => connection.message.includes(NEITHER_CALLABLE))
+  const seen = `none of ${down.length} link${down.length === 1 ? '' : 's'} is up: ${best.connection.message}`
+  return { reason: hopeless ? 'NeitherEndCallable' : 'ClusterCutOff', seen, ...base, because }
+}
+
+/** Gateways without a link that is up to clusters that others reach, with the links that should be. */
+function cutOffGateways(world: World): ReadonlyMap<string, readonly Link[]> {
+  const wanted = groupBy(world.links.filter(isReachedOtherwise(world)), ({ node }) => node)
+  return new Map([...wanted].filter(([, all]) => !all.some(isUp)))
+}
+
+/** The same of far gateways, as those of ours see them that have links. */
+function cutOffFarGateways(
+  world: World,
+  gateways: ReadonlyMap<string, readonly Link[]>,
+): ReadonlyMap<string, readonly Link[]> {
+  const ours = world.links.filter(isReachedOtherwise(world)).filter(({ node }) => !gateways.has(node))
+  const wanted = groupBy(ours, ({ connection }) => farName(connection))
+  return new Map([...wanted].filter(([, all]) => !all.some(isUp)))
+}
+
+function isReachedOtherwise({ reached }: World): (link: Link) => boolean {
+  return ({ connection }) => reached?.has(connection.cluster) === true
+}
+
+function gatewayFinding(node: string, down: readonly Link[]): Finding {
+  const [first] = down
+  const clusters = named(down.map(({ connection }) => connection.cluster))
+  return {
+    reason: 'GatewayCutOff',
+    severity: 'degraded',
+    subject: { kind: 'Gateway', name: node },
+    seen: `none of its ${down.length} links is up, to ${clusters}: ${first?.connection.message ?? ''}`,
+    ...(first === undefined ? { source: '-', at: '-' } : seenAt(first.gateway)),
+    because: [{ reason: 'NodeNotReady', subject: { kind: 'Node', name: node } }],
+  }
+}
+
+function farFinding(endpoint: string, down: readonly Link[]): Finding {
+  const [first] = down
+  return {
+    reason: 'FarGatewayUnreached',
+    severity: 'degraded',
+    subject: { kind: 'Endpoint', name: endpoint },
+    seen: `no link to it from ${named(down.map(({ node }) => node))} is up: ${first?.connection.message ?? ''}`,
+    ...(first === undefined ? { source: '-', at: '-' } : seenAt(first.gateway)),
+  }
+}
+
+function linkFinding({ node, connection, gateway }: Link): Finding {
+  const { cluster, lane, state, message } = connection
+  const far = remoteLaneOf(connection)
+  return {
+    reason: state === 'down' ? 'LaneProbeTimeout' : 'LaneConnecting',
+    severity: 'degraded',
+    subject: { kind: 'Link', name: `${node} lane ${lane} to ${cluster} lane ${far}` },
+    seen: message,
+    ...seenAt(gateway),
+    because: [
+      { reason: 'ClusterCutOff', subject: clusterSubject(cluster) },
+      { reason: 'NeitherEndCallable', subject: clusterSubject(cluster) },
+      { reason: 'GatewayCutOff', subject: { kind: 'Gateway', name: node } },
+      { reason: 'FarGatewayUnreached', subject: { kind: 'Endpoint', name: farName(connection) } },
+    ],
+  }
+}
+
+function farName(connection: Link['connection']): string {
+  const { cluster, endpoint } = connection
+  return endpoint === '' ? `${cluster}-lane${remoteLaneOf(connection)}` : endpoint
+}
+
+function unknownFinding(world: World, id: string): Finding {
+  const { silent } = world
+  const [first] = silent
+  return {
+    reason: 'GatewayStatusStale',
+    severity: 'degraded',
+    subject: clusterSubject(id),
+    seen: 'no gateway that leads there reports',
+    ...(first === undefined ? absentAt(world) : seenAt(first)),
+    because: silent.map(({ object }) => ({
+      reason: 'GatewaySilent',
+      subject: { kind: 'Gateway', name: object.metadata.name },
+    })),
+  }
+}
+
+function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, readonly T[]> {
+  const groups = new Map<string, T[]>()
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item])
+  return groups
+}

@@ -1,0 +1,48 @@
+/** What could not be asked, or not be read: who does not know is not well. */
+import type { Finding } from '../finding.ts'
+import type { World } from '../world.ts'
+
+export function unanswered({ unanswered, malformed }: World): readonly Finding[] {
+  return [
+    ...unanswered.map(({ what, reason, message, needed, source, at }): Finding => {
+      return {
+        reason,
+        severity: needed ? 'degraded' : 'notice',
+        subject: subjectOfQuestion(what),
+        seen: message,
+        source,
+        at,
+        because: becauseOf(what),
+      }
+    }),
+    ...malformed.map(({ what, problem, source, at }): Finding => {
+      return {
+        reason: 'NotReadable',
+        severity: 'degraded',
+        subject: subjectOfQuestion(what),
+        seen: problem,
+        source,
+        at,
+      }
+    }),
+  ]
+}
+
+/** `pod sealane-agent-x2x1k`: the first word is the kind. */
+function subjectOfQuestion(what: string): Finding['subject'] {
+  const space = what.indexOf(' ')
+  return space < 0 ? { kind: what, name: '*' } : { kind: what.slice(0, space), name: what.slice(space + 1) }
+}
+
+/** A pod that is not ready does not answer either. */
+function becauseOf(what: string): Finding['because'] & {} {
+  const part = /^Pod (?:[^/]*\/)?sealane-(agent|dns)-/.exec(what)?.[1]
+  return part === undefined
+    ? []
+    : [
+        {
+          reason: 'PartNotReady',
+          subject: { kind: 'Deployment', namespace: 'sealane-system', name: `sealane-${part}` },
+        },
+      ]
+}

@@ -1,0 +1,72 @@
+/**
+ * From facts to what is wrong with a member, ordered by cause. Whoever says something about health calls this, so that
+ * all say the same by the same codes. Pure.
+ */
+import { broker } from './checks/broker.ts'
+import { clusterDns } from './checks/cluster-dns.ts'
+import { contact } from './checks/contact.ts'
+import { exports_ } from './checks/exports.ts'
+import { gateways } from './checks/gateways.ts'
+import { imports } from './checks/imports.ts'
+import { linkQuality } from './checks/link-quality.ts'
+import { links } from './checks/links.ts'
+import { membership } from './checks/membership.ts'
+import { nodes } from './checks/nodes.ts'
+import { parts } from './checks/parts.ts'
+import { routeAgents } from './checks/route-agents.ts'
+import { unanswered } from './checks/unanswered.ts'
+import { versions } from './checks/versions.ts'
+import { readFacts } from './facts/read-facts.ts'
+import { type Finding, type RankedFinding, type Severity, worst } from './finding.ts'
+import { type Overview, overviewOf } from './overview/overview.ts'
+import { rankFindings } from './rank-findings.ts'
+import { type Check, type World, worldOf } from './world.ts'
+
+export type Area = 'access' | 'membership' | 'parts' | 'broker' | 'lanes' | 'dns' | 'services'
+
+/** Every check, by what it is about. */
+export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
+  access: [unanswered],
+  membership: [membership],
+  parts: [parts, nodes, versions],
+  broker: [broker, contact],
+  lanes: [gateways, links, linkQuality, routeAgents],
+  dns: [clusterDns],
+  services: [exports_, imports],
+}
+
+export type Health = 'healthy' | Exclude<Severity, 'notice'>
+
+export interface Diagnosis {
+  readonly health: Health
+  readonly overview: Overview
+  /** The worst first. */
+  readonly problems: readonly RankedFinding[]
+}
+
+/** Takes a FactSet, or whatever a file has: what cannot be used becomes a finding. Never throws. */
+export function diagnoseMember(facts: unknown): Diagnosis {
+  const world = worldOf(readFacts(facts))
+  const findings = Object.values(CHECKS).flatMap((checks) => checks.flatMap((check) => findingsOf(check, world)))
+  const problems = rankFindings(findings)
+  const severity = worst(problems.map((problem) => problem.severity)) ?? 'notice'
+  return { health: severity === 'notice' ? 'healthy' : severity, overview: overviewOf(world), problems }
+}
+
+/** A fault in one check must not hide what the others find. */
+function findingsOf(check: Check, world: World): readonly Finding[] {
+  try {
+    return check(world)
+  } catch (error) {
+    return [
+      {
+        reason: 'InternalError',
+        severity: 'degraded',
+        subject: { kind: 'Check', name: check.name },
+        seen: String(error),
+        source: 'this command',
+        at: world.takenAt,
+      },
+    ]
+  }
+}

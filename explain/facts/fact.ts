@@ -1,0 +1,82 @@
+/**
+ * What was found out about one member, before anybody says what it means: plain data, each with who said it and when.
+ * A file of facts says the same a week later as the cluster did.
+ */
+import type {
+  Cluster,
+  Endpoint,
+  EndpointSlice,
+  Gateway,
+  Lease,
+  Membership,
+  Node,
+  RouteAgent,
+  ServiceExport,
+  ServiceImport,
+} from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { FactKind, NodeConditions, PartReport, Pod, Workload } from './shapes.ts'
+
+export const FACTS_FORMAT = 1
+
+/** Everything that was found out at one moment. */
+export interface FactSet {
+  readonly format: typeof FACTS_FORMAT
+  /** RFC 3339. Ages are counted up to then. */
+  readonly takenAt: string
+  /** What was looked at: `context "c1" of /home/ana/.kube/config`. */
+  readonly target: string
+  readonly facts: readonly Fact[]
+}
+
+export type Fact = ObjectsFact | ReportFact | UnansweredFact
+
+interface FactOrigin {
+  /** Who said it: `API server`, `pod sealane-agent-x2x1k`. */
+  readonly source: string
+  /** RFC 3339. */
+  readonly at: string
+}
+
+/** All objects of one kind that there are: who is not among them does not exist. */
+export interface ObjectsFact extends FactOrigin {
+  readonly t: 'objects'
+  readonly kind: FactKind
+  readonly items: readonly unknown[]
+}
+
+/** What a running part says of itself. */
+export interface ReportFact extends FactOrigin {
+  readonly t: 'report'
+  readonly report: PartReport
+}
+
+/** A question that nobody answered. */
+export interface UnansweredFact extends FactOrigin {
+  readonly t: 'unanswered'
+  /** What was asked for: `Gateway`, `pod sealane-agent-x2x1k`. */
+  readonly what: string
+  readonly reason: Extract<ReasonCode, 'RightMissing' | 'KindMissing' | 'NotAnswered' | 'NotReadable' | 'NothingRuns'>
+  readonly message: string
+  /** Without it nobody can say that the cluster is well. */
+  readonly needed: boolean
+}
+
+/** What is known of an object that is as it has to be. */
+export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
+  readonly Membership: Membership
+  readonly Cluster: Cluster
+  readonly Endpoint: Endpoint
+  readonly Gateway: Gateway
+  readonly RouteAgent: RouteAgent
+  readonly Node: Node & NodeConditions
+  readonly ServiceExport: ServiceExport
+  readonly ServiceImport: ServiceImport
+  /** Of imported services alone. */
+  readonly EndpointSlice: EndpointSlice
+  /** In Sealane's own namespace. */
+  readonly Lease: Lease
+  readonly Pod: Pod
+  readonly Deployment: Workload
+  readonly DaemonSet: Workload
+}

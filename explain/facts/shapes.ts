@@ -1,0 +1,267 @@
+/**
+ * What a fact has to look like to be used. Fields that no check reads are left as they are: a later release may write
+ * more.
+ */
+import { z } from 'zod'
+
+/** A text as it may stand in an object; what is longer is no name and no message of ours. */
+const text = z.string().max(32_768)
+const name = z.string().min(1).max(300)
+const count = z.number().int().nonnegative()
+const texts = z.array(text)
+const textMap = z.record(z.string(), text)
+
+const metadata = z.looseObject({
+  name,
+  namespace: name.optional(),
+  labels: textMap.optional(),
+  annotations: textMap.optional(),
+  creationTimestamp: text.optional(),
+  deletionTimestamp: text.optional(),
+})
+const inNamespace = metadata.extend({ namespace: name })
+
+const condition = z.looseObject({
+  type: name,
+  status: z.enum(['True', 'False', 'Unknown']),
+  reason: text,
+  message: text,
+  lastTransitionTime: text,
+})
+const conditions = z.array(condition).optional()
+
+/** Conditions of others have fewer fields. */
+const foreignCondition = z.looseObject({
+  type: name,
+  status: z.enum(['True', 'False', 'Unknown']),
+  reason: text.optional(),
+  message: text.optional(),
+  lastTransitionTime: text.nullish(),
+})
+const foreignConditions = z.array(foreignCondition).nullish()
+
+const connection = z.looseObject({
+  cluster: name,
+  lane: count,
+  remoteLane: count.optional(),
+  endpoint: text,
+  state: z.enum(['connecting', 'up', 'down']),
+  message: text,
+  held: z.boolean().optional(),
+  usingAddress: text.optional(),
+  usingNat: z.boolean(),
+  rttMs: z.number().nonnegative().optional(),
+  loss: z.number().min(0).max(1).optional(),
+  mtu: count.optional(),
+  receiveMtu: count.optional(),
+  handshakeAgeSeconds: z.number().nonnegative().optional(),
+  rxBytes: z.number().nonnegative(),
+  txBytes: z.number().nonnegative(),
+})
+
+const gatewayStatus = z.looseObject({
+  version: text,
+  lanes: z.array(z.looseObject({ lane: count, remoteLane: count.optional(), device: text, mtu: count, driver: text })),
+  connections: z.array(connection),
+  heartbeatTime: text.optional(),
+  conditions,
+  failure: text.optional(),
+})
+
+const routeAgentStatus = z.looseObject({
+  version: text,
+  clusters: z.array(z.looseObject({ cluster: name, gateways: texts, mtu: count })),
+  failure: text.optional(),
+})
+
+const nodeConditions = z.looseObject({
+  status: z
+    .looseObject({
+      addresses: z.array(z.looseObject({ type: text, address: text })).optional(),
+      conditions: foreignConditions,
+    })
+    .optional(),
+})
+export type NodeConditions = z.infer<typeof nodeConditions>
+
+const containerState = z.looseObject({
+  waiting: z.looseObject({ reason: text.optional(), message: text.optional() }).nullish(),
+  terminated: z.looseObject({ reason: text.optional(), message: text.optional(), exitCode: z.number() }).nullish(),
+})
+
+const pod = z.looseObject({
+  metadata: inNamespace,
+  spec: z
+    .looseObject({
+      nodeName: text.optional(),
+      containers: z.array(z.looseObject({ image: text.optional() })).optional(),
+    })
+    .optional(),
+  status: z
+    .looseObject({
+      phase: text.optional(),
+      podIP: text.optional(),
+      conditions: foreignConditions,
+      containerStatuses: z
+        .array(
+          z.looseObject({
+            ready: z.boolean().optional(),
+            restartCount: count.optional(),
+            state: containerState.optional(),
+          }),
+        )
+        .nullish(),
+    })
+    .optional(),
+})
+export type Pod = z.infer<typeof pod>
+
+const workload = z.looseObject({
+  metadata: inNamespace,
+  spec: z
+    .looseObject({
+      replicas: count.nullish(),
+      template: z.looseObject({
+        spec: z.looseObject({ containers: z.array(z.looseObject({ image: text.optional() })) }),
+      }),
+    })
+    .optional(),
+  status: z
+    .looseObject({
+      replicas: count.nullish(),
+      readyReplicas: count.nullish(),
+      desiredNumberScheduled: count.nullish(),
+      numberReady: count.nullish(),
+      conditions: foreignConditions,
+    })
+    .optional(),
+})
+export type Workload = z.infer<typeof workload>
+
+/** By kind. */
+export const OBJECT_SHAPES = {
+  Membership: z.looseObject({
+    metadata,
+    spec: z.looseObject({ clusterId: name, phase: z.enum(['joined', 'leaving']), clusterset: name }),
+  }),
+  Cluster: z.looseObject({
+    metadata,
+    spec: z.looseObject({
+      id: name,
+      index: count,
+      podCIDRs: texts,
+      serviceCIDRs: texts,
+      globalCIDRs: texts,
+      labels: textMap,
+    }),
+    status: z.looseObject({ conditions }).optional(),
+  }),
+  Endpoint: z.looseObject({ metadata, spec: z.looseObject({ cluster: name, node: name, lane: count }) }),
+  Gateway: z.looseObject({ metadata, status: gatewayStatus.optional() }),
+  RouteAgent: z.looseObject({ metadata, status: routeAgentStatus.optional() }),
+  Node: nodeConditions.extend({
+    metadata,
+    spec: z
+      .looseObject({
+        unschedulable: z.boolean().optional(),
+        taints: z.array(z.looseObject({ key: text, effect: text.optional(), value: text.optional() })).optional(),
+      })
+      .optional(),
+  }),
+  ServiceExport: z.looseObject({ metadata: inNamespace, status: z.looseObject({ conditions }).optional() }),
+  ServiceImport: z.looseObject({
+    metadata: inNamespace,
+    spec: z.looseObject({ type: text, ports: z.array(z.looseObject({ port: count })) }),
+    status: z.looseObject({ clusters: z.array(z.looseObject({ cluster: name })).optional(), conditions }).optional(),
+  }),
+  EndpointSlice: z.looseObject({
+    metadata: inNamespace,
+    endpoints: z
+      .array(
+        z.looseObject({
+          conditions: z.looseObject({ ready: z.boolean().nullish(), serving: z.boolean().nullish() }).nullish(),
+        }),
+      )
+      .nullish(),
+  }),
+  Lease: z.looseObject({
+    metadata,
+    spec: z
+      .looseObject({
+        holderIdentity: text.nullish(),
+        leaseDurationSeconds: z.number().nullish(),
+        renewTime: text.nullish(),
+      })
+      .optional(),
+  }),
+  Pod: pod,
+  Deployment: workload,
+  DaemonSet: workload,
+} as const satisfies Readonly<Record<string, z.ZodType>>
+
+/** The kinds that checks read. */
+export type FactKind = keyof typeof OBJECT_SHAPES
+
+export const FACT_KINDS = Object.keys(OBJECT_SHAPES) as readonly FactKind[]
+
+/** What the agent that acts says of its way to the broker. */
+const brokerReport = z.looseObject({
+  publish: z.enum(['closed', 'waiting', 'connecting', 'declaring', 'live']),
+  watch: z.enum(['closed', 'waiting', 'connecting', 'syncing', 'live']),
+  /** RFC 3339: since when both have been live, or not. */
+  since: text,
+  /** Why it has no connection. */
+  reason: name.optional(),
+  /** RFC 3339: the broker's last word. Absent: none since this process began. */
+  heardAt: text.optional(),
+  /** How many addresses of brokers it knows, and at how many of them nobody answered last. */
+  addresses: count,
+  failing: count,
+  /** RFC 3339. */
+  certificateEnds: text.optional(),
+})
+export type BrokerReport = z.infer<typeof brokerReport>
+
+const partReport = z.looseObject({
+  /** `agent`, `dns`; `site` where one process is several; `cli` for the command that asks. */
+  part: name,
+  /** The pod, or the address that was asked. */
+  name: text,
+  version: name,
+  ready: z.boolean(),
+  /** RFC 3339. */
+  startedAt: text.optional(),
+  /** Of the agent that acts. */
+  broker: brokerReport.optional(),
+  /** Of the agent that acts: exports of others that are not imported here, by reason. */
+  notImported: z.record(z.string(), count).optional(),
+})
+export type PartReport = z.infer<typeof partReport>
+
+const origin = { source: text, at: z.iso.datetime({ offset: true }) }
+
+/** The items of `objects` are looked at one by one: a bad one does not spoil the others. */
+export const factShape = z.discriminatedUnion('t', [
+  z.looseObject({
+    t: z.literal('objects'),
+    ...origin,
+    kind: z.enum(FACT_KINDS as [FactKind]),
+    items: z.array(z.unknown()),
+  }),
+  z.looseObject({ t: z.literal('report'), ...origin, report: partReport }),
+  z.looseObject({
+    t: z.literal('unanswered'),
+    ...origin,
+    what: text,
+    reason: z.enum(['RightMissing', 'KindMissing', 'NotAnswered', 'NotReadable', 'NothingRuns']),
+    message: text,
+    needed: z.boolean(),
+  }),
+])
+
+export const factSetShape = z.looseObject({
+  format: z.literal(1),
+  takenAt: z.iso.datetime({ offset: true }),
+  target: text,
+  facts: z.array(z.unknown()),
+})

@@ -1,0 +1,19 @@
+/** Names that an installation gives, as its objects show them (install/names.ts says them to who installs). */
+
+export const AGENT_LEASE = 'sealane-agent'
+/** Label of pods and workloads that says which part they are. */
+export const LABEL_COMPONENT = 'app.kubernetes.io/component'
+
+/** The parts of a member, and what runs each in a Kubernetes cluster. */
+export const PART_WORKLOADS = {
+  agent: 'Deployment',
+  dns: 'Deployment',
+  gateway: 'DaemonSet',
+  routeagent: 'DaemonSet',
+} as const
+export type MemberPart = keyof typeof PART_WORKLOADS
+export const MEMBER_PARTS = Object.keys(PART_WORKLOADS) as readonly MemberPart[]
+
+export function workloadName(part: MemberPart): string {
+  return `sealane-${part}`
+}

@@ -1,0 +1,126 @@
+/** What checks look at: the facts, and what several checks would otherwise each work out. Pure. */
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../model/lanes/heartbeat.ts'
+import { type ConnectionStatus, MEMBERSHIP_NAME } from '../model/objects.ts'
+import { AGENT_LEASE } from './names.ts'
+import type { FactObjects } from './facts/fact.ts'
+import type { KnownFacts, Seen } from './facts/read-facts.ts'
+import type { BrokerReport, FactKind } from './facts/shapes.ts'
+import type { Cause, Finding, Subject } from './finding.ts'
+
+/** Gives what is wrong; nothing where all is well, or where nobody said anything. */
+export type Check = (world: World) => readonly Finding[]
+
+/** One link of a gateway that reports. */
+export interface Link {
+  /** The node of this end. */
+  readonly node: string
+  readonly connection: ConnectionStatus
+  readonly gateway: Seen<FactObjects['Gateway']>
+}
+
+export interface World extends KnownFacts {
+  /** This cluster's id; undefined before it has joined. */
+  readonly self: string | undefined
+  /** What is about the cluster as a whole is about its own Cluster object. */
+  readonly selfSubject: Subject
+  /** Ids of the other members; undefined where nobody could read them. */
+  readonly others: readonly string[] | undefined
+  /** Gateways that report. */
+  readonly fresh: readonly Seen<FactObjects['Gateway']>[]
+  readonly silent: readonly Seen<FactObjects['Gateway']>[]
+  /** All links of gateways that report, to other members. */
+  readonly links: readonly Link[]
+  /** Other members with a link that is up; undefined where no gateway reports. */
+  readonly reached: ReadonlySet<string> | undefined
+  readonly agentLease: Seen<FactObjects['Lease']> | undefined
+  /** What the agent that acts says of the broker; the latest, where several say it. */
+  readonly broker: Seen<BrokerReport> | undefined
+}
+
+export function worldOf(facts: KnownFacts): World {
+  const { objects, nowMs } = facts
+  const membership = objects.Membership?.find(({ object }) => object.metadata.name === MEMBERSHIP_NAME)
+  const self = membership?.object.spec.clusterId
+  const others = objects.Cluster?.map(({ object }) => object.spec.id).filter((id) => id !== self)
+  const gateways = objects.Gateway ?? []
+  const isSilent = ({ object }: Seen<FactObjects['Gateway']>): boolean =>
+    isTakenAsSilent(object) || (heartbeatAgeMs(object, nowMs) ?? 0) >= HEARTBEAT_OLD_MS
+  // One that has not reported yet says nothing, and nothing is wrong with it.
+  const fresh = gateways.filter((gateway) => gateway.object.status !== undefined && !isSilent(gateway))
+  const isOther = new Set(others ?? [])
+  const links = fresh.flatMap((gateway) =>
+    (gateway.object.status?.connections ?? [])
+      .filter(({ cluster }) => others === undefined || isOther.has(cluster))
+      .map((connection): Link => ({ node: gateway.object.metadata.name, connection, gateway })),
+  )
+  const up = links.filter(({ connection }) => connection.state === 'up')
+  return {
+    ...facts,
+    self,
+    selfSubject: { kind: 'Cluster', name: self ?? '-' },
+    others,
+    fresh,
+    silent: gateways.filter(isSilent),
+    links,
+    reached: fresh.length === 0 ? undefined : new Set(up.map(({ connection }) => connection.cluster)),
+    agentLease: objects.Lease?.find(({ object }) => object.metadata.name === AGENT_LEASE),
+    broker: brokerOf(facts),
+  }
+}
+
+/** Of two agents one acts; a report of the time before comes from the one that has just handed over. */
+function brokerOf({ reports }: KnownFacts): Seen<BrokerReport> | undefined {
+  const said = reports.flatMap(({ object: { broker, ...report }, source, at }) =>
+    broker === undefined ? [] : [{ object: broker, source: source === '' ? report.name : source, at }],
+  )
+  return said.sort(
+    (a, b) => Date.parse(b.object.since) - Date.parse(a.object.since) || (a.source < b.source ? -1 : 1),
+  )[0]
+}
+
+export function subjectOf({ kind, metadata: { name, namespace } }: Named): Subject {
+  return { kind, name, ...(namespace === undefined ? {} : { namespace }) }
+}
+
+interface Named {
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace?: string | undefined }
+}
+
+/** The subject of a fact, whose object need not say its own kind. */
+export function seenSubject(kind: FactKind, { object }: Seen<Omit<Named, 'kind'>>): Subject {
+  return subjectOf({ kind, metadata: object.metadata })
+}
+
+/** Where and when it was seen, and since when it is so. */
+export function seenAt({ source, at }: Seen<unknown>, since?: string | null): Pick<Finding, 'source' | 'at' | 'since'> {
+  return { source, at, ...(since === undefined || since === null || since === '' ? {} : { since }) }
+}
+
+/** Of what is not there: nobody said it, and all objects together show it. */
+export function absentAt({ takenAt }: World): Pick<Finding, 'source' | 'at'> {
+  return { source: 'the objects of this cluster', at: takenAt }
+}
+
+/** Why the control plane of this cluster may have stopped. */
+export const CONTROL_PLANE_CAUSES: readonly Cause[] = [
+  { reason: 'NoMembership' },
+  { reason: 'AgentSilent' },
+  { reason: 'BrokerUnreached' },
+]
+
+/** `gw1, gw2 and 3 more` */
+export function named(names: Iterable<string>, most = 5): string {
+  const sorted = [...new Set(names)].sort()
+  const rest = sorted.length - most
+  return rest > 0 ? `${sorted.slice(0, most).join(', ')} and ${rest} more` : sorted.join(', ')
+}
+
+/** `4m12s` */
+export function durationText(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000))
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)]
+  if (hours >= 48) return `${Math.floor(hours / 24)}d`
+  if (hours > 0) return `${hours}h${minutes % 60}m`
+  return minutes > 0 ? `${minutes}m${seconds % 60}s` : `${seconds}s`
+}

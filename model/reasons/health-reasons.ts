@@ -1,0 +1,127 @@
+/** Reasons that are found by looking at a member as a whole (explain/): of its parts, its nodes and what it reaches. */
+import type { ReasonTable } from './reason-row.ts'
+
+const STATUS = ['output of the command'] as const
+
+export const HEALTH_REASONS = {
+  NoMembership: {
+    means: 'The cluster belongs to no clusterset.',
+    todo: 'Run `sealane join`. If it has run, look at the log of the agent.',
+    shows: STATUS,
+  },
+  LeavingClusterset: {
+    means: 'The cluster is leaving its clusterset.',
+    todo: 'Wait. `sealane leave` says what is left when it takes longer than a minute.',
+    shows: STATUS,
+  },
+  OwnClusterMissing: {
+    means: "The cluster's own Cluster object is not there, so that gateways do not know which addresses are theirs.",
+    todo: 'Nothing, if it passes: the agent writes it again. Otherwise look at the log of the agent.',
+    shows: STATUS,
+  },
+  PartMissing: {
+    means: 'A part of Sealane is not installed in the cluster.',
+    todo: 'Run `sealane join` again: it installs what is missing.',
+    shows: STATUS,
+  },
+  PartNotReady: {
+    means: 'Pods of a part of Sealane do not run, or are not ready; the message says how they stand.',
+    todo: 'Look at the pods: `kubectl -n sealane-system describe pods`.',
+    shows: STATUS,
+  },
+  VersionSkew: {
+    means: 'Parts of Sealane are of different versions.',
+    todo: 'Update all of them to one release: `sealane join` with the newer command. Neighbouring releases work together.',
+    shows: STATUS,
+  },
+  AgentSilent: {
+    means: 'No agent acts: nothing of this cluster is published, and nothing of the others is learnt. Lanes go on.',
+    todo: 'Look at the pods of the agent; on a plain site see that `sealane up` runs on a gateway node.',
+    shows: STATUS,
+  },
+  BrokerUnreached: {
+    means: 'The agent has no connection to the broker: nothing new is published or learnt. Lanes and names go on.',
+    todo: 'Check that the broker runs and that TCP to its address passes from the pods. The log of the agent has more.',
+    shows: STATUS,
+  },
+  BrokerAddressFailing: {
+    means: 'At an address of the broker nobody answered last; another address is in use.',
+    todo: 'Look at the replicas of the broker, or take the address off where no broker is any more.',
+    shows: STATUS,
+  },
+  CertificateEndsSoon: {
+    means: "The cluster's certificate ends within hours and has not been renewed.",
+    todo: 'See that the agent reaches the broker. After its end the cluster has to join again with a new token.',
+    shows: STATUS,
+  },
+  NodeNotReady: {
+    means: 'Kubernetes says that the node is not ready.',
+    todo: 'Look at the node and its kubelet.',
+    shows: STATUS,
+  },
+  AllClustersCutOff: {
+    means: 'No other cluster is reached, by none of the gateways: mostly the cause is on this side.',
+    todo: 'Check that UDP passes out of and into the gateway nodes, from port 4500 on, and that their uplink works.',
+    shows: STATUS,
+  },
+  GatewayCutOff: {
+    means: 'A gateway of this cluster has no link that is up, while another one has.',
+    todo: 'Check that UDP passes out of and into that node, from port 4500 on.',
+    shows: STATUS,
+  },
+  FarGatewayUnreached: {
+    means: 'A gateway of another cluster is reached by no gateway of this one; another gateway there is.',
+    todo: 'Look at that gateway: whether its node runs, and whether UDP passes to it.',
+    shows: STATUS,
+  },
+  NeitherEndCallable: {
+    means: 'Neither of the two gateways can be called from outside, so that no link can begin.',
+    todo: 'Open the UDP port of one of the two, or forward it to the gateway and state the public address.',
+    shows: STATUS,
+  },
+  LinkLossy: {
+    means: 'A tenth or more of the probes of a link get no answer.',
+    todo: 'Look for an overloaded line or CPU between the two gateways.',
+    shows: STATUS,
+  },
+  RouteAgentMissing: {
+    means: 'Nodes have no routeagent that reports, so that their pods may have no way to other clusters.',
+    todo: 'Look at the pods of the routeagent on these nodes: a taint or a missing image keeps them away.',
+    shows: STATUS,
+  },
+  NodesCutOff: {
+    means: 'Nodes have no way to a cluster that gateways of this cluster reach.',
+    todo: 'Check that UDP 4810 passes between these nodes and the gateways, and look at the RouteAgent objects.',
+    shows: STATUS,
+  },
+  ImportsWithoutBackends: {
+    means: 'Imported services have no pod that is ready in a cluster that is reached.',
+    todo: 'Look at the pods of the service where it is exported.',
+    shows: STATUS,
+  },
+  RightMissing: {
+    means: 'Whoever runs the command may not read something, so that nobody can say whether it is well.',
+    todo: 'Give the right that the message names. ClusterRole `sealane-view` has those for the objects of Sealane.',
+    shows: STATUS,
+  },
+  KindMissing: {
+    means: 'The API server does not know a kind of object: its CustomResourceDefinition is missing.',
+    todo: 'Run `sealane join` again: it brings the definition back, and the parts write their objects anew.',
+    shows: STATUS,
+  },
+  NotAnswered: {
+    means: 'A question was not answered in time, or not at all; the message says which.',
+    todo: 'Look whether what was asked runs. Ask again with a longer `--timeout` where the way is slow.',
+    shows: STATUS,
+  },
+  NotReadable: {
+    means: 'An answer, an object or a file cannot be used as it is; the message names the field.',
+    todo: 'Look at it. Mostly another program wrote it, or a release that this command does not know.',
+    shows: STATUS,
+  },
+  NothingRuns: {
+    means: 'No part of Sealane runs on this machine where the command asked, so that only the state folder was read.',
+    todo: 'Run the command on a gateway node of the site, or name the address with `--ask`.',
+    shows: STATUS,
+  },
+} as const satisfies ReasonTable

@@ -1,0 +1,281 @@
+/**
+ * One fault, and what is said of it: one line for each problem that has no cause among the others, with what is counted
+ * under it.
+ */
+import t from 'tap'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import { NEITHER_CALLABLE } from '../../model/status-text.ts'
+import {
+  type ObjectsByKind,
+  NOW,
+  condition,
+  factSet,
+  healthyReports,
+  importedSlice,
+  lease,
+} from '../support/objects/member-facts.ts'
+import { DOWN, type Loose, SILENCE, brokenMember, changeLinks, linesOf } from './broken-member.ts'
+
+/** Name → what is broken, and what is said. */
+const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
+  'a blocked port at paris': [
+    brokenMember((at) => changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN)),
+    ['down ClusterCutOff Cluster paris (LaneProbeTimeout ×4)'],
+  ],
+  'a blocked port here': [
+    brokenMember((at) => changeLinks(at, () => true, DOWN)),
+    ['down AllClustersCutOff Cluster milano (ClusterCutOff ×2, LaneProbeTimeout ×8)'],
+  ],
+  'both ends are behind NAT': [
+    brokenMember((at) =>
+      changeLinks(at, ({ cluster }) => cluster === 'paris', { state: 'connecting', message: NEITHER_CALLABLE }),
+    ),
+    ['down NeitherEndCallable Cluster paris (LaneConnecting ×4)'],
+  ],
+  'one gateway here has no way out': [
+    brokenMember((at) => changeLinks(at, (_, node) => node === 'gw1', DOWN)),
+    ['degraded GatewayCutOff Gateway gw1 (LaneProbeTimeout ×4)'],
+  ],
+  'one gateway of paris is dead': [
+    brokenMember((at) => changeLinks(at, ({ cluster, remoteLane }) => cluster === 'paris' && remoteLane === 1, DOWN)),
+    ['degraded FarGatewayUnreached Endpoint paris.gw1-lane1 (LaneProbeTimeout ×2)'],
+  ],
+  'one link': [
+    brokenMember((at) =>
+      changeLinks(at, ({ cluster, remoteLane, lane }) => cluster === 'paris' && remoteLane === 1 && lane === 0, DOWN),
+    ),
+    ['degraded LaneProbeTimeout Link gw0 lane 0 to paris lane 1'],
+  ],
+  'a cluster that is switched off, and a service that only it exports': [
+    brokenMember((at) => {
+      changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN)
+      const [, paris] = at('Cluster')
+      if (paris !== undefined)
+        paris.status.conditions = [condition('InContact', 'False', 'Silent', 'not heard since 11:00')]
+      const [web] = at('ServiceImport')
+      if (web !== undefined) Object.assign(web.status, { clusters: [{ cluster: 'paris' }] })
+      at('EndpointSlice').splice(0, 9, importedSlice('web0', 'paris') as Loose)
+    }),
+    ['down Silent Cluster paris (ClusterCutOff ×1, ImportsWithoutBackends ×1, LaneProbeTimeout ×4)'],
+  ],
+  'the own gateway is dead, and its node': [
+    brokenMember(
+      (at) => {
+        const [gateway] = at('Gateway')
+        if (gateway !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+        const [node] = at('Node')
+        if (node !== undefined) {
+          node.status.conditions = [
+            {
+              type: 'Ready',
+              status: 'Unknown',
+              message: 'the kubelet stopped posting',
+              lastTransitionTime: '2026-11-25T11:51:00Z',
+            },
+          ]
+        }
+      },
+      { gateways: 1, workers: 2 },
+    ),
+    ['down NodeNotReady Node gw0 (GatewaySilent ×1, GatewayStatusStale ×2)'],
+  ],
+  'the gateway process hangs': [
+    brokenMember((at) => {
+      const [gateway] = at('Gateway')
+      if (gateway !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+    }),
+    ['degraded GatewaySilent Gateway gw0'],
+  ],
+  'no gateway': [
+    brokenMember((at) => {
+      at('Gateway').length = 0
+      for (const { metadata } of at('Node')) delete metadata.labels
+    }),
+    ['down NoGateway Cluster milano'],
+  ],
+  'a gateway without an IPv4 address': [
+    brokenMember((at) => {
+      const [node] = at('Node')
+      if (node !== undefined) node.status['addresses'] = [{ type: 'InternalIP', address: 'fd00::1' }]
+    }),
+    ['degraded GatewayWithoutIPv4 Node gw0'],
+  ],
+  'one gateway of several nodes': [
+    brokenMember(() => undefined, { gateways: 1, workers: 2 }),
+    ['notice OneGatewayOnly Cluster milano'],
+  ],
+  'one gateway of one node': [brokenMember(() => undefined, { gateways: 1, workers: 0 }), []],
+  'a gateway that is drained': [
+    brokenMember((at) => {
+      const [node] = at('Node')
+      if (node !== undefined) node.spec = { unschedulable: true }
+    }),
+    ['notice GatewayDraining Node gw0'],
+  ],
+  'an MTU black hole': [
+    brokenMember((at) =>
+      changeLinks(at, ({ cluster, lane, remoteLane }) => cluster === 'paris' && lane + remoteLane === 0, { mtu: 1240 }),
+    ),
+    ['notice PathMtuReduced Link gw0 lane 0 to paris lane 0'],
+  ],
+  'a bad line': [
+    brokenMember((at) =>
+      changeLinks(at, ({ cluster, lane, remoteLane }) => cluster === 'paris' && lane + remoteLane === 0, {
+        loss: 0.3,
+        held: true,
+      }),
+    ),
+    ['degraded LinkFlaps Link gw0 lane 0 to paris lane 0', 'degraded LinkLossy Link gw0 lane 0 to paris lane 0'],
+  ],
+  'a gateway that cannot do its work': [
+    brokenMember((at) => {
+      const [gateway] = at('Gateway')
+      if (gateway !== undefined) gateway.status['failure'] = 'RoundFailed: nft: cannot allocate memory'
+    }),
+    ['degraded RoundFailed Gateway gw0'],
+  ],
+  'workers without a way to the gateways': [
+    brokenMember((at) => {
+      for (const { status } of at('RouteAgent').slice(0, 2)) for (const one of status.clusters) one.gateways = []
+    }),
+    ['down NodesCutOff Cluster milano'],
+  ],
+  'a worker without a routeagent': [
+    brokenMember((at) => void at('RouteAgent').pop()),
+    ['degraded RouteAgentMissing Cluster milano'],
+  ],
+  'an image that nobody has': [
+    brokenMember((at) => {
+      for (const pod of at('Pod').filter(
+        ({ metadata }) => metadata.labels?.['app.kubernetes.io/component'] === 'agent',
+      )) {
+        pod.status.conditions = [{ type: 'Ready', status: 'False' }]
+        pod.status['containerStatuses'] = [
+          { ready: false, state: { waiting: { reason: 'ImagePullBackOff', message: 'not found' } } },
+        ]
+      }
+      for (const { metadata, status } of at('Deployment'))
+        if (metadata.name === 'sealane-agent') status['readyReplicas'] = 0
+      at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)
+    }),
+    ['degraded PartNotReady Deployment sealane-system/sealane-agent (AgentSilent ×1)'],
+  ],
+  'no DNS': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('Deployment'))
+        if (metadata.name === 'sealane-dns') status['readyReplicas'] = 0
+      const [own] = at('Cluster')
+      if (own !== undefined)
+        own.status.conditions = [condition('ClusterDNS', 'False', 'DoesNotAnswer', 'says SERVFAIL')]
+    }),
+    ['down PartNotReady Deployment sealane-system/sealane-dns (DoesNotAnswer ×1)'],
+  ],
+  'cluster DNS is not wired': [
+    brokenMember((at) => {
+      const [own] = at('Cluster')
+      if (own !== undefined)
+        own.status.conditions = [condition('ClusterDNS', 'False', 'DoesNotAnswer', 'says NXDOMAIN')]
+    }),
+    ['down DoesNotAnswer Cluster milano'],
+  ],
+  'a part was removed': [
+    brokenMember((at) => void at('DaemonSet').pop()),
+    ['degraded PartMissing DaemonSet sealane-system/sealane-routeagent'],
+  ],
+  'not joined': [brokenMember((at) => void (at('Membership').length = 0)), ['down NoMembership Membership self']],
+  leaving: [
+    brokenMember((at) => {
+      const [membership] = at('Membership')
+      if (membership !== undefined) membership.spec['phase'] = 'leaving'
+    }),
+    ['notice LeavingClusterset Membership self'],
+  ],
+  'the own Cluster object was deleted': [
+    brokenMember((at) => void at('Cluster').shift()),
+    ['degraded OwnClusterMissing Cluster milano'],
+  ],
+  versions: [
+    brokenMember((at) => {
+      for (const { status } of at('RouteAgent')) status['version'] = '0.2.0'
+    }),
+    ['notice VersionSkew Cluster milano'],
+  ],
+  'versions too far apart': [
+    brokenMember((at) => {
+      for (const { status } of at('RouteAgent')) status['version'] = '0.4.1'
+    }),
+    ['degraded VersionSkew Cluster milano'],
+  ],
+  'exports of every kind': [
+    brokenMember(
+      (at) => {
+        const [invalid, refused, pending, conflict, unused] = at('ServiceExport')
+        if (invalid !== undefined)
+          invalid.status.conditions = [condition('Valid', 'False', 'NoService', 'no Service web0')]
+        if (refused !== undefined)
+          refused.status.conditions = [condition('Ready', 'False', 'Failed', 'the broker refuses it')]
+        if (pending !== undefined) pending.status.conditions = [condition('Ready', 'False', 'Pending', 'not confirmed')]
+        for (const one of [conflict, unused]) one?.status.conditions.splice(2, 2)
+        conflict?.status.conditions.push(condition('Conflict', 'True', 'PortConflict'))
+        unused?.status.conditions.push(
+          condition('sealane.io/Imported', 'False', 'NotImported', 'paris: NamespaceMissing'),
+        )
+      },
+      { services: 6 },
+    ),
+    [
+      'degraded Failed ServiceExport shop/web1',
+      'degraded NoService ServiceExport shop/web0',
+      'degraded Pending ServiceExport shop/web2',
+      'notice NotImported ServiceExport shop/web4',
+      'notice PortConflict ServiceExport shop/web3',
+    ],
+  ],
+  'services without pods': [
+    brokenMember(
+      (at) => {
+        for (const one of at('EndpointSlice')) Object.assign(one, { endpoints: [{ conditions: { ready: false } }] })
+      },
+      { services: 3 },
+    ),
+    ['degraded ImportsWithoutBackends Cluster milano (ImportsWithoutBackends ×3)'],
+  ],
+  'one service without pods': [
+    brokenMember(
+      (at) => {
+        for (const one of at('EndpointSlice'))
+          if (one.metadata.name.startsWith('web0-')) Object.assign(one, { endpoints: [] })
+      },
+      { services: 3 },
+    ),
+    ['degraded ImportsWithoutBackends ServiceImport shop/web0'],
+  ],
+}
+
+for (const [name, [objects, lines]] of Object.entries(FAULTS)) {
+  t.test(name, async (t) => {
+    const reports = name === 'an image that nobody has' ? [] : healthyReports()
+    const { health, problems } = diagnoseMember(factSet(objects, reports))
+    t.same(linesOf(problems), lines)
+    const severity = lines[0]?.split(' ')[0] ?? 'notice'
+    t.equal(health, severity === 'notice' ? 'healthy' : severity)
+    for (const { seen, mend, source, at } of problems) {
+      t.match({ seen, mend, source }, { seen: /./, mend: /./, source: /./ }, 'what was seen, by whom, and what to do')
+      t.equal(at, NOW, 'and when')
+    }
+  })
+}
+
+t.test('names and messages of other clusters steer no terminal', async (t) => {
+  const evil = 'paris\u001b[2J\u202e\u0007'
+  const objects = brokenMember(
+    (at) =>
+      changeLinks(at, ({ cluster }) => cluster === evil, { state: 'down', message: `\u001b]0;x\u0007${SILENCE}` }),
+    {
+      others: [evil, 'tokyo'],
+    },
+  )
+  const { problems, overview } = diagnoseMember(factSet(objects))
+  t.match(problems[0], { reason: 'ClusterCutOff', subject: { name: 'paris?[2J??' } })
+  t.notMatch(JSON.stringify({ problems, overview }), /\\u001b|\u202e|\\u0007/)
+})

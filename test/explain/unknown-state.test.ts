@@ -1,0 +1,97 @@
+/** What the agent says of the broker, and what nobody could be asked. */
+import t from 'tap'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import type { BrokerReport } from '../../explain/facts/shapes.ts'
+import { HEALTHY_BROKER, condition, factSet, healthyObjects, healthyReports } from '../support/objects/member-facts.ts'
+import { brokenMember, linesOf } from './broken-member.ts'
+
+const AWAY: BrokerReport = {
+  ...HEALTHY_BROKER,
+  publish: 'waiting',
+  watch: 'waiting',
+  since: '2026-11-25T11:30:00Z',
+  reason: 'NoConnection',
+}
+
+/** What the agent says of the broker → what is said of it. */
+const BROKERS: Readonly<Record<string, readonly [report: Partial<BrokerReport>, lines: readonly string[]]>> = {
+  'the broker is down': [AWAY, ['degraded BrokerUnreached Broker - (Pending ×2)']],
+  'it has just gone': [{ ...AWAY, since: '2026-11-25T11:59:50Z' }, ['degraded BrokerUnreached Broker - (Pending ×2)']],
+  'one replica is dead': [
+    { failing: 1 },
+    [
+      'degraded Pending ServiceExport shop/web0',
+      'degraded Pending ServiceExport shop/web1',
+      'notice BrokerAddressFailing Broker -',
+    ],
+  ],
+  'the certificate is about to end': [
+    { ...AWAY, certificateEnds: '2026-11-25T13:00:00Z' },
+    ['degraded BrokerUnreached Broker - (Pending ×2, CertificateEndsSoon ×1)'],
+  ],
+  'the certificate has ended': [
+    { certificateEnds: '2026-11-25T11:00:00Z' },
+    [
+      'degraded CertificateExpired Cluster milano',
+      'degraded Pending ServiceExport shop/web0',
+      'degraded Pending ServiceExport shop/web1',
+    ],
+  ],
+}
+
+for (const [name, [report, lines]] of Object.entries(BROKERS)) {
+  t.test(`${name}: exports that wait are counted under it`, async (t) => {
+    const objects = brokenMember(
+      (at) => {
+        for (const one of at('ServiceExport'))
+          one.status.conditions = [condition('Ready', 'False', 'Pending', 'not confirmed')]
+      },
+      { services: 2 },
+    )
+    const { problems } = diagnoseMember(factSet(objects, healthyReports({ ...HEALTHY_BROKER, ...report })))
+    t.same(linesOf(problems), lines)
+  })
+}
+
+t.test('a broker that is away is said with the reason of the agent, and what to do about that', async (t) => {
+  const { problems, overview } = diagnoseMember(factSet(healthyObjects(), healthyReports(AWAY)))
+  t.match(problems, [
+    {
+      reason: 'BrokerUnreached',
+      seen: /^publishing is waiting, watching is waiting: last heard .*Z, 3 addresses known\. NoConnection: /,
+      since: '2026-11-25T11:30:00Z',
+      mend: 'Check the address and the network between the two.',
+      source: 'pod sealane-agent-0',
+    },
+  ])
+  t.match(overview.broker, { state: 'away', addresses: 3 })
+})
+
+t.test('what could not be asked is a problem of its own', async (t) => {
+  const { Gateway: _gone, ...objects } = healthyObjects()
+  const { health, problems } = diagnoseMember(
+    factSet(objects, [
+      ...healthyReports(),
+      {
+        t: 'unanswered',
+        what: 'Gateway',
+        reason: 'RightMissing',
+        message: 'may not list gateways',
+        needed: true,
+        source: 'API server',
+        at: '2026-11-25T12:00:00Z',
+      },
+      {
+        t: 'unanswered',
+        what: 'Pod sealane-dns-1',
+        reason: 'NotAnswered',
+        message: 'no answer within 700ms',
+        needed: false,
+        source: 'API server',
+        at: '2026-11-25T12:00:00Z',
+      },
+    ]),
+  )
+  t.same(linesOf(problems), ['degraded RightMissing Gateway *', 'notice NotAnswered Pod sealane-dns-1'])
+  t.equal(health, 'degraded', 'nobody knows whether a lane is up')
+})
