@@ -85,12 +85,14 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const surroundings = deps.surroundings ?? surroundingsReader(identity)
   const parts = { ...deps, logger, agentMetrics: metrics, link, surroundings }
   const loops = makeLoops(parts, { ...config, own, clusterset })
-  const { about, contact, publish, mirror, others } = loops
+  const { about, contact, publish, mirror, report, others } = loops
 
   phase = undefined
   const notReady = (): string | undefined =>
     phase ?? about.problem() ?? publish.notReady() ?? mirror.notReady() ?? contact.notReady()
   status.readiness('agent', notReady)
+  status.report('broker', () => link.state())
+  status.report('notImported', () => report.notImported)
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
   const leaving = watchLeaving(api, membership)
@@ -105,11 +107,12 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
     // Nothing is published or mirrored under an id that the cluster itself contradicts.
     about
       .whenAccepted()
-      .then(() => Promise.all([link, contact, publish, mirror, ...others].map((part) => part.run(stop)))),
+      .then(() => Promise.all([link, contact, publish, mirror, report, ...others].map((part) => part.run(stop)))),
   ])
   stopReporting()
   leaving.close()
   status.plan('agent', () => 'does not run here')
+  for (const field of ['broker', 'notImported']) status.report(field, () => undefined)
   renamed.end()
   if (signal.aborted) return
 
@@ -127,6 +130,7 @@ interface AgentLoops {
   readonly contact: ContactLoop
   readonly publish: PublishLoop
   readonly mirror: MirrorLoop
+  readonly report: ReportLoop
   /** Those that nothing else here asks, and those that not every site has. */
   readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
 }
@@ -157,7 +161,8 @@ function makeLoops(
   const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
   const interest = new InterestLoop({ ...parts, link }, config)
-  return { about, contact, publish, mirror, others: [interest, needs, report, gateways, freshness, ...orphans, ...clusterDns] }
+  const others = [interest, needs, gateways, freshness, ...orphans, ...clusterDns]
+  return { about, contact, publish, mirror, report, others }
 }
 
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */

@@ -11,11 +11,14 @@ export async function parseWith(program: Command, args: readonly string[]): Prom
   }
 }
 
-/** Makes commander throw instead of ending the process: CommanderError after help, UserError for wrong usage. */
-export function throwingUsageErrors(command: Command): Command {
+/**
+ * Makes commander throw instead of ending the process: CommanderError after help, UserError for wrong usage, with this
+ * exit code.
+ */
+export function throwingUsageErrors(command: Command, exitCode: 2 | 3 = 2): Command {
   return command.exitOverride((error) => {
     if (error.exitCode === 0) throw error
-    throw new UserError(usageMessage(error, command), { exitCode: 2, hint: `see: ${fullName(command)} --help` })
+    throw new UserError(usageMessage(error, command), { exitCode, hint: `see: ${fullName(command)} --help` })
   })
 }
 

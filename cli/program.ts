@@ -6,11 +6,12 @@ import { addExportCommands } from './commands/export.ts'
 import { addJoinCommand } from './commands/join.ts'
 import { addLeaveCommand } from './commands/leave.ts'
 import { addGatewayCommand } from './commands/gateway.ts'
-import { addShowCommand } from './commands/show.ts'
+import { addShowCommand } from './commands/look/show.ts'
+import { addStatusCommand } from './commands/look/status.ts'
 import { addTokenCommand } from './commands/token.ts'
 import { addUninstallCommand } from './commands/uninstall.ts'
 import { addUpCommand } from './commands/up.ts'
-import { addVersionCommand } from './commands/version.ts'
+import { addVersionCommand } from './commands/look/version.ts'
 import { sealaneVersion } from '../runtime/version.ts'
 import type { CommandContext } from './context.ts'
 import { processOutput } from './output.ts'
@@ -38,6 +39,7 @@ export function buildProgram(
   addGatewayCommand(program, context)
   addUpCommand(program, context)
   addExportCommands(program, context)
+  addStatusCommand(program, context)
   addShowCommand(program, context)
   addVersionCommand(program, context)
   return program

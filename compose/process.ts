@@ -8,6 +8,7 @@ import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../runtime/status-board.ts'
+import { sealaneVersion } from '../runtime/version.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { formatHostPort } from '../runtime/host-port.ts'
 
@@ -33,6 +34,10 @@ export async function withProcess(
   const status = new StatusBoard()
   const metricsFor = readMetricsFor(process.env[STATUS_METRICS])
   let isStarted = false
+  const [startedAt, version] = [new Date().toISOString(), sealaneVersion()]
+  status.report('part', () => init.name)
+  status.report('version', () => version)
+  status.report('startedAt', () => startedAt)
   status.readiness('process', () => (isStarted ? undefined : 'is starting'))
   const clock = new SystemClock()
   const servers: StatusServer[] = []

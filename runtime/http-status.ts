@@ -1,7 +1,7 @@
 /**
- * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only. A caller from elsewhere than
- * this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback where
- * the configuration names the address that they are to be on.
+ * /healthz, /readyz, /status, /metrics and /debug/plan of one process. Plain HTTP, read only. A caller from elsewhere
+ * than this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback
+ * where the configuration names the address that they are to be on.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -58,6 +58,7 @@ interface Reply {
 const TEXT = 'text/plain; charset=utf-8'
 /** Exposition format 0.0.4, as prom-client writes it. */
 const METRICS = 'text/plain; version=0.0.4; charset=utf-8'
+const JSON_TYPE = 'application/json'
 
 /** Resolves once it listens. Throws UserError where the port is taken or the address is not ours. */
 export async function serveStatus(init: StatusServerInit): Promise<StatusServer> {
@@ -143,6 +144,8 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
       if (reasons.length === 0) return { code: 200, text: 'ready\n' }
       return { code: 503, text: here ? `${reasons.join('\n')}\n` : 'not ready\n' }
     }
+    case '/status':
+      return { code: 200, text: `${JSON.stringify(status.reports())}\n`, type: JSON_TYPE }
     case '/metrics':
       if (!here && !givesMetrics(init))
         return { code: 403, text: 'metrics are for loopback here: name an address in --status-listen to open them\n' }
@@ -153,7 +156,10 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
       return planReply(status.plans(), url.searchParams.get('name'))
     case undefined:
     default:
-      return { code: 404, text: here ? 'try /healthz, /readyz, /metrics or /debug/plan\n' : 'try /readyz\n' }
+      return {
+        code: 404,
+        text: here ? 'try /healthz, /readyz, /status, /metrics or /debug/plan\n' : 'try /readyz or /status\n',
+      }
   }
 }
 

@@ -1,6 +1,6 @@
 /** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
 import { isPrinted, reasonOf } from './error-reason.ts'
-import { UserError } from './user-error.ts'
+import { ExitWith, UserError } from './user-error.ts'
 
 export interface RunProcessInit {
   /** Where complaints go; stderr by default. */
@@ -15,7 +15,7 @@ const SIGNALS = { SIGTERM: 15, SIGINT: 2 } as const
 
 /**
  * Runs `build` until it resolves. SIGTERM and SIGINT abort its signal; a second one exits at once with 128 + number.
- * Sets process.exitCode and gives it: 0 done or stopped by a signal, 1 failed, 2 wrong usage.
+ * Sets process.exitCode and gives it: 0 done or stopped by a signal, 1 failed, 2 wrong usage, or what ExitWith says.
  */
 export async function runProcess(
   name: string,
@@ -66,6 +66,7 @@ export function describeFailure(name: string, error: unknown): string {
 }
 
 function report(name: string, error: unknown, complain: (text: string) => void): number {
+  if (error instanceof ExitWith) return error.exitCode
   complain(describeFailure(name, error))
   return error instanceof UserError ? error.exitCode : 1
 }

@@ -1,6 +1,6 @@
 /**
- * Where a process pins what it knows about itself: readiness checks and printable plans. http-status.ts serves it as
- * /healthz, /readyz, /debug/plan and /metrics.
+ * Where a process pins what it knows about itself: readiness checks, printable plans, and what programs may read.
+ * http-status.ts serves it as /healthz, /readyz, /debug/plan, /status and /metrics.
  */
 
 /** Undefined when ready, else the reason in words. */
@@ -9,6 +9,7 @@ export type ReadinessCheck = () => string | undefined
 export class StatusBoard {
   readonly #checks = new Map<string, ReadinessCheck>()
   readonly #plans = new Map<string, () => string>()
+  readonly #reports = new Map<string, () => unknown>()
 
   readiness(name: string, check: ReadinessCheck): void {
     this.#checks.set(name, check)
@@ -19,12 +20,27 @@ export class StatusBoard {
     this.#plans.set(name, print)
   }
 
+  /**
+   * A field of /status, as JSON has it; undefined: nothing to say now. Whoever reaches the port reads it, from elsewhere
+   * too: no names of clusters, no addresses, no keys.
+   */
+  report(field: string, value: () => unknown): void {
+    this.#reports.set(field, value)
+  }
+
   /** Reasons for not being ready, `name: reason`; empty when ready. */
   notReady(): string[] {
     return [...this.#checks].flatMap(([name, check]) => {
       const reason = check()
       return reason === undefined ? [] : [`${name}: ${reason}`]
     })
+  }
+
+  /** All fields that have something to say, and whether the process is ready. */
+  reports(): Readonly<Record<string, unknown>> {
+    const said = [...this.#reports].map(([field, value]) => [field, value()] as const)
+    const fields = Object.fromEntries(said.filter(([, value]) => value !== undefined))
+    return { ...fields, ready: this.notReady().length === 0 }
   }
 
   plans(): ReadonlyMap<string, string> {

@@ -4,8 +4,8 @@ import type { ReasonCode } from '../model/reasons/reasons.ts'
 export interface UserErrorInit {
   /** What to do about it, one line. */
   readonly hint?: string
-  /** 1 failed (default), 2 wrong usage. */
-  readonly exitCode?: 1 | 2
+  /** 1 failed (default), 2 wrong usage. 3: as commands say that have another use for these (`sealane status`). */
+  readonly exitCode?: 1 | 2 | 3
   readonly cause?: unknown
   /** Its stable name (model/reasons/). */
   readonly reason?: ReasonCode
@@ -13,7 +13,7 @@ export interface UserErrorInit {
 
 export class UserError extends Error {
   readonly hint: string | undefined
-  readonly exitCode: 1 | 2
+  readonly exitCode: 1 | 2 | 3
   readonly reason: ReasonCode | undefined
   constructor(message: string, init: UserErrorInit = {}) {
     super(message, init.cause === undefined ? {} : { cause: init.cause })
@@ -21,5 +21,15 @@ export class UserError extends Error {
     this.hint = init.hint
     this.exitCode = init.exitCode ?? 1
     this.reason = init.reason
+  }
+}
+
+/** The work is done, and its answer is an exit code: nothing more is printed. */
+export class ExitWith extends Error {
+  readonly exitCode: number
+  constructor(exitCode: number) {
+    super(`exit code ${exitCode}`)
+    this.name = 'ExitWith'
+    this.exitCode = exitCode
   }
 }

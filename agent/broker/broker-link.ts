@@ -70,6 +70,23 @@ export interface ContactView {
   onChange(listener: () => void): () => void
 }
 
+/** How the way to the broker does, for /status: no addresses. */
+export interface LinkState {
+  readonly publish: 'closed' | 'waiting' | 'connecting' | 'declaring' | 'live'
+  readonly watch: 'closed' | 'waiting' | 'connecting' | 'syncing' | 'live'
+  /** RFC 3339: since when both are live, or not. */
+  readonly since: string
+  /** Why there is no connection, where that has a name. */
+  readonly reason?: ReasonCode
+  /** RFC 3339: the broker's last word. */
+  readonly heardAt?: string
+  /** How many addresses of brokers are known, and at how many of them the last attempt failed. */
+  readonly addresses: number
+  readonly failing: number
+  /** RFC 3339. */
+  readonly certificateEnds?: string
+}
+
 export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
@@ -78,6 +95,7 @@ export interface BrokerLink {
   setInterest(namespaces: ReadonlySet<string> | undefined): void
   /** What is wrong with the connection, in words; undefined while all is well. */
   problem(): string | undefined
+  state(): LinkState
   /** Connects, and again whenever the connection breaks, until the signal. */
   run(signal: AbortSignal): Promise<void>
   /**

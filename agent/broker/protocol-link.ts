@@ -17,9 +17,11 @@ import { WatchSession, type WatchState } from '../../protocol/sessions/watch-ses
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import type { BrokerLink, ContactView, Publisher, ReplicaView } from './broker-link.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
+import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView } from './broker-link.ts'
 import type { AgentConfig } from '../config.ts'
 import type { AgentMetrics } from '../metrics.ts'
+import { LinkLife, timeText } from './link-life.ts'
 import { CertificateRenewal } from './membership/certificate-renewal.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
@@ -87,6 +89,7 @@ class ProtocolLink implements BrokerLink {
   readonly #watch: WatchSession
   readonly #renewal: CertificateRenewal
   readonly #file: string
+  readonly #life: LinkLife
   #book: AddressBook
   #client: BrokerClient
 
@@ -99,6 +102,7 @@ class ProtocolLink implements BrokerLink {
     const held = new HeldRecords(clock, replica)
     this.#deps = deps
     this.#file = file
+    this.#life = new LinkLife(clock)
     this.#book = this.#bookOf(identity)
     this.#client = this.#open(identity)
     const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
@@ -106,7 +110,13 @@ class ProtocolLink implements BrokerLink {
     const { cluster } = identity
     const members = (): number => replica.complete.size
     const common = { cluster, connect, clock, logger, metrics }
-    this.#publish = new PublishSession({ ...common, members, held: onAsked, onChange })
+    this.#publish = new PublishSession({
+      ...common,
+      members,
+      held: onAsked,
+      onChange,
+      onState: () => this.#onState(),
+    })
     const contact = new LatestContact(clock)
     this.#watch = new WatchSession({
       connect,
@@ -118,11 +128,15 @@ class ProtocolLink implements BrokerLink {
       onChange: (changes) => watched.call(changes),
       onExported: () => exported.call(),
       waitsForInterest: deps.followsInterest === true,
-      onContact: (silent) => contact.set(silent),
+      onContact: (silent) => {
+        contact.set(silent)
+        this.#life.heard()
+      },
       onAuthorities: (authorities) => this.#renewal.takeAuthorities(authorities),
       onState: (state) => {
         if (state.t !== 'live') contact.forget()
         held.onWatch()
+        this.#onState()
         this.#reportRefused(state)
       },
     })
@@ -151,6 +165,21 @@ class ProtocolLink implements BrokerLink {
     return this.#renewal.problem() ?? (states.every(({ t }) => t === 'live') ? undefined : 'not connected yet')
   }
 
+  state(): LinkState {
+    const [publish, watch] = [this.#publish.state(), this.#watch.state()]
+    const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
+    const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
+    return {
+      publish: publish.t,
+      watch: watch.t,
+      ...this.#life.times(),
+      ...(reason === undefined ? {} : { reason }),
+      addresses: this.#book.size,
+      failing: this.#book.failing,
+      certificateEnds: timeText(this.#renewal.endsMs),
+    }
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([this.#publish.run(signal), this.#watch.run(signal), this.#retryRefused(signal)])
     this.#client.close()
@@ -174,6 +203,10 @@ class ProtocolLink implements BrokerLink {
       )
       if (slept) this.#publish.retryRefused()
     }
+  }
+
+  #onState(): void {
+    this.#life.onState([this.#publish, this.#watch].every((session) => session.state().t === 'live'))
   }
 
   #reportRefused(state: WatchState): void {

@@ -54,6 +54,7 @@ export class ReportLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #connections: ReportedConnections
+  #notImported: Readonly<Record<string, number>> | undefined
   /** By member. Undefined until all records have been looked at once. */
   #statuses: Map<string, MemberStatus> | undefined
   /** Since when the broker has each export, monotonic. */
@@ -122,6 +123,11 @@ export class ReportLoop {
     this.#onOthers(imports, expired)
   }
 
+  /** Exports of others that are not imported here, by reason; undefined before the first look. */
+  get notImported(): Readonly<Record<string, number>> | undefined {
+    return this.#notImported
+  }
+
   #reportOthers({ plan, namespaces, problems }: ImportFindings): void {
     const { own, allowedNamespaces } = this.#init
     const { view, clusters } = plan.basis
@@ -131,10 +137,13 @@ export class ReportLoop {
     const status = planMemberStatus(world)
     const openConnections = this.#connections.get()
     this.#deps.publisher.setStatus(openConnections === undefined ? status : { ...status, openConnections })
+    const counts: Record<string, number> = {}
     for (const reason of NOT_IMPORTED_REASONS) {
       const count = status.notImported.filter((one) => one.reason === reason).length
       this.#deps.metrics.notImported.set(count, { reason })
+      if (count > 0) counts[reason] = count
     }
+    this.#notImported = counts
   }
 
   #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {

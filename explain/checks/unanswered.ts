@@ -7,7 +7,8 @@ export function unanswered({ unanswered, malformed }: World): readonly Finding[]
     ...unanswered.map(({ what, reason, message, needed, source, at }): Finding => {
       return {
         reason,
-        severity: needed ? 'degraded' : 'notice',
+        // Without its kind nothing of it is left.
+        severity: !needed ? 'notice' : reason === 'KindMissing' ? 'down' : 'degraded',
         subject: subjectOfQuestion(what),
         seen: message,
         source,

@@ -26,7 +26,7 @@ export interface Overview {
   readonly gateways: readonly GatewayOverview[]
   readonly clusters: readonly ClusterOverview[]
   readonly links: readonly LinkOverview[]
-  readonly clusterDns: { readonly state: 'answers' | 'fails' | 'unknown'; readonly since?: string }
+  readonly clusterDns: { readonly state: 'answers' | 'fails' | 'unknown' | 'none'; readonly since?: string }
   /** Absent where nobody could read them. */
   readonly exports?: ExportCounts
   readonly imports?: ImportCounts
@@ -225,7 +225,10 @@ function linkOverview({ nowMs }: World, { node, connection, gateway }: Link): Li
   }
 }
 
-function dnsOverview({ objects, self }: World): Overview['clusterDns'] {
+/** A plain site has no DNS of a cluster: nothing is installed there by Deployments, and nobody asks for them. */
+function dnsOverview({ objects, self, unanswered }: World): Overview['clusterDns'] {
+  const isPlain = objects.Deployment === undefined && !unanswered.some(({ what }) => what === 'Deployment')
+  if (isPlain) return { state: 'none' }
   const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object
   const found = findCondition(own?.status?.conditions, CONDITION_CLUSTER_DNS)
   if (found === undefined || found.status === 'Unknown') return { state: 'unknown' }

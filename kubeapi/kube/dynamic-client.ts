@@ -61,7 +61,18 @@ const PATCH_TYPES = {
   strategic: 'application/strategic-merge-patch+json',
 } as const
 
+/** A page of a pod's own server. */
+export interface PodPage {
+  readonly namespace: string
+  readonly name: string
+  readonly port: number
+  /** With `/` before it. */
+  readonly path: string
+}
+
 const PAGE = 500
+/** Of a status page, which a pod writes as it likes. */
+const MAX_PAGE_BYTES = 1 << 20
 const METADATA_ONLY = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1'
 const APPLY_PATCH = 'application/apply-patch+yaml'
 
@@ -211,6 +222,25 @@ export class DynamicClient {
   /** What a path that is no object answers: `/version`, `/readyz`. */
   async read(path: string, signal?: AbortSignal): Promise<unknown> {
     return (await this.#ask<unknown>({ verb: 'get', title: path, method: 'GET', path }, signal)).body
+  }
+
+  /**
+   * What a pod answers to a GET at a port, by the API server's proxy. Asked once: who does not answer now has not
+   * answered. Takes the right to get `pods/proxy` in the namespace.
+   */
+  async readPod(pod: PodPage, signal?: AbortSignal): Promise<unknown> {
+    const { namespace, name, port, path } = pod
+    const at = `${resourcePath({ apiVersion: 'v1', plural: 'pods' }, namespace, name)}:${port}/proxy${path}`
+    const title = `pods/proxy ${namespace}/${name}:${port}${path}`
+    const question: HttpRequest = {
+      verb: 'get',
+      title,
+      method: 'GET',
+      path: at,
+      again: false,
+      maxBytes: MAX_PAGE_BYTES,
+    }
+    return (await this.#ask<unknown>(question, signal)).body
   }
 
   async #about(

@@ -59,6 +59,11 @@ export class AddressBook {
     return this.#entries.size
   }
 
+  /** At how many the last attempt failed. */
+  get failing(): number {
+    return this.#texts(({ failures }) => failures > 0).length
+  }
+
   /** Named addresses that a connection has worked to. */
   get proven(): readonly string[] {
     return this.#texts(({ isNamed, isProven }) => isNamed && isProven)

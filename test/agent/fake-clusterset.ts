@@ -1,6 +1,6 @@
 /** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
 import { isDeepStrictEqual } from 'node:util'
-import type { BrokerLink, PublishState } from '../../agent/broker/broker-link.ts'
+import type { BrokerLink, LinkState, PublishState } from '../../agent/broker/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
@@ -138,6 +138,11 @@ export class FakeLink implements BrokerLink {
   constructor(set: FakeClusterset, cluster: string) {
     this.#set = set
     this.#cluster = cluster
+  }
+
+  state(): LinkState {
+    const t = this.#running ? 'live' : 'closed'
+    return { publish: t, watch: t, since: '2026-11-25T08:00:00Z', addresses: 1, failing: 0 }
   }
 
   readonly publisher = ((self: FakeLink) => ({

@@ -39,6 +39,7 @@ const COMMANDS = [
   'up',
   'export',
   'unexport',
+  'status',
   'show',
   'show clusters',
   'show endpoints',
@@ -86,7 +87,7 @@ t.test('each has help with an example that parses', async (t) => {
         name,
       )
     }
-    const looks = /^(show |broker (verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
+    const looks = /^(show |status|broker (verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)

@@ -30,11 +30,11 @@ export interface RunCliInit {
   readonly terminal?: Terminal
 }
 
-/** As runCli; `stop` is Ctrl-C, `remarks` what it has said on standard error so far. */
+/** As runCli; `stop` is Ctrl-C, `remarks` and `answers` what it has said on standard error and output so far. */
 export function startCli(
   args: readonly string[],
   init: RunCliInit = {},
-): { readonly result: Promise<CliResult>; stop(): void; remarks(): string } {
+): { readonly result: Promise<CliResult>; stop(): void; remarks(): string; answers(): string } {
   const signals = new EventEmitter()
   const said = { stdout: '', stderr: '' }
   const output = {
@@ -50,7 +50,7 @@ export function startCli(
       return { code, ...said }
     },
   )
-  return { result, stop: () => void signals.emit('SIGINT'), remarks: () => said.stderr }
+  return { result, stop: () => void signals.emit('SIGINT'), remarks: () => said.stderr, answers: () => said.stdout }
 }
 
 export interface SpawnInit {

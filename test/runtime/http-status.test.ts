@@ -48,11 +48,23 @@ t.test('plans, all or one', async (t) => {
   t.equal(await get('/debug/plan'), '500 no plan yet\n')
 })
 
+t.test('what a process reports about itself, for programs', async (t) => {
+  const { status, get } = await start(t)
+  t.equal(await get('/status'), '200 {"ready":true}\n')
+  let broker: object | undefined = { watch: 'live' }
+  status.report('part', () => 'agent')
+  status.report('broker', () => broker)
+  status.readiness('agent', () => 'waits')
+  t.equal(await get('/status'), '200 {"part":"agent","broker":{"watch":"live"},"ready":false}\n')
+  broker = undefined
+  t.equal(await get('/status'), '200 {"part":"agent","ready":false}\n', 'nothing to say now')
+})
+
 t.test('metrics, strangers and wrong methods', async (t) => {
   const { get } = await start(t)
   t.match(await get('/metrics'), /^200 [^]*process_resident_memory_bytes/)
-  t.equal(await get('/'), '404 try /healthz, /readyz, /metrics or /debug/plan\n')
-  t.equal(await get('//'), '404 try /healthz, /readyz, /metrics or /debug/plan\n')
+  t.equal(await get('/'), '404 try /healthz, /readyz, /status, /metrics or /debug/plan\n')
+  t.equal(await get('//'), '404 try /healthz, /readyz, /status, /metrics or /debug/plan\n')
   t.equal(await get('/healthz', { method: 'POST' }), '405 only GET\n')
   t.equal(await get('/healthz', { method: 'HEAD' }), '200 ')
 })

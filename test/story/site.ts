@@ -13,6 +13,8 @@ import type { ComponentDeps } from '../../runtime/component.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { serveStatus } from '../../runtime/http-status.ts'
+import { formatHostPort } from '../../runtime/host-port.ts'
 import { showImport, showSlice } from '../agent/site.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { SiteFolder } from '../cli/site-folder.ts'
@@ -111,6 +113,25 @@ export class StorySite {
   async tunnel(cluster: string, state: ConnectionState): Promise<void> {
     await this.#reader.apply(gatewayObject('gw'))
     await this.#reader.applyStatus(gatewayObject('gw', { connections: connectionsTo({ [cluster]: state }) }))
+  }
+
+  /** The same of several tunnels, a moment ago. */
+  async tunnels(states: Readonly<Record<string, ConnectionState>>): Promise<void> {
+    const heartbeatTime = new Date().toISOString()
+    await this.#reader.apply(gatewayObject('gw'))
+    await this.#reader.applyStatus(
+      gatewayObject('gw', { version: '0.1.0', heartbeatTime, connections: connectionsTo(states) }),
+    )
+  }
+
+  /** Where its agent says how it does: host:port. */
+  async statusPage(t: Test): Promise<string> {
+    const { deps } = this.agent
+    deps.status.report('part', () => 'agent')
+    deps.status.report('version', () => '0.1.0')
+    const server = await serveStatus({ ...deps, listen: ':0' })
+    t.teardown(() => server.close())
+    return formatHostPort(server.address)
   }
 
   /** A gateway of this site, as its own gateway process publishes it. */

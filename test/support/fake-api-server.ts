@@ -34,6 +34,8 @@ const KINDS = new Map(
   Object.entries(KIND_PLACES).map(([kind, { apiVersion, plural }]) => [`${apiVersion}/${plural}`, kind]),
 )
 KINDS.set('v1/secrets', 'Secret')
+KINDS.set('apps/v1/deployments', 'Deployment')
+KINDS.set('apps/v1/daemonsets', 'DaemonSet')
 KINDS.set('v1/configmaps', 'ConfigMap')
 KINDS.set('events.k8s.io/v1/events', 'Event')
 

@@ -4,7 +4,16 @@ import { join, relative } from 'node:path'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
 /** Folders of the root that know no component. */
-export const FOUNDATIONS = ['model', 'protocol', 'kubeapi', 'kernel', 'reconcile', 'runtime', 'install', 'explain'] as const
+export const FOUNDATIONS = [
+  'model',
+  'protocol',
+  'kubeapi',
+  'kernel',
+  'reconcile',
+  'runtime',
+  'install',
+  'explain',
+] as const
 /** Folders of the root that know no other component. */
 export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli'] as const
 /** All that is shipped. */

@@ -82,6 +82,11 @@ export class CertificateRenewal {
     return this.#failure
   }
 
+  /** When the certificate ends, milliseconds since 1970. */
+  get endsMs(): number {
+    return this.#facts.notAfterMs
+  }
+
   /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
   takeRefusal(isRefused: boolean): void {
     this.#isRefused = isRefused

@@ -1,20 +1,27 @@
 /** `sealane show clusters|endpoints|gateways|connections|services|exports` */
 import { type Command, Option } from 'commander'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
-import { parseDnsLabel } from '../../model/ids.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { type ConnectionRow, agoText, connectionRows } from '../site/connection-rows.ts'
-import { type GatewayRow, gatewayRows, noGatewayNote } from '../site/gateway-rows.ts'
-import { type CommandContext, outputOption, parsed, subcommand } from '../context.ts'
-import { exportMessage } from '../site/export-message.ts'
-import { type OutputFormat, printItems } from '../output.ts'
-import type { Column } from '../render-table.ts'
-import { type Target, withTarget } from '../open-target.ts'
-import { LOCAL_SITE, type TargetOptions, addTargetOptions, seenOtherwise, targetFlags, targetToSee } from '../target.ts'
-import { lookTimeoutOption, withinTime } from '../within-time.ts'
+import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
+import { CONDITION_IMPORTED, findCondition } from '../../../model/conditions.ts'
+import { parseDnsLabel } from '../../../model/ids.ts'
+import { remoteLaneOf } from '../../../model/lanes/lane-number.ts'
+import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { type ConnectionRow, agoText, connectionRows } from '../../site/connection-rows.ts'
+import { type GatewayRow, gatewayRows, noGatewayNote } from '../../site/gateway-rows.ts'
+import { type CommandContext, outputOption, parsed, subcommand } from '../../context.ts'
+import { exportMessage } from '../../site/export-message.ts'
+import { type OutputFormat, printItems } from '../../output.ts'
+import type { Column } from '../../render-table.ts'
+import { type Target, withTarget } from '../../open-target.ts'
+import {
+  LOCAL_SITE,
+  type TargetOptions,
+  addTargetOptions,
+  seenOtherwise,
+  targetFlags,
+  targetToSee,
+} from '../../target.ts'
+import { lookTimeoutOption, withinTime } from '../../within-time.ts'
 
 interface View<T> {
   readonly description: string
@@ -242,7 +249,7 @@ function withView<T>(
 ): Promise<void> {
   return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
     if (admin !== undefined) {
-      const { checkServed } = await import('../kube/access/check-served.ts')
+      const { checkServed } = await import('../../kube/access/check-served.ts')
       const flags = targetFlags(target.kube ?? {}, admin.contextName)
       await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
     }

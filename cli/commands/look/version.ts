@@ -1,13 +1,13 @@
 /** `sealane version`: of this program, and of what runs in a cluster. */
 import type { Command } from 'commander'
-import { messageOf } from '../../runtime/thrown.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { type CommandContext, outputOption, subcommand } from '../context.ts'
-import type { PartVersion } from '../kube/access/read-versions.ts'
-import { type OutputFormat, printOne } from '../output.ts'
-import { renderTable } from '../render-table.ts'
-import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
-import { lookTimeoutOption, withinTime } from '../within-time.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import { sealaneVersion } from '../../../runtime/version.ts'
+import { type CommandContext, outputOption, subcommand } from '../../context.ts'
+import type { PartVersion } from '../../kube/access/read-versions.ts'
+import { type OutputFormat, printOne } from '../../output.ts'
+import { renderTable } from '../../render-table.ts'
+import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../../target.ts'
+import { lookTimeoutOption, withinTime } from '../../within-time.ts'
 
 interface VersionOptions extends KubeTarget {
   readonly output: OutputFormat
@@ -41,9 +41,9 @@ type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly u
  */
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
-  const { SystemClock } = await import('../../reconcile/clock.ts')
-  const { withAdmin } = await import('../kube/access/installed-site.ts')
-  const { readVersions } = await import('../kube/access/read-versions.ts')
+  const { SystemClock } = await import('../../../reconcile/clock.ts')
+  const { withAdmin } = await import('../../kube/access/installed-site.ts')
+  const { readVersions } = await import('../../kube/access/read-versions.ts')
   try {
     return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({
       parts: await readVersions(admin, {

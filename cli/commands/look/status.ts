@@ -1,0 +1,112 @@
+/** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
+import type { Command } from 'commander'
+import type { Diagnosis } from '../../../explain/diagnose-member.ts'
+import { parseHostPort } from '../../../runtime/host-port.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import { ExitWith, UserError } from '../../../runtime/user-error.ts'
+import { type CommandContext, collect, outputOption, subcommand } from '../../context.ts'
+import { type OutputFormat, printOne } from '../../output.ts'
+import { throwingUsageErrors } from '../../parse-command-line.ts'
+import { EXIT_CODES, EXIT_UNKNOWN, statusDocument } from '../../status/status-document.ts'
+import { statusScreen } from '../../status/status-screen.ts'
+import { LOCAL_SITE, type TargetOptions, addTargetOptions, seenOtherwise, targetToSee } from '../../target.ts'
+import { lookTimeoutOption } from '../../within-time.ts'
+
+interface StatusOptions extends TargetOptions {
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly watch: boolean
+  readonly ask?: readonly string[]
+}
+
+const TEXT = 'Shows what this cluster is, reaches and lacks. Exit code 0: healthy, 1: degraded, 2: down, 3: not known.'
+/** Of the status page of `sealane up`. */
+const STANDARD_PAGE = '127.0.0.1:9471'
+const WATCH_MS = 2000
+
+export function addStatusCommand(program: Command, context: CommandContext): void {
+  const made = subcommand(program, 'status', TEXT, 'sealane status --context c1 --watch')
+  const command = addTargetOptions(throwingUsageErrors(made, EXIT_UNKNOWN), seenOtherwise(LOCAL_SITE))
+  command
+    .option('--watch', 'again every two seconds, until it is interrupted', false)
+    .option(
+      '--ask <host:port>',
+      `of a site: where its parts on this machine say how they do; may be given several times (default: ${STANDARD_PAGE})`,
+      collect(parsePage),
+    )
+    .addOption(lookTimeoutOption(5000))
+    .addOption(outputOption())
+    .action(async (options: StatusOptions) => {
+      try {
+        const health = await show(options, context, command)
+        if (EXIT_CODES[health] !== 0) throw new ExitWith(EXIT_CODES[health])
+      } catch (error) {
+        throw unknownError(error)
+      }
+    })
+}
+
+function parsePage(text: string): string {
+  parseHostPort(text, '--ask')
+  return text
+}
+
+/** 1 and 2 say something about the cluster: a command that could not look has a code of its own. */
+function unknownError(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof ExitWith) return error
+  if (!(error instanceof UserError)) return new UserError(messageOf(error), { exitCode: EXIT_UNKNOWN, cause: error })
+  const { hint, reason, cause } = error
+  return new UserError(error.message, {
+    exitCode: EXIT_UNKNOWN,
+    ...(hint === undefined ? {} : { hint }),
+    ...(reason === undefined ? {} : { reason }),
+    ...(cause === undefined ? {} : { cause }),
+  })
+}
+
+async function show(options: StatusOptions, context: CommandContext, command: Command): Promise<Diagnosis['health']> {
+  const { watch } = options
+  const { openMember } = await import('../../status/open-member.ts')
+  const target = { kube: targetToSee(command, context, options.site), site: options.site }
+  return openMember(
+    { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout },
+    context,
+    async (look) => {
+      let last = await look()
+      await print(options, context, last)
+      while (watch && (await pause(context.signal))) {
+        last = await look()
+        await print(options, context, last)
+      }
+      return last.health
+    },
+  )
+}
+
+/** False: it was interrupted, which is how a watch ends. */
+function pause(signal: AbortSignal): Promise<boolean> {
+  return new SystemClock().sleep(WATCH_MS, signal).then(
+    () => true,
+    () => false,
+  )
+}
+
+const CLEAR = '\u001b[H\u001b[2J'
+
+async function print(
+  { output: format, watch }: StatusOptions,
+  { output, env }: CommandContext,
+  diagnosis: Diagnosis,
+): Promise<void> {
+  const document = statusDocument(diagnosis)
+  // A program that follows reads one document a line.
+  if (watch && format === 'json') {
+    output.answer(`${JSON.stringify(document)}\n`)
+    return
+  }
+  if (watch && format === 'yaml') output.answer('---\n')
+  const isScreen = watch && (format === 'table' || format === 'wide')
+  if (isScreen) output.answer(env === undefined && process.stdout.isTTY ? CLEAR : '\n')
+  await printOne(output, format, document, statusScreen(diagnosis, { wide: format === 'wide' }))
+}

@@ -1,0 +1,69 @@
+/** One question for facts: it is answered in time, or it is a fact that it was not. */
+import type { Fact, UnansweredFact } from '../../explain/facts/fact.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { formatDuration } from '../../runtime/duration.ts'
+import { messageOf } from '../../runtime/thrown.ts'
+import { OutOfTime, withinTime } from '../within-time.ts'
+
+export interface Question {
+  /** What is asked for: `Gateway`, `Pod sealane-agent-x2x1k`. */
+  readonly what: string
+  /** Who is asked. */
+  readonly source: string
+  /** Without an answer nobody can say that the cluster is well. */
+  readonly needed: boolean
+  readonly ms: number
+  /** What has to be allowed: `list gateways.sealane.io`. */
+  readonly right?: string
+  readonly ask: (signal: AbortSignal) => Promise<readonly Fact[]>
+}
+
+/** Never later than its time, and rejects only after the signal. */
+export async function askFor(question: Question, signal: AbortSignal): Promise<readonly Fact[]> {
+  const { ms, ask } = question
+  try {
+    return await withinTime(signal, ms, (limited) => orAborted(ask(limited), limited))
+  } catch (error) {
+    signal.throwIfAborted()
+    return [unansweredFact(question, error)]
+  }
+}
+
+/** Whatever is asked may not look at its signal. */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = new Promise<never>((_resolve, reject) => {
+    const end = (): void => reject(signal.reason as Error)
+    if (signal.aborted) end()
+    else signal.addEventListener('abort', end, { once: true })
+  })
+  aborted.catch(() => undefined)
+  return Promise.race([work, aborted])
+}
+
+function unansweredFact({ what, source, needed, right, ms }: Question, error: unknown): UnansweredFact {
+  const fact = { t: 'unanswered', what, source, at: new Date().toISOString(), needed } as const
+  if (error instanceof OutOfTime) {
+    return { ...fact, reason: 'NotAnswered', message: `no answer within ${formatDuration(ms)}` }
+  }
+  if (error instanceof ClusterApiError && error.code === 'Forbidden') {
+    const missing = right === undefined ? '' : `; needed is the right to ${right}`
+    return { ...fact, reason: 'RightMissing', message: `${messageOf(error)}${missing}` }
+  }
+  if (error instanceof KindMissingError) return { ...fact, reason: 'KindMissing', message: error.message }
+  if (error instanceof NothingRunsError) return { ...fact, reason: 'NothingRuns', message: error.message }
+  return { ...fact, reason: 'NotAnswered', message: messageOf(error) }
+}
+
+export class KindMissingError extends Error {
+  constructor(resource: string) {
+    super(`the API server does not know ${resource}`)
+    this.name = 'KindMissingError'
+  }
+}
+
+export class NothingRunsError extends Error {
+  constructor(address: string) {
+    super(`nothing listens at ${address}`)
+    this.name = 'NothingRunsError'
+  }
+}

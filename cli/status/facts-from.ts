@@ -1,0 +1,30 @@
+/** What is kept of an answer: what nobody looks at makes a file of facts large, and no better. */
+import type { Fact } from '../../explain/facts/fact.ts'
+import type { FactKind, PartReport } from '../../explain/facts/shapes.ts'
+
+/** As JSON has an object of any kind. */
+export interface AnyObject {
+  readonly metadata: object
+  readonly [field: string]: unknown
+}
+
+/** Without who wrote which field; of endpoints no more than whether they are ready. */
+export function slimmed(kind: FactKind, object: AnyObject): unknown {
+  const { managedFields: _fields, ...metadata } = object.metadata as Readonly<Record<string, unknown>>
+  if (kind !== 'EndpointSlice') return { ...object, metadata }
+  const endpoints = Array.isArray(object['endpoints']) ? (object['endpoints'] as readonly unknown[]) : []
+  const { name, namespace, labels } = metadata
+  return { metadata: { name, namespace, labels }, endpoints: endpoints.map(readinessOf) }
+}
+
+function readinessOf(endpoint: unknown): unknown {
+  if (typeof endpoint !== 'object' || endpoint === null) return endpoint
+  const { conditions } = endpoint as { readonly conditions?: unknown }
+  return conditions === undefined ? {} : { conditions }
+}
+
+/** `/status` of a part. Whatever it is, it is checked where facts are read; its name is ours. */
+export function readReport(answer: unknown, name: string, source: string): Fact {
+  const said = typeof answer === 'object' && answer !== null ? answer : {}
+  return { t: 'report', source, at: new Date().toISOString(), report: { ...(said as PartReport), name } }
+}

@@ -1,0 +1,151 @@
+/**
+ * Facts of a Kubernetes cluster: objects, and the status pages of pods by the API server's proxy. All that is needed is
+ * to read; what may not be read is a fact.
+ */
+import type { Fact } from '../../explain/facts/fact.ts'
+import type { FactKind } from '../../explain/facts/shapes.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
+import { STATUS_PORTS } from '../../install/ports.ts'
+import { selectorLabels } from '../../install/names.ts'
+import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { type Question, KindMissingError, askFor } from './ask.ts'
+import { readReport, slimmed } from './facts-from.ts'
+
+export interface KubeFactsInit {
+  readonly title: string
+  /** For each list of objects. */
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+type Reader = Pick<DynamicClient, 'list' | 'knows' | 'readPod'>
+
+interface ListPlace {
+  readonly apiVersion: string
+  readonly plural: string
+  readonly namespace?: string
+  readonly labelSelector?: string
+  readonly needed: boolean
+}
+
+const OURS = Object.entries(selectorLabels('agent')).map((pair) => pair.join('='))
+const PARTS = OURS.filter((pair) => !pair.includes('component')).join(',')
+const INSTALLED = { namespace: SYSTEM_NAMESPACE, labelSelector: PARTS, needed: false }
+
+const PLACES: Readonly<Record<FactKind, ListPlace>> = {
+  Membership: { ...KIND_PLACES.Membership, needed: true },
+  Cluster: { ...KIND_PLACES.Cluster, needed: true },
+  Endpoint: { ...KIND_PLACES.Endpoint, needed: true },
+  Gateway: { ...KIND_PLACES.Gateway, needed: true },
+  RouteAgent: { ...KIND_PLACES.RouteAgent, needed: true },
+  ServiceExport: { ...KIND_PLACES.ServiceExport, needed: true },
+  ServiceImport: { ...KIND_PLACES.ServiceImport, needed: true },
+  EndpointSlice: { ...KIND_PLACES.EndpointSlice, labelSelector: LABEL_SOURCE_CLUSTER, needed: true },
+  Node: { ...KIND_PLACES.Node, needed: false },
+  Lease: { ...KIND_PLACES.Lease, namespace: SYSTEM_NAMESPACE, needed: false },
+  Pod: { ...KIND_PLACES.Pod, ...INSTALLED },
+  Deployment: { apiVersion: 'apps/v1', plural: 'deployments', ...INSTALLED },
+  DaemonSet: { apiVersion: 'apps/v1', plural: 'daemonsets', ...INSTALLED },
+}
+
+/** Of a pod that does not answer: what it would say is worth no longer wait. */
+const PART_MS = 700
+/** Parts that have a network of their own; the others say what they have to say in objects. */
+const ASKED_PARTS = { agent: STATUS_PORTS.agent, dns: STATUS_PORTS.dns } as const
+/** More of one part say nothing new. */
+const MOST_PODS = 8
+
+/** Rejects where the API server does not answer at all, or does not know who asks. */
+export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<readonly Fact[]> {
+  const { signal, timeoutMs } = init
+  await knowGroups(reader, signal)
+  const kinds = Object.keys(PLACES) as readonly FactKind[]
+  const source = `API server of ${init.title}`
+  const listed = kinds.map(async (kind) => {
+    const { right, ...place } = { ...PLACES[kind], right: rightOf(PLACES[kind]) }
+    const question: Question = {
+      what: kind,
+      source,
+      needed: place.needed,
+      ms: timeoutMs,
+      right,
+      ask: async (limited) => [objectsFact(kind, source, await listOf(reader, kind, limited))],
+    }
+    const began = performance.now()
+    const facts = await askFor(question, signal)
+    if (kind !== 'Pod') return facts
+    const way = performance.now() - began
+    return [...facts, ...(await reportFacts(reader, facts, Math.round(PART_MS + 2 * way), signal))]
+  })
+  return (await Promise.all(listed)).flat()
+}
+
+/** Each group once, before all ask at once. */
+async function knowGroups(reader: Reader, signal: AbortSignal): Promise<void> {
+  const first = new Map<string, FactKind>()
+  for (const [kind, { apiVersion }] of Object.entries(PLACES)) {
+    if (!first.has(apiVersion)) first.set(apiVersion, kind as FactKind)
+  }
+  await Promise.all([...first].map(([apiVersion, kind]) => reader.knows({ apiVersion, kind }, signal)))
+}
+
+async function listOf(reader: Reader, kind: FactKind, signal: AbortSignal): Promise<readonly DynamicObject[]> {
+  const { apiVersion, plural, namespace, labelSelector } = PLACES[kind]
+  const scope = labelSelector === undefined ? { namespace } : { namespace, labelSelector }
+  try {
+    return await reader.list({ apiVersion, kind, ...scope }, signal)
+  } catch (error) {
+    if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
+    throw new KindMissingError(`${plural}.${apiVersion}`)
+  }
+}
+
+function rightOf({ apiVersion, plural, namespace }: ListPlace): string {
+  const [group] = apiVersion.split('/')
+  const place = namespace === undefined ? '' : ` in namespace ${namespace}`
+  return `list ${plural}${apiVersion.includes('/') ? `.${group ?? ''}` : ''}${place}`
+}
+
+function objectsFact(kind: FactKind, source: string, items: readonly DynamicObject[]): Fact {
+  return { t: 'objects', kind, source, at: new Date().toISOString(), items: items.map((item) => slimmed(kind, item)) }
+}
+
+/** All at once; a pod that is going is not asked. */
+async function reportFacts(
+  reader: Reader,
+  facts: readonly Fact[],
+  ms: number,
+  signal: AbortSignal,
+): Promise<readonly Fact[]> {
+  const pods = facts.flatMap((fact) => (fact.t === 'objects' ? (fact.items as readonly RunningPod[]) : []))
+  const asked = Object.entries(ASKED_PARTS).flatMap(([part, port]) =>
+    pods
+      .filter(({ metadata, status }) => {
+        const isOf = metadata.labels?.['app.kubernetes.io/component'] === part
+        return isOf && status?.phase === 'Running' && metadata.deletionTimestamp === undefined
+      })
+      .slice(0, MOST_PODS)
+      .map(({ metadata: { name } }) => ({ name, port })),
+  )
+  const answers = asked.map(({ name, port }) => {
+    const source = `pod ${name}`
+    const page = { namespace: SYSTEM_NAMESPACE, name, port, path: '/status' }
+    const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => [
+      readReport(await reader.readPod(page, limited), name, source),
+    ]
+    const right = `get pods/proxy in namespace ${SYSTEM_NAMESPACE}`
+    return askFor({ what: `Pod ${name}`, source: 'API server, for the pod', needed: false, ms, right, ask }, signal)
+  })
+  return (await Promise.all(answers)).flat()
+}
+
+interface RunningPod {
+  readonly metadata: {
+    readonly name: string
+    readonly labels?: Readonly<Record<string, string>>
+    readonly deletionTimestamp?: string
+  }
+  readonly status?: { readonly phase?: string }
+}

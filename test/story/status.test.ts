@@ -1,0 +1,99 @@
+/**
+ * Three sites, real broker and agents: what `sealane status` says while all is well, while a link is down, while the
+ * broker is away, and afterwards.
+ */
+import t from 'tap'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { runCli } from '../cli/run-cli.ts'
+import type { ConnectionState } from '../../model/objects.ts'
+import { eventually } from '../support/eventually.ts'
+import { StorySite } from './site.ts'
+
+const SERVICE = `
+apiVersion: v1
+kind: Namespace
+metadata: { name: shop }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: NAME, namespace: shop }
+spec: { ports: [{ name: http, port: 80, targetPort: 8080 }] }
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: { name: NAME-1, namespace: shop, labels: { kubernetes.io/service-name: NAME } }
+addressType: IPv4
+ports: [{ name: http, port: 8080 }]
+endpoints: [{ addresses: [10.42.0.5], conditions: { ready: true } }]
+`
+
+interface StatusDocument {
+  readonly health: string
+  readonly broker: { readonly state: string }
+  readonly problems: readonly {
+    readonly reason: string
+    readonly subject: { readonly kind: string; readonly name: string }
+    readonly consequences: readonly { readonly reason: string; readonly count: number }[]
+  }[]
+}
+
+/** `2 ClusterCutOff paris (LaneProbeTimeout 1)` */
+async function statusLine(site: StorySite, page: string): Promise<string> {
+  const { code, stdout } = await runCli(['status', '--site', site.folder.file, '--ask', page, '-o', 'json'])
+  const { broker, problems } = JSON.parse(stdout) as StatusDocument
+  const said = problems.map(({ reason, subject, consequences }) => {
+    const below = consequences.map((one) => `${one.reason} ${one.count}`).sort()
+    return `${reason} ${subject.name}${below.length === 0 ? '' : ` (${below.join(', ')})`}`
+  })
+  return `${code} ${[`broker ${broker.state}`, ...said].join('; ')}`
+}
+
+t.test('status tells what is wrong with a site, and that it is well again', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const [milano, paris, tokyo] = [
+    await StorySite.join(t, 'milano', broker),
+    await StorySite.join(t, 'paris', broker),
+    await StorySite.join(t, 'tokyo', broker),
+  ]
+  const sites = [milano, paris, tokyo]
+  await Promise.all(sites.map((site) => site.start()))
+  const pages = new Map<StorySite, string>()
+  for (const site of sites) pages.set(site, await site.statusPage(t))
+  const up = (site: StorySite): Record<string, ConnectionState> =>
+    Object.fromEntries(sites.filter((other) => other !== site).map(({ id }) => [id, 'up']))
+  const links = new Map(sites.map((site) => [site, up(site)] as const))
+  const becomes = async (site: StorySite, want: string): Promise<void> => {
+    let last = ''
+    const asked = async (): Promise<boolean> => {
+      // As a gateway does that goes on.
+      await site.tunnels(links.get(site) ?? {})
+      last = await statusLine(site, pages.get(site) ?? '')
+      return last === want
+    }
+    await eventually(asked, { deadlineMs: 15_000 }).catch(() => undefined)
+    t.equal(last, want, site.id)
+  }
+
+  milano.write('shop.yaml', SERVICE.replaceAll('NAME', 'web'))
+  for (const site of [paris, tokyo])
+    site.write('shop.yaml', 'apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n')
+  t.equal((await runCli(['export', 'web', '-n', 'shop', '--site', milano.folder.file])).code, 0)
+  for (const site of sites) await becomes(site, '0 broker connected')
+
+  links.set(paris, { milano: 'down', tokyo: 'up' })
+  await becomes(paris, '2 broker connected; ClusterCutOff milano (ImportsWithoutBackends 1, LaneProbeTimeout 1)')
+  links.set(paris, { milano: 'down', tokyo: 'down' })
+  await becomes(
+    paris,
+    '2 broker connected; AllClustersCutOff paris (ClusterCutOff 2, ImportsWithoutBackends 1, LaneProbeTimeout 2)',
+  )
+  links.set(paris, up(paris))
+  await becomes(paris, '0 broker connected')
+
+  await broker.stop()
+  milano.write('db.yaml', SERVICE.replaceAll('NAME', 'db'))
+  t.equal((await runCli(['export', 'db', '-n', 'shop', '--site', milano.folder.file])).code, 0)
+  await becomes(milano, '0 broker away; BrokerUnreached - (Pending 1)')
+  await broker.start()
+  for (const site of sites) await becomes(site, '0 broker connected')
+})
