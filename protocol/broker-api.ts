@@ -265,8 +265,8 @@ export type WatchMessage =
       readonly departed: ListChange
     }
   /**
-   * To a member that resumes: puts of records of the namespaces that it lacked. They are whole with the next `synced`, and
-   * what has changed since the member's position comes behind them.
+   * To a member that resumes: puts of records of the namespaces that it lacked. They are whole with the next `synced`,
+   * and what has changed since the member's position comes behind them.
    */
   | { readonly t: 'added'; readonly events: readonly Uint8Array[] }
   /**

@@ -12,8 +12,8 @@ export interface InterestLoopDeps extends LoopParts {
 }
 
 /**
- * Each change of what is asked for begins a stream anew. Namespaces that come in a row are asked for together; the first
- * one at once.
+ * Each change of what is asked for begins a stream anew. Namespaces that come in a row are asked for together; the
+ * first one at once.
  */
 const PACE_MS = 1000
 
@@ -37,10 +37,13 @@ export class InterestLoop {
 
   async run(signal: AbortSignal): Promise<void> {
     // Until then nothing is known of them: that is not none.
-    const isKnown = await this.#deps.api.cache('Namespace').whenSynced(signal).then(
-      () => true,
-      () => false,
-    )
+    const isKnown = await this.#deps.api
+      .cache('Namespace')
+      .whenSynced(signal)
+      .then(
+        () => true,
+        () => false,
+      )
     if (isKnown) await this.#loop.run(signal)
     this.#subscriptions.end()
   }

@@ -12,13 +12,14 @@ import { NO_FACTS, joinWith } from '../../test/hostile/support/raw-join.ts'
 import { eventually } from '../../test/support/eventually.ts'
 import { type Counts, Histogram } from './histogram.ts'
 import { LeanMember } from './lean/lean-member.ts'
-import { changedExport, largeSlice, podCIDR } from './lean/records.ts'
+import { changedExport, interestOf, largeSlice, podCIDR } from './lean/records.ts'
 import { WatchReader } from './lean/watch-reader.ts'
 import { mark } from './mark.ts'
 
 export interface FleetInit {
   readonly broker: { readonly address: string; readonly port: number; readonly state: string }
   readonly services: number
+  readonly namespaces: number
   /** Of all processes. */
   readonly clusters: number
 }
@@ -139,7 +140,7 @@ export class Fleet {
   /** So many members open one more watch each, from nothing, on the connections that they have. */
   async snapshots({ count, old }: { readonly count: number; readonly old: boolean }) {
     const opened = this.#members.slice(0, count).map((member) => {
-      const reader = new WatchReader(() => undefined, false)
+      const reader = new WatchReader(() => undefined, false, interestOf(member.site))
       return { reader, call: member.watch(reader, { fresh: true, old }) }
     })
     const over = (): boolean => opened.every(({ reader }) => reader.synced)
@@ -157,13 +158,13 @@ export class Fleet {
   }
 
   async #join({ cluster, index, secret }: JoinAsk): Promise<void> {
-    const { broker, services } = this.#init
+    const { broker, services, namespaces } = this.#init
     const facts = { ...NO_FACTS, podCidrs: [podCIDR(index)], serviceCidrs: ['172.20.0.0/16'] }
     const { identity } = await joinWith(broker, secret, cluster, { facts })
     const { key, cert, ca } = identity
     const context = createSecureContext({ key, cert, ca })
     const onChange = (ageMs: number): void => this.#ages.add(ageMs)
-    const site = { cluster, index, services }
+    const site = { cluster, index, services, namespaces }
     this.#members.push(new LeanMember({ site, port: broker.port, context, onChange }))
   }
 

@@ -1,8 +1,9 @@
 /**
- * `npm run bench:broker -- --clusters N [--services S] [--json] [--burst-seconds S] [--idle-seconds S] [--tenth]
- * [--alone] [--only STAGE,…]`: a broker as it is installed, in a process of its own, and N simulated members over real
- * TLS on the loopback, in processes of their own. Beside it, in the same run, the same fan-out by a bare TLS server and
- * by etcd. Simulated members are lean, so that they leave the machine to what is measured: they decode no record.
+ * `npm run bench:broker -- --clusters N [--services S] [--namespaces K] [--json] [--burst-seconds S] [--idle-seconds S]
+ * [--tenth] [--alone] [--only STAGE,…]`: a broker as it is installed, in a process of its own, and N simulated members
+ * over real TLS on the loopback, in processes of their own. Beside it, in the same run, the same fan-out by a bare TLS
+ * server and by etcd. Simulated members are lean, so that they leave the machine to what is measured: they decode no
+ * record.
  */
 import { BrokerProcess } from './broker-process.ts'
 import { Generators } from './generators.ts'
@@ -29,7 +30,8 @@ async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2))
   const broker = await BrokerProcess.prepare()
   const { address, port, state } = broker
-  const init = { broker: { address, port, state }, services: options.services, clusters: options.clusters }
+  const { services, namespaces, clusters } = options
+  const init = { broker: { address, port, state }, services, namespaces, clusters }
   const generators = new Generators(init, options.clusters)
   const end = async (code: number): Promise<void> => {
     generators.stop()

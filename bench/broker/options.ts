@@ -5,6 +5,8 @@ export interface BenchOptions {
   readonly clusters: number
   /** Exports of each cluster, with one EndpointSlice each. */
   readonly services: number
+  /** Each cluster asks for one of so many namespaces; 1: for everything. */
+  readonly namespaces: number
   readonly json: boolean
   /** Seconds of the burst, of 100 changes a second. */
   readonly burstSeconds: number
@@ -28,6 +30,7 @@ export function readOptions(argv: readonly string[]): BenchOptions {
       json: { type: 'boolean', default: false },
       clusters: { type: 'string', default: '100' },
       services: { type: 'string', default: '62' },
+      namespaces: { type: 'string', default: '1' },
       store: { type: 'string', default: 'sqlite' },
       replicas: { type: 'string', default: '1' },
       'burst-seconds': { type: 'string', default: '30' },
@@ -43,6 +46,7 @@ export function readOptions(argv: readonly string[]): BenchOptions {
   return {
     clusters: whole('clusters', values.clusters, MAX_CLUSTERS),
     services: whole('services', values.services, MAX_SERVICES),
+    namespaces: whole('namespaces', values.namespaces, MAX_SERVICES),
     burstSeconds: whole('burst-seconds', values['burst-seconds'], 300),
     idleSeconds: whole('idle-seconds', values['idle-seconds'], 300),
     json: values.json,

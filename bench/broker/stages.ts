@@ -99,7 +99,7 @@ export async function oneChange({ options, generators }: Bench): Promise<Figures
   return {
     fanoutP50Ms: ages.percentile(0.5),
     fanoutP99Ms: ages.percentile(0.99),
-    fanoutMissing: CHANGES * clusters - ages.size,
+    ...arrivals('fanout', options, CHANGES * clusters, ages.size),
   }
 }
 
@@ -116,9 +116,14 @@ export async function burst({ options, broker, generators }: Bench): Promise<Fig
   return {
     burstP50Ms: ages.percentile(0.5),
     burstP99Ms: ages.percentile(0.99),
-    burstMissing: sent * clusters - ages.size,
+    ...arrivals('burst', options, sent * clusters, ages.size),
     burstCpuPercent: Math.round(cpu / (burstSeconds * 10)),
   }
+}
+
+/** Who asks for one namespace of several is not sent the others: what share of all that was. */
+function arrivals(stage: string, { namespaces }: BenchOptions, all: number, came: number): Figures {
+  return namespaces === 1 ? { [`${stage}Missing`]: all - came } : { [`${stage}Share`]: round(came / all) }
 }
 
 /** Nothing changes. */

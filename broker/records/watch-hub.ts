@@ -299,7 +299,7 @@ export class WatchHub {
   }
 
   #leaveSnapshot(cursor: Cursor): void {
-    if (cursor.snapshot !== undefined) this.#snapshots.release(cursor.snapshot.of)
+    cursor.snapshot?.of.release()
     cursor.snapshot = undefined
   }
 

@@ -2,7 +2,7 @@
 import type { WatchMessage } from '../../protocol/broker-api.ts'
 import type { Lists } from './member-lists.ts'
 import type { ExportedMessage } from './namespace-index.ts'
-import type { Snapshot } from './snapshots.ts'
+import type { TakenSnapshot } from './snapshots.ts'
 import type { View } from './view.ts'
 
 export type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
@@ -16,10 +16,10 @@ export interface Cursor {
   /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
   floor: number
   /** What is being handed over, and its next part. */
-  snapshot: { readonly of: Snapshot; next: number } | undefined
+  snapshot: { readonly of: TakenSnapshot; next: number } | undefined
   /** Undefined: everything. */
   readonly view: View | undefined
-  /** Of a stream with an interest: where something is exported, what is to be said of it, and as of when it was told. */
+  /** Of a stream with an interest: what is to be said of where something is exported, and as of when it was said. */
   readonly exported: { readonly waiting: ExportedMessage[]; at: number | undefined } | undefined
   /** The revision that the member has heard of last. */
   said: number

@@ -1,7 +1,7 @@
 /**
- * The records that an audience may see, by namespace: so that what one namespace has costs no look at all others. And in
- * which namespaces something is exported, which members are told that do not get the records. Made when the first stream
- * with an interest comes, and brought up to date before each look.
+ * The records that an audience may see, by namespace: so that what one namespace has costs no look at all others. And
+ * in which namespaces something is exported, which members are told that do not get the records. Brought up to date
+ * before each look.
  */
 import { followsInterest, type Interest } from '../../model/services/interest.ts'
 import type { WatchMessage } from '../../protocol/broker-api.ts'
@@ -56,13 +56,22 @@ export class NamespaceIndex {
     return this.#turns.length > before
   }
 
-  /** Keys of what is shown of an interest; with `common`, also what goes to every one. */
-  keys(interest: Interest | undefined, common: boolean): string[] {
+  /** Namespaces of an interest that have records; with `common`, also '', for what goes to every one. */
+  namesOf(interest: Interest | undefined, common: boolean): string[] {
     this.follow()
-    const names = interest ?? [...this.#buckets.keys()].filter((name) => name !== '')
+    const names = [...(interest ?? [...this.#buckets.keys()].filter((name) => name !== ''))]
+    return [...(common ? [''] : []), ...names].filter((name) => this.#buckets.has(name))
+  }
+
+  sizeOf(name: string): number {
+    return this.#buckets.get(name)?.keys.size ?? 0
+  }
+
+  /** Keys of the records of these. */
+  keys(names: Iterable<string>): string[] {
+    this.follow()
     const found: string[] = []
-    for (const name of [...(common ? [''] : []), ...names])
-      for (const key of this.#buckets.get(name)?.keys ?? []) found.push(key)
+    for (const name of names) for (const key of this.#buckets.get(name)?.keys ?? []) found.push(key)
     return found
   }
 

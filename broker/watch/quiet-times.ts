@@ -1,6 +1,6 @@
 /**
- * Between which revisions nothing has happened that a view shows: its streams are not woken for that, and one that stands
- * before such a time may as well stand behind it.
+ * Between which revisions nothing has happened that a view shows: its streams are not woken for that, and one that
+ * stands before such a time may as well stand behind it.
  */
 import type { RecordLog } from '../log/record-log.ts'
 

@@ -7,10 +7,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { WatchMessage } from '../../protocol/broker-api.ts'
 import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
-import { packWell } from '../../protocol/codec/watch/pack.ts'
+import { packQuickly, packWell } from '../../protocol/codec/watch/pack.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
-import type { View, Views } from './view.ts'
+import { type View, type Views, hashOf } from './view.ts'
 
 /** Records that are encoded in one turn of the event loop. */
 const TURN_EVENTS = 256
@@ -48,11 +48,26 @@ export interface SnapshotOptions {
   /** Absent: everything. */
   readonly view?: View | undefined
   /**
-   * What a stream lacks that stands at this revision, as `added` and without what every view shows. Absent: a stream that
-   * begins from nothing.
+   * What a stream lacks that stands at this revision, as `added` and without what every view shows. Absent: a stream
+   * that begins from nothing.
    */
-  readonly since?: number
+  readonly since?: number | undefined
 }
+
+/** As a stream reads it. */
+export interface TakenSnapshot {
+  /** Of the log when it was begun: what has changed since comes as changes. */
+  readonly floor: number
+  /** For who starts from nothing. */
+  readonly isWhole: boolean
+  /** Undefined after the last. Parts are made in their order, when the first reader asks. */
+  part(i: number): Promise<Part | undefined>
+  /** To be called once. */
+  release(): void
+}
+
+/** A namespace with so many records has parts of its own, for all whose view has it. */
+const OWN_PARTS = 128
 
 export class Snapshots {
   readonly #deps: SnapshotsDeps
@@ -62,20 +77,38 @@ export class Snapshots {
     this.#deps = deps
   }
 
-  /** To be given back by release(). */
-  take(options: SnapshotOptions): Snapshot {
+  take({ view, ...options }: SnapshotOptions): TakenSnapshot {
+    if (view === undefined) return this.#one('all', { ...options, isForMany: true })
+    return new ViewSnapshot(this.#pieces(view, options))
+  }
+
+  /** No two members may ask for the same namespaces, and still most of what they are sent is made once. */
+  #pieces(view: View, options: Omit<SnapshotOptions, 'view'>): [TakenSnapshot, ...TakenSnapshot[]] {
+    const index = this.#deps.views?.index(view.audience)
+    const names = index?.namesOf(view.interest, options.since === undefined) ?? []
+    const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
+    const large = names.filter(isLarge)
+    const rest = names.filter((name) => !isLarge(name))
+    const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
+    const ofNamespace = (name: string): Snapshot =>
+      this.#one(`${view.audienceId}/${name}`, { ...options, keys: keys([name]), isForMany: true })
+    const others = this.#one(`${view.id} without ${hashOf(large)}`, { ...options, keys: keys(rest), isForMany: false })
+    return [others, ...large.map(ofNamespace)]
+  }
+
+  #one(what: string, options: OneOptions): Snapshot {
     const { log } = this.#deps
-    const kind = `${options.packed ? 'packed' : 'plain'} ${options.since === undefined ? '' : 'added'} ${options.view?.id ?? ''}`
+    const { packed, since } = options
+    const kind = `${packed ? 'packed' : 'plain'} ${since === undefined ? 'whole' : 'added'} ${what}`
     const known = this.#latest.get(kind)
     // Of what was removed up to `since` the stream would not hear again.
-    if (known !== undefined && known.floor >= (options.since ?? 0) && this.#isGood(known)) return known.taken()
-    const made = new Snapshot(this.#deps, log.revision, options)
+    if (known !== undefined && known.floor >= (since ?? 0) && this.#isGood(known)) return known.taken()
+    const made = new Snapshot(this.#deps, log.revision, options, () => this.#released(made))
     this.#latest.set(kind, made)
     return made.taken()
   }
 
-  release(snapshot: Snapshot): void {
-    if (snapshot.released() > 0) return
+  #released(snapshot: Snapshot): void {
     this.#deps.clock.setTimer(KEEP_MS, () => {
       if (snapshot.readers > 0) return
       for (const [kind, one] of this.#latest) if (one === snapshot) this.#latest.delete(kind)
@@ -89,23 +122,60 @@ export class Snapshots {
   }
 }
 
-export class Snapshot {
-  /** Of the log when it was begun. */
+/** Of several snapshots, one after the other. */
+class ViewSnapshot implements TakenSnapshot {
+  readonly floor: number
+  readonly isWhole: boolean
+  readonly #pieces: readonly [TakenSnapshot, ...TakenSnapshot[]]
+  #piece = 0
+  #next = 0
+
+  constructor(pieces: readonly [TakenSnapshot, ...TakenSnapshot[]]) {
+    this.#pieces = pieces
+    this.floor = Math.min(...pieces.map(({ floor }) => floor))
+    this.isWhole = pieces[0].isWhole
+  }
+
+  async part(): Promise<Part | undefined> {
+    for (let piece = this.#pieces[this.#piece]; piece !== undefined; piece = this.#pieces[this.#piece]) {
+      const part = await piece.part(this.#next)
+      this.#next += 1
+      if (part !== undefined) return part
+      this.#piece += 1
+      this.#next = 0
+    }
+    return undefined
+  }
+
+  release(): void {
+    for (const piece of this.#pieces) piece.release()
+  }
+}
+
+interface OneOptions extends Omit<SnapshotOptions, 'view'> {
+  /** Absent: everything, in the order of revisions. */
+  readonly keys?: () => string[]
+  /** It is worth packing well. */
+  readonly isForMany: boolean
+}
+
+class Snapshot implements TakenSnapshot {
   readonly floor: number
   readers = 0
   readonly #deps: SnapshotsDeps
-  readonly #options: SnapshotOptions
+  readonly #options: OneOptions
+  readonly #onReleased: () => void
   readonly #parts: Promise<Part | undefined>[] = []
-  /** Of a view, as it was when the first part was made: whatever came later comes as a change. */
+  /** As they were when the first part was made: whatever came later comes as a change. */
   #keys: readonly string[] | undefined
 
-  constructor(deps: SnapshotsDeps, floor: number, options: SnapshotOptions) {
+  constructor(deps: SnapshotsDeps, floor: number, options: OneOptions, onReleased: () => void) {
     this.#deps = deps
     this.floor = floor
     this.#options = options
+    this.#onReleased = onReleased
   }
 
-  /** For who starts from nothing. */
   get isWhole(): boolean {
     return this.#options.since === undefined
   }
@@ -115,12 +185,11 @@ export class Snapshot {
     return this
   }
 
-  /** Gives how many readers are left. */
-  released(): number {
-    return (this.readers -= 1)
+  release(): void {
+    this.readers -= 1
+    if (this.readers === 0) this.#onReleased()
   }
 
-  /** Undefined after the last. Parts are made in their order, when the first reader asks. */
   part(i: number): Promise<Part | undefined> {
     return (this.#parts[i] ??= this.#make(i))
   }
@@ -131,11 +200,12 @@ export class Snapshot {
     const events: Uint8Array[] = []
     const end = await this.#collect(before?.end ?? 0, events)
     if (events.length === 0) return undefined
-    const { packed, since, view } = this.#options
-    // Records of a view do not come in the order of their revisions.
-    const revision = view === undefined ? end : this.floor
+    const { packed, since, keys, isForMany } = this.#options
+    // Records by namespace do not come in the order of their revisions: they say nothing about where the stream stands.
+    const revision = keys === undefined ? end : 0
     const plain: WatchMessage = since === undefined ? { t: 'batch', events, revision } : { t: 'added', events }
-    const message: WatchMessage = packed ? { t: 'packed', zstd: await packWell(encodeWatchMessage(plain)) } : plain
+    const packing = isForMany ? packWell : packQuickly
+    const message: WatchMessage = packed ? { t: 'packed', zstd: await packing(encodeWatchMessage(plain)) } : plain
     return { message, events: events.length, end, revision }
   }
 
@@ -164,13 +234,13 @@ export class Snapshot {
 
   /** What is looked at in one turn; empty: that was all. */
   #page(from: number): { readonly change: Change<'record'> | undefined; readonly at: number }[] {
-    const { log, views } = this.#deps
-    const { view, since } = this.#options
-    if (view === undefined) {
+    const { log } = this.#deps
+    const { keys } = this.#options
+    if (keys === undefined) {
       const changes = log.recordsAfter(from, TURN_EVENTS).filter(({ revision }) => revision <= this.floor)
       return changes.map((change) => ({ change, at: change.revision }))
     }
-    this.#keys ??= views?.index(view.audience).keys(view.interest, since === undefined) ?? []
+    this.#keys ??= keys()
     return this.#keys.slice(from, from + TURN_EVENTS).map((key, i) => {
       const row = log.row('record', key)
       const isOld = row !== undefined && row.revision <= this.floor

@@ -1,6 +1,6 @@
 /**
- * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown the
- * same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
+ * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown
+ * the same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
  */
 import { createHash } from 'node:crypto'
 import { type Interest, isOfInterest } from '../../model/services/interest.ts'
@@ -20,16 +20,18 @@ export class View {
   readonly audience: Audience
   /** Undefined: all namespaces. */
   readonly interest: Interest | undefined
-  /** Names it in caches. */
+  /** Name it, and its audience, in caches. */
   readonly id: string
+  readonly audienceId: number
   readonly quiet = new QuietTimes()
   /** Streams that wait for something to be shown. */
   readonly sleepers = new Set<() => void>()
   users = 0
 
-  constructor(audience: Audience, interest: Interest | undefined, id: string) {
+  constructor({ audience, interest, audienceId, id }: Pick<View, 'audience' | 'interest' | 'audienceId' | 'id'>) {
     this.audience = audience
     this.interest = interest
+    this.audienceId = audienceId
     this.id = id
   }
 
@@ -79,8 +81,9 @@ export class Views {
   /** To be given back by release(). Undefined: who is shown everything. */
   take(audience: Audience, interest: Interest | undefined): View | undefined {
     if (audience === EVERYBODY && interest === undefined) return undefined
-    const id = `${this.#audience(audience)} ${interest === undefined ? 'all' : hashOf(interest)}`
-    const view = this.#used.get(id) ?? new View(audience, interest, id)
+    const audienceId = this.#audience(audience)
+    const id = `${audienceId} ${interest === undefined ? 'all' : hashOf(interest)}`
+    const view = this.#used.get(id) ?? new View({ audience, interest, audienceId, id })
     this.#used.set(id, view)
     view.users += 1
     return view
@@ -101,7 +104,9 @@ export class Views {
   }
 }
 
-/** A cryptographic one: nobody finds another interest that is taken for that of somebody else. */
-function hashOf(interest: Interest): string {
-  return createHash('sha256').update([...interest].sort().join('\n')).digest('base64')
+/** A cryptographic one: nobody finds other names that are taken for those of somebody else. */
+export function hashOf(names: Iterable<string>): string {
+  return createHash('sha256')
+    .update([...names].sort().join('\n'))
+    .digest('base64')
 }

@@ -1,7 +1,7 @@
 /**
- * Which records a member asks its broker for: those of namespaces that exist in its cluster. A service has to be imported
- * in every namespace of the same name, so a namespace is what is asked for: its exports, their addresses and EndpointSlices.
- * Records about clusters and their gateways go to everybody. Pure.
+ * Which records a member asks its broker for: those of namespaces that exist in its cluster. A service has to be
+ * imported in every namespace of the same name, so a namespace is what is asked for: its exports, their addresses and
+ * EndpointSlices. Records about clusters and their gateways go to everybody. Pure.
  */
 import { isDnsLabel } from '../ids.ts'
 import type { RecordKey, RecordKind } from '../records.ts'

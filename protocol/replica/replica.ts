@@ -6,8 +6,8 @@
  * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
  * later `synced` lists its owner. A record that was not shown need not be removed.
  *
- * With an interest it is a copy of the records of some namespaces: of its scope. What leaves the scope is dropped, which
- * says nothing about its owner.
+ * With an interest it is a copy of the records of some namespaces: of its scope. What leaves the scope is dropped,
+ * which says nothing about its owner.
  */
 import { type Interest, bothOf, isOfInterest, lackingIn } from '../../model/services/interest.ts'
 import { type StoredRecord, recordKeyText } from '../../model/records.ts'
@@ -130,8 +130,8 @@ export class Replica {
   }
 
   /**
-   * What to ask for from the next stream on; undefined: everything. Gives what is dropped at once: whose namespace is not
-   * asked for any more. Drops nothing while records of all namespaces come from a broker of an earlier release.
+   * What to ask for from the next stream on; undefined: everything. Gives what is dropped at once: whose namespace is
+   * not asked for any more. Drops nothing while records of all namespaces come from a broker of an earlier release.
    */
   setInterest(interest: Interest | undefined): ReplicaChange[] {
     this.#interest = interest
@@ -201,7 +201,8 @@ export class Replica {
     if (resumed && !keepsToInterest && this.#scope !== undefined) {
       throw new ReplicaError('a broker that keeps to no interest resumed a copy of some namespaces')
     }
-    if (keepsToInterest && this.#asked === undefined) throw new ReplicaError('an interest is kept to that was not stated')
+    if (keepsToInterest && this.#asked === undefined)
+      throw new ReplicaError('an interest is kept to that was not stated')
     this.#staging = resumed ? undefined : { epoch, records: new Map(), removed: new Set(), revision: 0 }
     this.#started = true
     this.#coming = keepsToInterest ? stillAsked(this.#asked, this.#interest) : undefined
@@ -349,7 +350,6 @@ function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange)
   for (const one of added) after.add(one)
   return after
 }
-
 
 /** What was asked for and still is. Undefined: everything. */
 function stillAsked(asked: Interest | undefined, interest: Interest | undefined): Interest | undefined {

@@ -32,7 +32,8 @@ export function keyOf(event: RecordEvent): RecordKey {
 }
 
 /**
- * Records of the broker's own that the new epoch lacks or has otherwise. What was removed in the new epoch is gone, and not forgotten.
+ * Records of the broker's own that the new epoch lacks or has otherwise. What was removed in the new epoch is gone, and
+ * not forgotten.
  */
 export function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, StoredRecord>): StoredRecord[] {
   return [...old].flatMap(([key, record]) => {

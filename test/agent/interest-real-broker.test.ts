@@ -1,4 +1,4 @@
-/** Three clusters with different namespaces, over TLS through a real broker: each hears of what it has a namespace for. */
+/** Three clusters with different namespaces, over TLS through a real broker: each hears of what it has one for. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -106,5 +106,11 @@ t.test('namespaces that come, go and come back, restarts of members and of the b
   await settles(() => imports(tokyo), 'blue/web=milano,red/web=paris,shop/web=milano')
   milano.api.drop('ServiceExport', 'web', 'blue')
   await settles(() => imports(tokyo), 'red/web=paris,shop/web=milano')
-  t.equal(milano.logger.messages().concat(tokyo.logger.messages()).filter((line) => line.includes('skipped')).length, 0)
+  t.equal(
+    milano.logger
+      .messages()
+      .concat(tokyo.logger.messages())
+      .filter((line) => line.includes('skipped')).length,
+    0,
+  )
 })

@@ -8,7 +8,7 @@ import { setHash } from '../../../protocol/codec/set-hash.ts'
 import { BrokerService } from '../../../protocol/gen/broker.ts'
 import { SERVER_NAME } from '../../../protocol/identity/certificate-terms.ts'
 import { type LeanCall, LeanChannel } from './lean-channel.ts'
-import { type Site, siteRecords } from './records.ts'
+import { type Site, interestOf, siteRecords } from './records.ts'
 import { type Watching, WatchReader } from './watch-reader.ts'
 
 const ACK_EVERY = 256
@@ -49,7 +49,7 @@ export class LeanMember {
   constructor(init: LeanMemberInit) {
     this.#init = init
     this.site = init.site
-    this.watching = new WatchReader(init.onChange, init.site.index % ONE_IN === 0)
+    this.watching = new WatchReader(init.onChange, init.site.index % ONE_IN === 0, interestOf(init.site))
     for (const record of siteRecords(init.site)) this.#remember(record)
   }
 

@@ -9,6 +9,8 @@ export interface Site {
   readonly cluster: string
   readonly index: number
   readonly services: number
+  /** Its services are in so many. */
+  readonly namespaces: number
 }
 
 /** Clusters that export the same services. */
@@ -19,34 +21,48 @@ export function podCIDR(index: number): string {
   return `10.${(index >> 4) & 0xff}.${(index & 0x0f) << 4}.0/20`
 }
 
-export function siteRecords({ cluster, index, services }: Site): MemberRecord[] {
+/**
+ * What a cluster asks for: one of the namespaces, and one of its own in which there is nothing, so that no two ask for
+ * the same. Undefined: everything.
+ */
+export function interestOf({ index, namespaces }: Site): ReadonlySet<string> | undefined {
+  return namespaces === 1 ? undefined : new Set([namespaceOf(index, namespaces), `own-${index}`].sort())
+}
+
+export function siteRecords(site: Site): MemberRecord[] {
+  const { cluster, index, services } = site
   const records: MemberRecord[] = [gateway(cluster, index)]
   for (let i = 0; i < services; i += 1) {
     const name = serviceName(index, i)
-    records.push(serviceExport(name, `${cluster}-${i}`))
-    records.push(slice(name, `${name}-${i}`, [endpoint(index, i)]))
+    const namespace = namespaceOf(i, site.namespaces)
+    records.push(serviceExport(namespace, name, `${cluster}-${i}`))
+    records.push(slice(namespace, name, `${name}-${i}`, [endpoint(index, i)]))
   }
   return records
 }
 
 /** One of its exports, saying something new. */
-export function changedExport({ index }: Site, i: number, says: string): MemberRecord {
-  return serviceExport(serviceName(index, i), says)
+export function changedExport({ index, namespaces }: Site, i: number, says: string): MemberRecord {
+  return serviceExport(namespaceOf(i, namespaces), serviceName(index, i), says)
 }
 
 /** A slice of 100 endpoints, spread over ten nodes of three zones. */
 export function largeSlice({ index }: Site, i: number): MemberRecord {
   const endpoints = Array.from({ length: 100 }, (_, n) => endpoint(index, n * 37 + i * 7, n))
-  return slice(`wide-${i}`, `wide-${i}-1`, endpoints)
+  return slice('shop', `wide-${i}`, `wide-${i}-1`, endpoints)
+}
+
+function namespaceOf(i: number, namespaces: number): string {
+  return namespaces === 1 ? 'shop' : `shop-${i % namespaces}`
 }
 
 function serviceName(index: number, i: number): string {
   return `service-${index % GROUPS}-${i}`
 }
 
-function serviceExport(name: string, uid: string): MemberRecord {
+function serviceExport(namespace: string, name: string, uid: string): MemberRecord {
   return {
-    namespace: 'shop',
+    namespace,
     name,
     body: {
       kind: 'ServiceExport',
@@ -61,7 +77,12 @@ function serviceExport(name: string, uid: string): MemberRecord {
   }
 }
 
-function slice(service: string, name: string, endpoints: readonly PublishedEndpoint[]): MemberRecord {
+function slice(
+  namespace: string,
+  service: string,
+  name: string,
+  endpoints: readonly PublishedEndpoint[],
+): MemberRecord {
   const ports = [{ name: 'http', protocol: 'TCP' as const, port: 8080, appProtocol: 'http' }]
   const body: EndpointSliceBody = {
     kind: 'EndpointSlice',
@@ -70,7 +91,7 @@ function slice(service: string, name: string, endpoints: readonly PublishedEndpo
     ports,
     endpoints: [...endpoints],
   }
-  return { namespace: 'shop', name, body }
+  return { namespace, name, body }
 }
 
 function endpoint(index: number, i: number, n = i): PublishedEndpoint {

@@ -8,6 +8,8 @@ import { Reader, readBatch, readWatchMessage } from './watch-message.ts'
 const [RESET, BATCH, SYNCED, PACKED] = [1, 2, 3, 5]
 const WATCH_SKILLS: WatchRequest['takes'] & object = ['zstd', 'owners']
 
+type Interest = ReadonlySet<string> | undefined
+
 export interface Watching {
   readonly fresh: boolean
   readonly old: boolean
@@ -16,6 +18,7 @@ export interface Watching {
 export class WatchReader {
   readonly #onChange: (ageMs: number) => void
   readonly #unpacksAll: boolean
+  readonly #interest: Interest
   #isFresh = true
   #position: { epoch: string; revision: number } | undefined
   /** Of the snapshot that comes: it counts once it is whole. */
@@ -30,7 +33,8 @@ export class WatchReader {
   isLive = false
 
   /** Whole snapshots are unpacked only by one that counts what is in them: the machine is for the broker. */
-  constructor(onChange: (ageMs: number) => void, unpacksAll: boolean) {
+  constructor(onChange: (ageMs: number) => void, unpacksAll: boolean, interest: Interest) {
+    this.#interest = interest
     this.#onChange = onChange
     this.#unpacksAll = unpacksAll
   }
@@ -39,7 +43,9 @@ export class WatchReader {
     this.synced = false
     if (fresh) this.#position = undefined
     this.#isFresh = this.#position === undefined
-    const takes = old ? {} : { takes: WATCH_SKILLS }
+    const namespaces = this.#interest
+    const interest = namespaces === undefined ? {} : { interest: { namespaces, missing: new Set<string>() } }
+    const takes = old ? {} : { takes: WATCH_SKILLS, ...interest }
     return this.#position === undefined ? takes : { ...takes, resume: { ...this.#position } }
   }
 

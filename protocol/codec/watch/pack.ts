@@ -24,6 +24,11 @@ export function pack(bytes: Uint8Array): Uint8Array {
   return zstdCompressSync(bytes, { params: bytes.length > SMALL_BYTES ? QUICK : WELL })
 }
 
+/** Not in this thread, for what is sent to one. */
+export function packQuickly(bytes: Uint8Array): Promise<Uint8Array> {
+  return compress(bytes, { params: QUICK })
+}
+
 /** Not in this thread, and by a third smaller where much is alike: for what is sent to many. */
 export function packWell(bytes: Uint8Array): Promise<Uint8Array> {
   return compress(bytes, { params: WELL })

@@ -144,6 +144,12 @@ t.test('three members with interests that change, broken streams, restarts and w
   const peers: Peer[] = []
   for (const id of ['milano', 'paris', 'tokyo']) peers.push((await join_(harness, id)).peer)
   for (const peer of peers) await new Publisher(harness, peer).publish([])
+  // Two namespaces have so many records that these are made once for all who ask for them.
+  const { body } = aSlice('bulk', '10.42.0.9')
+  await log.transact((tx) => {
+    for (let i = 0; i < 150; i += 1)
+      for (const at of ['blue', 'red']) tx.put('record', `roma/EndpointSlice/${at}/bulk-${i}`, { createdAtMs: 1, body })
+  })
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 50 }), fc.boolean(), async (steps, packed) => {
       // So many streams in no time would be too many.
@@ -155,8 +161,8 @@ t.test('three members with interests that change, broken streams, restarts and w
       for (const s of steps) {
         const reader = 'reader' in s ? readers[s.reader] : undefined
         if (s.t === 'put') {
-          const { body } = s.slice ? aSlice(s.at.name, '10.42.0.1') : anExport(s.at.name)
-          await log.transact((tx) => tx.put('record', keyOf(s.at, s.slice), { createdAtMs: 1, body }))
+          const made = s.slice ? aSlice(s.at.name, '10.42.0.1') : anExport(s.at.name)
+          await log.transact((tx) => tx.put('record', keyOf(s.at, s.slice), { createdAtMs: 1, body: made.body }))
         } else if (s.t === 'remove') await log.transact((tx) => tx.remove('record', keyOf(s.at, s.slice)))
         else if (s.t === 'forget') {
           // So many removals that older ones are forgotten.
@@ -183,17 +189,19 @@ t.test('three members with interests that change, broken streams, restarts and w
         const want = truth(log, reader.interest)
         if (copy(reader.replica) !== want) throw new Error(`got:\n${copy(reader.replica)}\nexpected:\n${want}`)
         const { scope, exported } = reader.replica
-        if (JSON.stringify(scope && [...scope].sort()) !== JSON.stringify(reader.interest && [...reader.interest].sort()))
-          throw new Error(`scope ${JSON.stringify(scope && [...scope])}`)
+        const text = (names: ReadonlySet<string> | undefined): string =>
+          names === undefined ? 'all' : [...names].sort().join()
+        if (text(scope) !== text(reader.interest)) throw new Error(`scope ${text(scope)}`)
         const listed = exported && [...exported].sort().join()
-        if (reader.interest !== undefined && listed !== exportedIn(log).join()) throw new Error(`exported ${String(listed)}`)
+        if (reader.interest !== undefined && listed !== exportedIn(log).join())
+          throw new Error(`exported ${String(listed)}`)
         // And with a broker that knows no interest: everything.
         await reader.finish(packed, true).catch(() => reader.finish(packed, true))
         if (copy(reader.replica) !== truth(log, undefined)) throw new Error('not all of a broker of an earlier release')
         await reader.close()
       }
     }),
-    { numRuns: 150 },
+    { numRuns: 100 },
   )
   t.pass('every copy was right')
 })

@@ -100,7 +100,8 @@ t.test(
     const batches = new LiveBatches(log, { encoded: { inc: () => void (encoded += 1) } })
     const clock = new FakeClock()
     const snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change) })
-    const [one, two, packed] = [snapshots.take({ packed: false }), snapshots.take({ packed: false }), snapshots.take({ packed: true })]
+    const take = (isPacked: boolean) => snapshots.take({ packed: isPacked })
+    const [one, two, packed] = [take(false), take(false), take(true)]
     t.equal(one, two)
     t.not(one, packed, 'a member of the last release cannot unpack')
     t.equal((await one.part(0))?.message, (await two.part(0))?.message, 'one object')
@@ -108,10 +109,10 @@ t.test(
     for (let i = 0; i < 2001; i += 1) await put(log, 0, i)
     const later = snapshots.take({ packed: false })
     t.not(later, one, 'too much has changed since')
-    snapshots.release(later)
+    later.release()
     await clock.advance(9000)
     t.equal(snapshots.take({ packed: false }), later, 'kept for a while')
-    snapshots.release(later)
+    later.release()
     await clock.advance(10_001)
     t.not(snapshots.take({ packed: false }), later)
   },
