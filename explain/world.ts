@@ -19,6 +19,8 @@ export interface Link {
 }
 
 export interface World extends KnownFacts {
+  /** How far the cluster's clocks are ahead of the one by which facts were taken; 0: as far as is known, not at all. */
+  readonly clockOffsetMs: number
   /** This cluster's id; undefined before it has joined. */
   readonly self: string | undefined
   /** What is about the cluster as a whole is about its own Cluster object. */
@@ -37,7 +39,10 @@ export interface World extends KnownFacts {
   readonly broker: Seen<BrokerReport> | undefined
 }
 
-export function worldOf(facts: KnownFacts): World {
+/** Ages are counted by the clocks of the cluster, where some part says how late it is there. */
+export function worldOf(known: KnownFacts): World {
+  const clockOffsetMs = offsetOf(known)
+  const facts = { ...known, nowMs: known.nowMs + clockOffsetMs }
   const { objects, nowMs } = facts
   const membership = objects.Membership?.find(({ object }) => object.metadata.name === MEMBERSHIP_NAME)
   const self = membership?.object.spec.clusterId
@@ -56,6 +61,7 @@ export function worldOf(facts: KnownFacts): World {
   const up = links.filter(({ connection }) => connection.state === 'up')
   return {
     ...facts,
+    clockOffsetMs,
     self,
     selfSubject: { kind: 'Cluster', name: self ?? '-' },
     others,
@@ -66,6 +72,19 @@ export function worldOf(facts: KnownFacts): World {
     agentLease: objects.Lease?.find(({ object }) => object.metadata.name === AGENT_LEASE),
     broker: brokerOf(facts),
   }
+}
+
+/** What an answer's way takes is no difference of clocks. */
+const CLOCKS_DIFFER_MS = 3000
+
+/** That of most parts that say it: one of them may have a clock of its own. */
+function offsetOf({ reports }: KnownFacts): number {
+  const offsets = reports.flatMap(({ object: { now }, at }) => {
+    const ms = Date.parse(now ?? '') - Date.parse(at)
+    return Number.isNaN(ms) ? [] : [ms]
+  })
+  const median = offsets.sort((a, b) => a - b)[Math.floor((offsets.length - 1) / 2)] ?? 0
+  return Math.abs(median) < CLOCKS_DIFFER_MS ? 0 : median
 }
 
 /** Of two agents one acts; a report of the time before comes from the one that has just handed over. */

@@ -145,7 +145,11 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
       return { code: 503, text: here ? `${reasons.join('\n')}\n` : 'not ready\n' }
     }
     case '/status':
-      return { code: 200, text: `${JSON.stringify(status.reports())}\n`, type: JSON_TYPE }
+      return {
+        code: 200,
+        text: `${JSON.stringify({ ...status.reports(), now: timeText(init.clock) })}\n`,
+        type: JSON_TYPE,
+      }
     case '/metrics':
       if (!here && !givesMetrics(init))
         return { code: 403, text: 'metrics are for loopback here: name an address in --status-listen to open them\n' }
@@ -161,6 +165,12 @@ async function replyTo(init: StatusServerInit, request: IncomingMessage): Promis
         text: here ? 'try /healthz, /readyz, /status, /metrics or /debug/plan\n' : 'try /readyz or /status\n',
       }
   }
+}
+
+/** By this machine's clock: who asks may have another one. */
+function timeText(clock: Clock): string {
+  const now = new Date(clock.now())
+  return Number.isNaN(now.getTime()) ? '' : now.toISOString()
 }
 
 function givesMetrics({ listen, metricsFor = 'namedAddresses' }: StatusServerInit): boolean {

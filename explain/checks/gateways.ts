@@ -30,7 +30,9 @@ export function gateways(world: World): readonly Finding[] {
 
 function noGateway(world: World, labelled: readonly SeenNode[]): readonly Finding[] {
   const { objects, others = [], selfSubject } = world
-  if (objects.Gateway === undefined || objects.Node === undefined || objects.Gateway.length > 0) return []
+  if (objects.Gateway === undefined || objects.Node === undefined) return []
+  // Those that were there and are silent are told one by one.
+  if (world.fresh.length > 0 || world.silent.length > 0) return []
   const nodes = labelled.map(({ object }) => object.metadata.name)
   const seen =
     nodes.length === 0

@@ -231,6 +231,8 @@ const partReport = z.looseObject({
   ready: z.boolean(),
   /** RFC 3339. */
   startedAt: text.optional(),
+  /** RFC 3339: when it answered, by its own clock. */
+  now: text.optional(),
   /** Of the agent that acts. */
   broker: brokerReport.optional(),
   /** Of the agent that acts: exports of others that are not imported here, by reason. */

@@ -107,7 +107,7 @@ export interface ImportCounts {
 }
 
 export function overviewOf(world: World): Overview {
-  const { objects, takenAt, target, self } = world
+  const { objects, nowMs, target, self } = world
   const membership = objects.Membership?.find(({ object }) => object.spec.clusterId === self)?.object.spec
   const joined =
     self === undefined || membership === undefined
@@ -116,7 +116,7 @@ export function overviewOf(world: World): Overview {
   const exported = exportCounts(world)
   const imported = importCounts(world)
   return {
-    takenAt,
+    takenAt: new Date(nowMs).toISOString(),
     target,
     ...joined,
     versions: partVersions(world).map((row) => ({

@@ -34,6 +34,12 @@ export const HEALTH_REASONS = {
     todo: 'Update all of them to one release: `sealane join` with the newer command. Neighbouring releases work together.',
     shows: STATUS,
   },
+  CommandClockDiffers: {
+    means:
+      "The clock of the machine that runs the command is not that of the cluster. Ages are counted by the cluster's.",
+    todo: 'Set the clock that is wrong.',
+    shows: STATUS,
+  },
   AgentSilent: {
     means: 'No agent acts: nothing of this cluster is published, and nothing of the others is learnt. Lanes go on.',
     todo: 'Look at the pods of the agent; on a plain site see that `sealane up` runs on a gateway node.',

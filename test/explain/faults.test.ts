@@ -93,6 +93,12 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down NoGateway Cluster milano'],
   ],
+  'gateways that have never reported': [
+    brokenMember((at) => {
+      for (const gateway of at('Gateway')) Object.assign(gateway, { status: undefined })
+    }),
+    ['down NoGateway Cluster milano'],
+  ],
   'a gateway without an IPv4 address': [
     brokenMember((at) => {
       const [node] = at('Node')

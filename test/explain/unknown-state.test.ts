@@ -2,7 +2,15 @@
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import type { BrokerReport } from '../../explain/facts/shapes.ts'
-import { HEALTHY_BROKER, condition, factSet, healthyObjects, healthyReports } from '../support/objects/member-facts.ts'
+import {
+  HEALTHY_BROKER,
+  NOW,
+  reportFact,
+  condition,
+  factSet,
+  healthyObjects,
+  healthyReports,
+} from '../support/objects/member-facts.ts'
 import { brokenMember, linesOf } from './broken-member.ts'
 
 const AWAY: BrokerReport = {
@@ -94,4 +102,24 @@ t.test('what could not be asked is a problem of its own', async (t) => {
   )
   t.same(linesOf(problems), ['degraded RightMissing Gateway *', 'notice NotAnswered Pod sealane-dns-1'])
   t.equal(health, 'degraded', 'nobody knows whether a lane is up')
+})
+
+t.test('a clock of the command that is wrong is told, and makes nothing old', async (t) => {
+  const objects = healthyObjects()
+  for (const [hours, how] of [
+    [1, 'ahead of'],
+    [-1, 'behind'],
+  ] as const) {
+    const taken = new Date(Date.parse(NOW) + hours * 3_600_000).toISOString()
+    const facts = factSet(objects, [
+      reportFact('agent', 'sealane-agent-0', { broker: HEALTHY_BROKER, now: NOW }),
+      reportFact('dns', 'sealane-dns-0', { now: NOW }),
+      reportFact('dns', 'sealane-dns-1', { now: '1970-01-01T00:00:00Z' }),
+    ])
+    const late = facts.facts.map((fact) => ({ ...fact, at: taken }))
+    const { health, problems } = diagnoseMember({ ...facts, takenAt: taken, facts: late })
+    t.same(linesOf(problems), ['notice CommandClockDiffers Cluster milano'])
+    t.match(problems[0]?.seen, `the clock here is 1h0m ${how} that of the cluster's parts`)
+    t.equal(health, 'healthy')
+  }
 })

@@ -50,14 +50,15 @@ t.test('plans, all or one', async (t) => {
 
 t.test('what a process reports about itself, for programs', async (t) => {
   const { status, get } = await start(t)
-  t.equal(await get('/status'), '200 {"ready":true}\n')
+  const said = async (): Promise<string> => (await get('/status')).replace(/"now":"[\d:.TZ-]+"/, '"now":NOW')
+  t.equal(await said(), '200 {"ready":true,"now":NOW}\n')
   let broker: object | undefined = { watch: 'live' }
   status.report('part', () => 'agent')
   status.report('broker', () => broker)
   status.readiness('agent', () => 'waits')
-  t.equal(await get('/status'), '200 {"part":"agent","broker":{"watch":"live"},"ready":false}\n')
+  t.equal(await said(), '200 {"part":"agent","broker":{"watch":"live"},"ready":false,"now":NOW}\n')
   broker = undefined
-  t.equal(await get('/status'), '200 {"part":"agent","ready":false}\n', 'nothing to say now')
+  t.equal(await said(), '200 {"part":"agent","ready":false,"now":NOW}\n', 'nothing to say now')
 })
 
 t.test('metrics, strangers and wrong methods', async (t) => {
