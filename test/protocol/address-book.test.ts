@@ -37,8 +37,11 @@ t.test('one that fails rests, longer each time, and another one is called at onc
     await clock.advance(least + 2)
     t.ok(picks(book, 50).has(formatBrokerAddress(dead)), `round ${round}: later it is`)
   }
+  t.equal(book.failing, 1)
   book.worked(dead)
+  t.equal(book.failing, 0)
   book.ended(dead)
+  t.equal(book.failing, 0, 'nothing has failed there')
   t.notOk(picks(book, 50).has(formatBrokerAddress(dead)), 'a connection that is over leads elsewhere too')
   await clock.advance(1001)
   t.ok(picks(book, 50).has(formatBrokerAddress(dead)))
