@@ -1,5 +1,5 @@
 /** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Diagnosis } from '../../../explain/diagnose-member.ts'
 import { parseHostPort } from '../../../runtime/host-port.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -30,10 +30,13 @@ export function addStatusCommand(program: Command, context: CommandContext): voi
   const command = addTargetOptions(throwingUsageErrors(made, EXIT_UNKNOWN), seenOtherwise(LOCAL_SITE))
   command
     .option('--watch', 'again every two seconds, until it is interrupted', false)
-    .option(
-      '--ask <host:port>',
-      `of a site: where its parts on this machine say how they do; may be given several times (default: ${STANDARD_PAGE})`,
-      collect(parsePage),
+    .addOption(
+      new Option(
+        '--ask <host:port>',
+        `of a site: where its parts on this machine say how they do; may be given several times (default: ${STANDARD_PAGE})`,
+      )
+        .argParser(collect(parsePage))
+        .conflicts(['context', 'kubeconfig']),
     )
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())

@@ -170,6 +170,7 @@ t.test('a site that has not joined is down; what cannot be looked at has exit co
     [['--site', '/nonexistent/site.yaml'], /no such file/],
     [['--kubeconfig', '/nonexistent/config'], /nonexistent/],
     [['--site', site.file, '--context', 'c1'], /cannot be used with/],
+    [['--ask', '127.0.0.1:1', '--context', 'c1'], /cannot be used with/],
   ]
   for (const [args, said] of rows) {
     const { code, stdout, stderr } = await runCli(['status', ...args])

@@ -1,0 +1,18 @@
+/** What is looked for is what is installed: explain/ knows no installer, so that both say the same is shown here. */
+import t from 'tap'
+import { AGENT_LEASE, LABEL_COMPONENT, MEMBER_PARTS, PART_WORKLOADS, workloadName } from '../../explain/names.ts'
+import { AGENT_LEASE as INSTALLED_LEASE, selectorLabels } from '../../install/names.ts'
+import { planMember } from '../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+
+t.test('parts, what runs them, their labels, and the Lease', async (t) => {
+  const objects = planMember(DEFAULT_VALUES).flatMap((part) => part.objects)
+  for (const part of MEMBER_PARTS) {
+    const found = objects.filter(({ kind }) => kind === PART_WORKLOADS[part]).map(({ metadata }) => metadata.name)
+    t.ok(found.includes(workloadName(part)), `${PART_WORKLOADS[part]} ${workloadName(part)} of ${found.join(', ')}`)
+    t.equal((selectorLabels(part) as Record<string, string>)[LABEL_COMPONENT], part)
+  }
+  const all = objects.filter(({ kind }) => kind === 'Deployment' || kind === 'DaemonSet')
+  t.equal(all.length, MEMBER_PARTS.length, 'none is left out')
+  t.equal(AGENT_LEASE, INSTALLED_LEASE)
+})
