@@ -157,6 +157,11 @@ export function withThisRelease(kept: InstallValues): InstallValues {
   return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
 }
 
+/** `--store` of the broker that a workload runs; undefined: it has a volume of its own, or is none. Pure. */
+export function storeUrlOf(workload: ManifestObject | undefined): string | undefined {
+  return saidFor(readServeArgs(containerOf(workload)?.args ?? []), '--store').at(-1)
+}
+
 function podOf(workload: ManifestObject | undefined): PodSpec | undefined {
   const spec = workload?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
   return spec?.template?.spec

@@ -1,5 +1,5 @@
 /** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
-import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
+import { objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 
 export interface RemovalFacts {
@@ -28,8 +28,10 @@ export interface RemovalFacts {
 export interface BrokerFacts {
   /** Who belongs to the clusterset; undefined where nobody asks, and while its volume and address alone are left. */
   readonly members: readonly BrokerMember[] | { readonly unknown: string } | undefined
-  /** Its PersistentVolumeClaim is there. */
-  readonly claim: boolean
+  /** PersistentVolumeClaims with its data: its own, or those of the etcd beside it. */
+  readonly claims: readonly string[]
+  /** URL of an etcd of somebody else's that has its data. */
+  readonly etcd?: string
 }
 
 export interface BrokerMember {
@@ -59,7 +61,6 @@ export interface RemovalPlan {
 /** Names that are printed before only the number of the others is. */
 const MAX_NAMED = 5
 const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
-const CLAIM = `PersistentVolumeClaim ${DEFAULT_VALUES.broker.namespace}/${BROKER_CLAIM}`
 
 export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): RemovalPlan {
   const broker = chosen.verb === 'uninstall' ? facts.broker : undefined
@@ -82,11 +83,25 @@ export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): Remova
 
 function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, chosen: RemovalOptions): string[] {
   const { crds, deleteData, verb } = chosen
-  const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, ${SERVICE}`
+  const { claims = [], etcd } = broker ?? {}
+  const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${claimsText(claims)}, ${SERVICE}`
   return [
-    ...(broker?.claim === true && !deleteData ? [data] : []),
+    ...(claims.length > 0 && !deleteData ? [data] : []),
+    ...(etcd === undefined ? [] : [`stays: ${givenText(etcd)}`]),
+    ...(etcd === undefined || deleteData ? [] : [`stays: the broker's address (--delete-data): ${SERVICE}`]),
     ...(crds || site ? [] : [`stays: the CRDs${verb === 'uninstall' ? ' (--crds)' : ''}`]),
   ]
+}
+
+/** What names the places with the broker's data: `PersistentVolumeClaim sealane-broker/sealane-broker-data`. */
+export function claimsText(claims: readonly string[]): string {
+  const names = claims.map((name) => `${DEFAULT_VALUES.broker.namespace}/${name}`)
+  return `PersistentVolumeClaim${names.length === 1 ? '' : 's'} ${names.join(', ')}`
+}
+
+/** Nothing here can remove it, and nothing in the cluster says where it is once the broker is gone. */
+export function givenText(etcd: string): string {
+  return `the broker's data in ${etcd}; name that etcd to the next sealane broker deploy too`
 }
 
 const DATA = 'members, addresses and the certificate authority'
@@ -115,7 +130,7 @@ function memberLines({ member, parts, others, exports, imports, nodes }: Removal
 
 function brokerLines(
   { title }: RemovalFacts,
-  { members, claim }: BrokerFacts,
+  { members, claims }: BrokerFacts,
   others: Others,
   { deleteData, evictMembers }: RemovalOptions,
 ): string[] {
@@ -124,7 +139,7 @@ function brokerLines(
       ? []
       : [`the broker of ${title}: nobody can join, and no cluster hears of changes in another`]),
     ...(others === undefined ? [] : [membersLine(others, evictMembers)]),
-    ...(claim && deleteData ? [`the broker's data, for good: ${CLAIM} (${DATA})`] : []),
+    ...(claims.length > 0 && deleteData ? [`the broker's data, for good: ${claimsText(claims)} (${DATA})`] : []),
   ]
 }
 

@@ -1,6 +1,6 @@
 /** What is in a cluster that leave and uninstall would take out. */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { ETCD_VOLUME } from '../../../install/etcd-names.ts'
+import { ETCD_VOLUME, etcdMembers, includedEtcdUrl } from '../../../install/etcd-names.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
@@ -10,6 +10,7 @@ import type { EarlierInstall } from '../../discovery/earlier-install.ts'
 import { withinTime } from '../../within-time.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import type { BrokerFacts, RemovalFacts } from './plan-removal.ts'
+import { storeUrlOf } from '../broker/installed-broker.ts'
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers } from '../broker/pod-members.ts'
 
@@ -73,31 +74,22 @@ async function readBroker(
   const { namespace } = DEFAULT_VALUES.broker
   const there = await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)
   if (there === undefined) return undefined
-  const claims = [BROKER_CLAIM, `${ETCD_VOLUME}-${objectName('etcd')}-0`]
-  const claim = await anyOf(
-    admin,
-    'v1',
-    claims.map((name) => ['PersistentVolumeClaim', name] as const),
-    signal,
-  )
+  const claims = await admin.list('v1', 'PersistentVolumeClaim', { namespace }, signal)
   const own = objectName('broker')
-  const forms = [['StatefulSet', own] as const, ['Deployment', own] as const]
-  const installed = askBroker && (await anyOf(admin, 'apps/v1', forms, signal))
-  return { members: installed ? await membersOf(admin, flags, signal) : undefined, claim }
+  const workload = (kind: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name: own }, signal)
+  const [statefulSet, deployment] = [await workload('StatefulSet'), await workload('Deployment')]
+  const installed = askBroker && (statefulSet ?? deployment) !== undefined
+  const url = statefulSet === undefined ? storeUrlOf(deployment) : undefined
+  return {
+    members: installed ? await membersOf(admin, flags, signal) : undefined,
+    claims: names(claims).filter(isData),
+    ...(url === undefined || url === includedEtcdUrl(namespace) ? {} : { etcd: url }),
+  }
 }
 
-/** Whether one of these is there. */
-async function anyOf(
-  admin: ClusterAdmin,
-  apiVersion: string,
-  objects: readonly (readonly [kind: string, name: string])[],
-  signal: AbortSignal,
-): Promise<boolean> {
-  const { namespace } = DEFAULT_VALUES.broker
-  const found = await Promise.all(
-    objects.map(([kind, name]) => admin.get({ apiVersion, kind, namespace, name }, signal)),
-  )
-  return found.some((object) => object !== undefined)
+/** Whatever else has a claim in that namespace is not ours. */
+function isData(claim: string): boolean {
+  return claim === BROKER_CLAIM || etcdMembers().some((member) => claim === `${ETCD_VOLUME}-${member}`)
 }
 
 async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal): Promise<BrokerFacts['members']> {

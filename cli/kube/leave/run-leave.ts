@@ -1,6 +1,4 @@
 /** The command lines of leaving and of uninstalling: what would go is listed and asked about before anything does. */
-import { BROKER_CLAIM } from '../../../install/names.ts'
-import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { confirm } from '../../confirm.ts'
@@ -12,7 +10,7 @@ import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/installed-site.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import type { LeaveClusterInit } from './leave-step.ts'
-import { type RemovalFacts, type RemovalPlan, type RemovalOptions, planRemoval } from './plan-removal.ts'
+import { type RemovalFacts, type RemovalPlan, type RemovalOptions, claimsText, givenText, planRemoval } from './plan-removal.ts'
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers } from '../broker/pod-members.ts'
 import { readRemoval } from './read-removal.ts'
@@ -77,14 +75,18 @@ export async function runUninstall(
     const parts = [
       ...(id === undefined ? [] : [`${id} has left the clusterset`]),
       ...(broker ? ['the broker is gone'] : []),
-      ...(facts.broker?.claim === true && !deleteData ? [DATA_STAYS] : []),
+      ...dataLeft(facts, deleteData),
     ]
     const said = parts.length === 0 ? ['Sealane was not there'] : parts
     context.output.answer(`${[...said, crdsLeft(crds, kept)].join('; ')}\n`)
   })
 }
 
-const DATA_STAYS = `the broker's data stays in PersistentVolumeClaim ${DEFAULT_VALUES.broker.namespace}/${BROKER_CLAIM} (--delete-data)`
+function dataLeft({ broker }: RemovalFacts, deleteData: boolean): readonly string[] {
+  const { claims = [], etcd } = broker ?? {}
+  const [stays, stay] = [`the broker's data stays in ${claimsText(claims)} (--delete-data)`, claims.length > 0]
+  return [...(stay && !deleteData ? [stays] : []), ...(etcd === undefined ? [] : [`it stays: ${givenText(etcd)}`])]
+}
 
 async function withRemoval(
   target: KubeTarget,

@@ -25,11 +25,14 @@ const MEMBER: RemovalFacts = {
 }
 const broker = (...members: readonly (readonly [string, string])[]): RemovalFacts['broker'] => ({
   members: members.map(([id, state]) => ({ id, state })),
-  claim: true,
+  claims: ['sealane-broker-data'],
 })
 const LEAVE: RemovalOptions = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: false }
 const UNINSTALL: RemovalOptions = { ...LEAVE, verb: 'uninstall' }
 const CLAIM = 'PersistentVolumeClaim sealane-broker/sealane-broker-data'
+const SERVICE = 'Service sealane-broker/sealane-broker'
+const ETCD_CLAIMS = [0, 1, 2].map((i) => `data-sealane-etcd-${i}`)
+const ETCD_DATA = `PersistentVolumeClaims ${ETCD_CLAIMS.map((name) => `sealane-broker/${name}`).join(', ')}`
 const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
 const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
 const OFFER = 'before that, a backup: sealane broker backup --context c1 --output broker.backup'
@@ -89,7 +92,49 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
     [FIRST, '  lanes, routes and rules in the kernel of a, b, c, d, e and 2 more', '  stays: the CRDs'],
     [],
   ],
-  ['the data alone is left', { ...NOTHING, broker: { members: undefined, claim: true } }, UNINSTALL, [], []],
+  [
+    'replicas with an etcd beside them',
+    { ...NOTHING, broker: { members: [], claims: ETCD_CLAIMS } },
+    UNINSTALL,
+    [
+      FIRST,
+      HUB,
+      '  no other cluster is a member',
+      `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${ETCD_DATA}, ${SERVICE}`,
+      '  stays: the CRDs (--crds)',
+      OFFER,
+    ],
+    [],
+  ],
+  [
+    'its data too',
+    { ...NOTHING, broker: { members: [], claims: ETCD_CLAIMS } },
+    { ...UNINSTALL, deleteData: true },
+    [
+      FIRST,
+      HUB,
+      '  no other cluster is a member',
+      `  the broker's data, for good: ${ETCD_DATA} (members, addresses and the certificate authority)`,
+      '  stays: the CRDs (--crds)',
+      OFFER,
+    ],
+    [],
+  ],
+  [
+    'replicas on an etcd of somebody else',
+    { ...NOTHING, broker: { members: [], claims: [], etcd: 'etcd://h1:2379/sealane' } },
+    { ...UNINSTALL, deleteData: true },
+    [
+      FIRST,
+      HUB,
+      '  no other cluster is a member',
+      "  stays: the broker's data in etcd://h1:2379/sealane; name that etcd to the next sealane broker deploy too",
+      '  stays: the CRDs (--crds)',
+      OFFER,
+    ],
+    [],
+  ],
+  ['the data alone is left', { ...NOTHING, broker: { members: undefined, claims: ['sealane-broker-data'] } }, UNINSTALL, [], []],
 ]
 
 t.test('what is said', (t) => {
@@ -117,7 +162,7 @@ t.test('what is refused', (t) => {
     undefined,
     'silent ones do not count',
   )
-  const dumb = { ...NOTHING, broker: { members: { unknown: 'it is not ready' }, claim: true } }
+  const dumb = { ...NOTHING, broker: { members: { unknown: 'it is not ready' }, claims: ['sealane-broker-data'] } }
   t.strictSame(planRemoval(dumb, UNINSTALL).refusal, {
     message: 'the broker of context "c1" of FILE cannot be asked which members it has: it is not ready',
     hint: 'mend it, or take it out whoever its members are: sealane uninstall --context c1 --evict-members',
