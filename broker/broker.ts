@@ -276,11 +276,12 @@ export class Broker implements BrokerApi {
     this.#warnings.reportNotes()
   }
 
-  /** To be called every few seconds: sends all watchers which members have no stream open, and since when. */
-  reportContact(): void {
+  /** To be called every few seconds: tells all watchers who is silent. Gives how many have a stream open here. */
+  reportContact(): number {
     const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
     const live = new Set(members.map(({ key }) => key as ClusterId))
-    this.#deps.replicas?.report([...live].filter((cluster) => this.#isConnectedHere(cluster)))
+    const here = [...live].filter((cluster) => this.#isConnectedHere(cluster))
+    this.#deps.replicas?.report(here)
     const silent = this.#heard.silent([...live], (cluster) => this.#isConnected(cluster))
     // The overlap of a certificate may have ended.
     this.#endDeparted()
@@ -289,6 +290,7 @@ export class Broker implements BrokerApi {
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
     for (const session of this.#sessions.values()) session.reportQuota()
+    return here.length
   }
 
   close(): void {

@@ -1,11 +1,13 @@
 /** The broker's process: open the state, serve until the signal, close in reverse. */
 import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { nearAddresses } from '../runtime/machine-network.ts'
+import { sealaneVersion } from '../runtime/version.ts'
 import { auditFailedCall } from './audit/audit-callers.ts'
 import { AuditTrail } from './audit/audit-trail.ts'
 import { openAuditSink, runAudit } from './audit/run-audit.ts'
@@ -53,6 +55,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const { stateDir, clusterset, advertise } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
   const health = new StoreHealth({ clock, logger })
+  health.reason = `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`
   status.readiness('state', () => health.reason)
 
   await makeStateDir(stateDir)
@@ -78,6 +81,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   )
   stack.defer(() => opened.close())
   const { log, etcd } = opened
+  health.reason = 'the certificate authority is being opened'
   const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
   stack.defer(moved.stop)
   const onOlder = (atMs: number): Promise<unknown> => acceptOlder(log, atMs, clock.now())
@@ -100,7 +104,9 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   stack.defer(() => mark.close())
   const onFirst = (): void => audit.takeOver()
   const replicas =
-    etcd === undefined ? undefined : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, onFirst })
+    etcd === undefined
+      ? undefined
+      : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, says: ownName(), onFirst })
   const isWriter = (): boolean => replicas?.isFirst() ?? true
   const audit = new AuditTrail({ log, clock, logger, metrics, sink: openAuditSink(config.audit), isWriter })
   if (replicas !== undefined) stack.defer(runSession(replicas))
@@ -128,10 +134,13 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
+  const kind = etcd === undefined ? 'sqlite' : 'etcd'
   const onError = (error: unknown): void =>
     logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
   const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
-    health.check(log, (isCutOff) => server.setCutOff(isCutOff)),
+    health
+      .check(log, (isCutOff) => server.setCutOff(isCutOff))
+      .finally(() => metrics.storeUsable.set(health.reason === undefined ? 1 : 0, { kind })),
   )
   const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: NOTE_CONTACT_MS }, async () => {
     await broker.tidy()
@@ -147,13 +156,19 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   )
   stack.defer(log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke()))
   const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {
-    broker.reportContact()
+    metrics.connectedHere.set(broker.reportContact())
+    metrics.replicas.set(replicas?.replicas.length ?? 1)
     return Promise.resolve()
   })
   const ended = AbortSignal.any([signal, moved.signal])
   await Promise.all([refresh, tidy, contact, authorities].map((loop) => loop.run(ended)))
   moved.signal.throwIfAborted()
   logger.info('stopping')
+}
+
+/** For the table of replicas. */
+function ownName(): { readonly host: string; readonly version: string } {
+  return { host: hostname(), version: sealaneVersion() }
 }
 
 /** Gives what ends it. */

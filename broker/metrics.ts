@@ -4,6 +4,9 @@ import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metr
 export interface BrokerMetrics {
   readonly members: Gauge
   readonly records: Gauge
+  readonly replicas: Gauge
+  readonly connectedHere: Gauge
+  readonly storeUsable: Gauge
   readonly revision: Gauge
   readonly commits: Histogram
   readonly commitFailures: Counter
@@ -41,6 +44,19 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
       labels: ['state'],
     }),
     records: metrics.gauge({ name: 'sealane_broker_records', help: "Records held, the broker's own included." }),
+    replicas: metrics.gauge({
+      name: 'sealane_broker_replicas',
+      help: 'Brokers that serve the same store, as this one sees them, this one among them. 0: it has lost the others and its own session.',
+    }),
+    connectedHere: metrics.gauge({
+      name: 'sealane_broker_connected_members',
+      help: 'Members that have a stream open at this replica.',
+    }),
+    storeUsable: metrics.gauge({
+      name: 'sealane_broker_store_usable',
+      help: 'Whether the store answered when it was last looked at, which is each second: 1, or 0.',
+      labels: ['kind'],
+    }),
     revision: metrics.gauge({ name: 'sealane_broker_revision', help: 'Revision of the last durable write.' }),
     commits: metrics.histogram({
       name: 'sealane_broker_commit_changes',

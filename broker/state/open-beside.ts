@@ -12,9 +12,9 @@ import { readStoreConfig } from './store-config.ts'
 
 /** How long a command tries to open a store over the network. */
 const OPEN_MS = 30_000
-/** What goes wrong ends the command, which says it. */
 const nothing = (): void => undefined
-const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
+/** Of a command: what goes wrong ends it, and it says it. */
+export const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 
 export interface OpenedState extends OpenedLog {
   readonly settings: SettingsRow

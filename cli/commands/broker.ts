@@ -27,6 +27,7 @@ import { addBrokerBackupCommands } from './broker-store/backup.ts'
 import { addBrokerCaCommands } from './broker-store/ca.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
+import { addBrokerStatusCommand } from './broker-store/status.ts'
 import { addBrokerVerifyCommand } from './broker-store/verify.ts'
 
 /** As `--audit-log`: no audit log. */
@@ -280,6 +281,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)
+  addBrokerStatusCommand(broker, context)
   addBrokerVerifyCommand(broker, context)
   addBrokerMigrateCommand(broker, context)
   addBrokerCaCommands(broker, context)

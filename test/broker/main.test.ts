@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
+import { readBrokerStatus } from '../../broker/status/read-status.ts'
 import { openBrokerStore } from '../../broker/state/broker-store.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberRecord } from '../../model/records.ts'
@@ -154,6 +155,20 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   await second.stop()
 })
 
+t.test('how it is: served, stopped, and without a state', async (t) => {
+  const stateDir = join(temporaryFolder(t), 'state')
+  const signal = AbortSignal.timeout(20_000)
+  await t.rejects(readBrokerStatus(stateDir, clock, signal), { code: 'Absent' })
+  const broker = await start(t, config(stateDir, await freePort()))
+  const served = await readBrokerStatus(stateDir, clock, signal)
+  t.match(served, { health: 'healthy', kind: 'sqlite', replicas: [{ id: `process ${process.pid}` }], problems: [] })
+  t.match(served.log, { clusterset: 'demo', records: 0, authority: { phase: 'steady', waitsFor: 0 } })
+  await broker.stop()
+  const stopped = await readBrokerStatus(stateDir, clock, signal)
+  t.match(stopped, { health: 'down', replicas: [], problems: [{ text: 'no broker runs' }] })
+  t.match(stopped.log, { clusterset: 'demo' }, 'what it knows can be read')
+})
+
 t.test('an eviction ends streams that say nothing', async (t) => {
   const stateDir = join(temporaryFolder(t), 'state')
   const port = await freePort()
@@ -261,13 +276,14 @@ t.test('not ready before the port is open', async (t) => {
   const status = new StatusBoard()
   const stop = new AbortController()
   const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status }
+  const stateDir = join(temporaryFolder(t), 'state')
   let isListening = false
   const running = runBroker(
     { ...deps, onListening: () => (isListening = true) },
-    config(join(temporaryFolder(t), 'state'), await freePort()),
+    config(stateDir, await freePort()),
     stop.signal,
   )
-  t.same(status.notReady(), ['state: the broker is starting'])
+  t.same(status.notReady(), [`state: being opened: ${join(stateDir, 'broker.db')}`])
   await eventually(() => status.notReady().length === 0, { deadlineMs: 5000 })
   t.ok(isListening)
   stop.abort()

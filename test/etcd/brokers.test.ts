@@ -152,3 +152,42 @@ function openAt(t: Test, broker: RawBroker, identity: RawIdentity): ReturnType<t
   t.teardown(() => channel.close())
   return channel
 }
+
+interface Shown {
+  readonly health: string
+  readonly problems: readonly { readonly text: string }[]
+  readonly broker: {
+    readonly log: { readonly revision: number }
+    readonly replicas: readonly { readonly host?: string; readonly version?: string }[]
+    readonly storeMembers: readonly { readonly why?: string }[]
+  }
+}
+
+t.test('how they are, with a member of etcd away, with two, and again with all', async (t) => {
+  const { state } = brokers[1]
+  const look = async (): Promise<{ readonly code: number; readonly shown: Shown; readonly stderr: string }> => {
+    const { code, stdout, stderr } = await runCli(['broker', 'status', '--state', state, '-o', 'json'])
+    return { code, shown: JSON.parse(stdout) as Shown, stderr }
+  }
+  const isWell = async (): Promise<boolean> => (await look()).shown.broker.replicas.length === 3
+  await eventually(isWell, { deadlineMs: 30_000, say: 'three replicas are seen' })
+  const { code, shown } = await look()
+  t.equal(code, 0, JSON.stringify(shown.problems))
+  t.equal(shown.health, 'healthy')
+  t.ok(shown.broker.log.revision > 0)
+  t.ok(shown.broker.replicas.every(({ host, version }) => host !== undefined && version !== undefined))
+  const table = await runCli(['broker', 'status', '--state', state])
+  t.match(table.stdout, /^broker +healthy\nclusterset +demo\nstore +etcd etcd:/)
+
+  await cluster.members[0]?.program.kill()
+  const one = await look()
+  t.equal(one.code, 1, one.stderr)
+  t.match(one.stderr, /the broker is degraded: etcd at \S+: no connection/)
+  await cluster.members[1]?.program.kill()
+  const two = await look()
+  t.equal(two.code, 2, two.stderr)
+  t.match(two.stderr, /the broker is down: the store cannot be read: no majority of etcd answers/)
+  for (const { program } of cluster.members.slice(0, 2)) program.start()
+  const isUp = async (): Promise<boolean> => (await look()).code === 0
+  await eventually(isUp, { deadlineMs: 40_000, say: 'all is well again' })
+})

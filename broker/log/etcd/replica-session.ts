@@ -8,6 +8,7 @@ import { orAborted, withDeadline } from '../../../reconcile/until-aborted.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import type { EtcdStore } from './etcd-store.ts'
+import { type SessionValue, formatSession, parseSession } from './session-value.ts'
 
 /** A replica that is gone counts for so long. */
 const TTL_SECONDS = 15
@@ -15,8 +16,6 @@ const RENEW_MS = (TTL_SECONDS * 1000) / 3
 const BACKOFF = { minMs: 100, maxMs: 5000 }
 const END_MS = 1000
 const DELETED = 1
-/** What other replicas say is bounded by what a broker may have members. */
-const MAX_VALUE_BYTES = 1024 * 1024
 
 export interface ReplicaSessionInit {
   readonly store: EtcdStore
@@ -24,6 +23,8 @@ export interface ReplicaSessionInit {
   readonly id: string
   readonly clock: Clock
   readonly logger: Logger
+  /** What it says of itself to people, beside its members. */
+  readonly says?: Omit<SessionValue, 'members'>
   /** Called when this replica has become the first one. */
   readonly onFirst?: () => void
 }
@@ -100,7 +101,7 @@ export class ReplicaSession {
       for (;;) {
         if (!this.#isSaid) {
           this.#isSaid = true
-          const value = Buffer.from(JSON.stringify({ members: this.#members }))
+          const value = formatSession({ members: this.#members, ...this.#init.says })
           await client.put(keys.replica(id), value, { action: 'session of this broker', signal }, lease)
         }
         await this.#renewalDue(signal)
@@ -150,18 +151,7 @@ export class ReplicaSession {
 
   #take(key: Buffer, value: Buffer): void {
     const id = this.#init.store.keys.parseReplica(key)
-    this.#replicas.set(id, new Set(membersOf(value)))
-  }
-}
-
-/** Of a later release there may be another form, which says nothing here. */
-function membersOf(value: Buffer): string[] {
-  if (value.length > MAX_VALUE_BYTES) return []
-  try {
-    const { members } = JSON.parse(value.toString()) as { readonly members?: unknown }
-    return Array.isArray(members) ? members.filter((one) => typeof one === 'string') : []
-  } catch {
-    return []
+    this.#replicas.set(id, new Set(parseSession(value).members))
   }
 }
 

@@ -1,5 +1,5 @@
 /** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
-import { objectName } from '../../../install/names.ts'
+import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 
 export interface RemovalFacts {
@@ -152,8 +152,14 @@ function membersLine(others: Exclude<Others, undefined>, evicts: boolean): strin
 
 /** While the broker can be asked, its data can be kept. */
 function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
-  if (!Array.isArray(broker?.members)) return []
+  if (broker === undefined || !Array.isArray(broker.members)) return []
+  if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)']
   return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
+}
+
+/** A backup by the broker is one of its own volume. */
+function isOnEtcd({ claims, etcd }: BrokerFacts): boolean {
+  return etcd !== undefined || claims.some((claim) => claim !== BROKER_CLAIM)
 }
 
 function refusalOf(facts: RemovalFacts, others: Others, chosen: RemovalOptions): RemovalPlan['refusal'] {

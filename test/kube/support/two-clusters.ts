@@ -42,6 +42,9 @@ export interface TestClusters {
 /** The image that installs refer to: this checkout. */
 export const SEALANE_IMAGE = 'localhost/sealane:test'
 
+/** The etcd of this machine: what is installed beside replicas of the broker. */
+export const ETCD_IMAGE = 'localhost/etcd:test'
+
 /** Two clusters of one node each, pods and Services apart. */
 export const FLAT: readonly ClusterRow[] = [
   { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
@@ -225,7 +228,7 @@ function volume(name: string): Readonly<Record<string, unknown>> {
 /** Where the image of the Containerfile has it, so that the checkout may lie anywhere. */
 const IMAGE_ROOT = '/opt/sealane'
 
-/** What every node can run: this checkout, and CoreDNS. */
+/** What every node can run: this checkout, CoreDNS, and etcd. */
 export async function testImages(): Promise<Readonly<Record<string, Image>>> {
   const coreDns = await coreDnsProgram()
   return {
@@ -236,6 +239,7 @@ export async function testImages(): Promise<Readonly<Record<string, Image>>> {
       paths: { [IMAGE_ROOT]: ROOT },
       devices: ['/dev/net/tun'],
     },
+    [ETCD_IMAGE]: { root: 'host', entrypoint: ['etcd'] },
     [CORE_DNS_IMAGE]: { root: 'host', entrypoint: ['/coredns'], paths: { '/coredns': coreDns } },
   }
 }

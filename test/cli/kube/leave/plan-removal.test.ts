@@ -36,6 +36,7 @@ const ETCD_DATA = `PersistentVolumeClaims ${ETCD_CLAIMS.map((name) => `sealane-b
 const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
 const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
 const OFFER = 'before that, a backup: sealane broker backup --context c1 --output broker.backup'
+const SNAPSHOT = 'before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)'
 const FIRST = 'this takes out of context "c1" of FILE:'
 const OF_MEMBER = [
   '  c1 leaves clusterset default: cut off from c2, c3',
@@ -102,7 +103,7 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       '  no other cluster is a member',
       `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${ETCD_DATA}, ${SERVICE}`,
       '  stays: the CRDs (--crds)',
-      OFFER,
+      SNAPSHOT,
     ],
     [],
   ],
@@ -116,7 +117,7 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       '  no other cluster is a member',
       `  the broker's data, for good: ${ETCD_DATA} (members, addresses and the certificate authority)`,
       '  stays: the CRDs (--crds)',
-      OFFER,
+      SNAPSHOT,
     ],
     [],
   ],
@@ -130,11 +131,17 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly s
       '  no other cluster is a member',
       "  stays: the broker's data in etcd://h1:2379/sealane; name that etcd to the next sealane broker deploy too",
       '  stays: the CRDs (--crds)',
-      OFFER,
+      SNAPSHOT,
     ],
     [],
   ],
-  ['the data alone is left', { ...NOTHING, broker: { members: undefined, claims: ['sealane-broker-data'] } }, UNINSTALL, [], []],
+  [
+    'the data alone is left',
+    { ...NOTHING, broker: { members: undefined, claims: ['sealane-broker-data'] } },
+    UNINSTALL,
+    [],
+    [],
+  ],
 ]
 
 t.test('what is said', (t) => {

@@ -172,6 +172,9 @@ export interface StatusRequest {
 
 export interface StatusResponse {
   version: string;
+  dbSize: number;
+  /** There the number of the leader, which is too large for ours; 0: it knows none. */
+  leader: boolean;
   errors: string[];
 }
 
@@ -1851,13 +1854,19 @@ export const StatusRequest: MessageFns<StatusRequest> = {
 };
 
 function createBaseStatusResponse(): StatusResponse {
-  return { version: "", errors: [] };
+  return { version: "", dbSize: 0, leader: false, errors: [] };
 }
 
 export const StatusResponse: MessageFns<StatusResponse> = {
   encode(message: StatusResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.version !== "") {
       writer.uint32(18).string(message.version);
+    }
+    if (message.dbSize !== 0) {
+      writer.uint32(24).int64(message.dbSize);
+    }
+    if (message.leader !== false) {
+      writer.uint32(32).bool(message.leader);
     }
     for (const v of message.errors) {
       writer.uint32(66).string(v!);
@@ -1884,6 +1893,22 @@ export const StatusResponse: MessageFns<StatusResponse> = {
             }
 
             message.version = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.dbSize = longToNumber(reader.int64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.leader = reader.bool();
             continue;
           }
           case 8: {

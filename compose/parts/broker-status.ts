@@ -1,0 +1,13 @@
+/** How a broker is, apart from the broker itself, which brings a server along. */
+import type { BrokerStatus } from '../../broker/status/broker-status.ts'
+import { readBrokerStatus } from '../../broker/status/read-status.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { withHint } from './broker-store.ts'
+
+export { worstOf } from '../../broker/status/broker-status.ts'
+export type { BrokerStatus, Health, StatusProblem } from '../../broker/status/broker-status.ts'
+
+/** Throws UserError or StateError where no broker has ever been on this state, or it cannot be read. */
+export async function brokerStatus(state: string, signal: AbortSignal): Promise<BrokerStatus> {
+  return readBrokerStatus(state, new SystemClock(), signal).catch(withHint)
+}

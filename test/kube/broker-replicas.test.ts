@@ -1,0 +1,183 @@
+/**
+ * A broker of three replicas with the etcd that is installed beside it, on a real API server: three clusters join
+ * through one Service, replicas and members of etcd are lost, the certificate authority is rotated meanwhile, and what
+ * is typed a second time changes nothing.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import type { KubeObject } from './support/kube-request.ts'
+import { lastWords } from './support/pod-logs.ts'
+import { sealane, trySealane } from './support/sealane-command.ts'
+import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
+
+t.setTimeout(900_000)
+
+const ROWS: readonly ClusterRow[] = [
+  { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['h1'] },
+  { name: 'c2', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1'] },
+  { name: 'c3', podCIDR: '10.62.0.0/16', serviceCIDR: '10.63.0.0/16', nodes: ['c3n1'] },
+]
+const IMAGE = ['--image', SEALANE_IMAGE]
+const DEPLOY = ['broker', 'deploy', '--replicas', '3', '--service-type', 'NodePort', ...IMAGE]
+const ETCD = ['--etcd-image', ETCD_IMAGE, '--etcd-storage-size', '1Gi']
+const BROKER = '/api/v1/namespaces/sealane-broker'
+const APPS = '/apis/apps/v1/namespaces/sealane-broker'
+
+interface World {
+  readonly directory: string
+  readonly hub: TestCluster
+  readonly c2: TestCluster
+  readonly c3: TestCluster
+}
+
+const at = ({ plane }: TestCluster): readonly string[] => ['--kubeconfig', plane.kubeconfig]
+
+t.test('replicas of the broker, with an etcd beside them', { timeout: 900_000 }, async (t) => {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: ROWS })
+  t.teardown(() => clusters.stop())
+  const [hub, c2, c3] = clusters.clusters
+  if (hub === undefined || c2 === undefined || c3 === undefined) throw new Error('three clusters were asked for')
+  const world = { directory, hub, c2, c3 }
+  const stage = (name: string, work: (t: Test, world: World) => Promise<void>) =>
+    t.test(name, (t) => work(t, world).catch((error: unknown) => reportedBy(world, error)))
+  await stage('deployed, and once more', deployed)
+  await stage('three join', joined)
+  await stage('a replica and a member of etcd are lost', lost)
+  await stage('more and fewer', counts)
+  await stage('uninstalled, and deployed on what is left', uninstalled)
+})
+
+/** Throws the error with the last words of the broker's pods. */
+async function reportedBy({ hub }: World, error: unknown): Promise<never> {
+  const words = await lastWords(hub.plane.api, 'sealane-broker', 30)
+  throw new Error(`${String(error)}\n${words}`, { cause: error })
+}
+
+/** Generations of what was applied. */
+async function versions({ hub }: World): Promise<readonly string[]> {
+  const kinds = [`${APPS}/deployments`, `${APPS}/statefulsets`, `${BROKER}/services`, `${BROKER}/secrets`]
+  const lists = await Promise.all(kinds.map((path) => hub.plane.api.list(path)))
+  return lists.flat().map(({ metadata }) => {
+    const { name, generation, uid } = metadata as { name: string; generation?: number; uid?: string }
+    return `${name} ${uid ?? ''} ${generation ?? ''}`
+  })
+}
+
+interface PodObject extends KubeObject {
+  readonly status?: {
+    readonly phase?: string
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[]
+  }
+}
+
+/** Names of those that are ready and not ending. */
+async function readyPods({ hub }: World, part: 'broker' | 'etcd'): Promise<readonly string[]> {
+  const found = await hub.plane.api.list<PodObject>(
+    `${BROKER}/pods?labelSelector=app.kubernetes.io%2Fcomponent%3D${part}`,
+  )
+  return found
+    .filter(({ metadata, status }) => {
+      const isReady = status?.conditions?.some((one) => one.type === 'Ready' && one.status === 'True')
+      return isReady === true && !('deletionTimestamp' in metadata)
+    })
+    .map(({ metadata }) => metadata.name)
+}
+
+async function deployed(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const first = await sealane([...DEPLOY, ...ETCD, ...at(hub)])
+  t.comment(`deployed in ${Math.round(first.ms / 1000)} s`)
+  t.match(first.stderr, /created +StatefulSet sealane-broker\/sealane-etcd/)
+  t.equal((await readyPods(world, 'broker')).length, 3)
+  t.equal((await readyPods(world, 'etcd')).length, 3)
+  const before = await versions(world)
+  const again = await sealane([...DEPLOY, ...ETCD, ...at(hub)])
+  t.match(again.stderr, /a broker is installed already: its settings are kept\n/)
+  t.notMatch(again.stderr, /created|changed/)
+  t.strictSame(await versions(world), before, 'a second time changes nothing')
+  const bare = await sealane(['broker', 'deploy', ...at(hub)])
+  t.match(bare.stderr, /its settings are kept\n/)
+  t.strictSame(await versions(world), before, 'nor does it without flags')
+}
+
+async function joined(_t: Test, world: World): Promise<void> {
+  const { directory, hub, c2, c3 } = world
+  const token = join(directory, 'token')
+  const made = await sealane(['token', 'create', ...at(hub), '--uses', '3', '-o', 'json'])
+  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
+  for (const member of [hub, c2, c3]) {
+    const { row, nodes } = member
+    const gateway = `${row.nodes[0] ?? ''}=${nodes[0]?.address ?? ''}`
+    const words = ['join', ...at(member), '--cluster-id', row.name, '--pod-cidr', row.podCIDR, '--gateway', gateway]
+    await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
+  }
+  await exported(world, 'first')
+}
+
+/** What c2 exports from now on arrives in the other two. */
+async function exported({ hub, c2, c3 }: World, name: string): Promise<void> {
+  for (const { plane } of [hub, c2, c3]) await plane.api.apply('/api/v1/namespaces/demo', namespaceObject('demo'))
+  const service = serviceObject({ name, namespace: 'demo' }, { ports: [{ name: 'http', port: 80, protocol: 'TCP' }] })
+  const spec = { ...service.spec, selector: { app: name } }
+  await c2.plane.api.apply(`/api/v1/namespaces/demo/services/${name}`, { ...service, spec })
+  await sealane(['export', name, '--namespace', 'demo', ...at(c2)])
+  const path = `/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceimports/${name}`
+  for (const { row, plane } of [hub, c3]) {
+    await eventually(() => plane.api.find(path), { deadlineMs: 90_000, say: `${row.name} imports ${name}` })
+  }
+}
+
+/** `c2 in contact,c3 left`, by id. */
+async function membersOf(hub: TestCluster): Promise<string> {
+  const { stdout } = await sealane(['cluster', 'list', '--all', '-o', 'json', ...at(hub)])
+  const { items } = JSON.parse(stdout) as { items: { id: string; state: string }[] }
+  return items.map(({ id, state }) => `${id} ${state}`).join()
+}
+
+async function lost(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const [replica = ''] = await readyPods(world, 'broker')
+  const kill = (pod: string) => hub.plane.api.raw('DELETE', `${BROKER}/pods/${pod}?gracePeriodSeconds=0`)
+  await Promise.all([kill(replica), kill('sealane-etcd-1')])
+  await sealane(['token', 'create', ...at(hub)])
+  await exported(world, 'with-one-down')
+  t.match(await membersOf(hub), /^c2 in contact,c3 in contact,hub in contact$/)
+  await eventually(async () => (await readyPods(world, 'broker')).length === 3, { deadlineMs: 90_000 })
+  await eventually(async () => (await readyPods(world, 'etcd')).length === 3, { deadlineMs: 90_000 })
+}
+
+async function counts(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const before = await versions(world)
+  const one = await trySealane(['broker', 'deploy', '--replicas', '1', ...at(hub)])
+  t.comment(one.stderr)
+  t.equal(one.code, 1)
+  t.match(one.stderr, /nothing was changed\n$/)
+  t.strictSame(await versions(world), before)
+  const two = await sealane(['broker', 'deploy', '--replicas', '2', ...at(hub)])
+  t.match(two.stderr, /broker\.replicas: 3 → 2\n/)
+  await eventually(async () => (await readyPods(world, 'broker')).length === 2, { deadlineMs: 60_000 })
+  const three = await sealane(['broker', 'deploy', '--replicas', '3', ...at(hub)])
+  t.match(three.stderr, /broker\.replicas: 2 → 3\n/)
+  t.equal((await readyPods(world, 'broker')).length, 3)
+}
+
+async function uninstalled(t: Test, world: World): Promise<void> {
+  const { hub, c2, c3 } = world
+  const inUse = await trySealane(['uninstall', ...at(hub)])
+  t.comment(inUse.stderr)
+  for (const member of [c2, c3]) await sealane(['leave', '--yes', ...at(member)])
+  const gone = await sealane(['uninstall', '--yes', ...at(hub)])
+  t.comment(gone.stdout)
+  t.comment(gone.stderr)
+  await sealane([...DEPLOY, ...ETCD, ...at(hub)])
+  t.equal(await membersOf(hub), 'c2 left,c3 left,hub left', 'a new deploy finds its data')
+  const last = await sealane(['uninstall', '--yes', '--delete-data', ...at(hub)])
+  t.comment(last.stdout)
+  t.equal(await hub.plane.api.find(BROKER), undefined, 'namespace and volumes are gone')
+}
