@@ -99,6 +99,7 @@ function podTemplate({ etcd, imagePullSecrets }: InstallValues, { namespace }: P
     },
     readinessProbe: { httpGet: health('/health'), periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
     resources: etcd.resources,
+    terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
     volumeMounts: [
       { name: ETCD_VOLUME, mountPath: DATA },

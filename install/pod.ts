@@ -110,6 +110,8 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     ...(init.ports === undefined ? {} : { ports: init.ports }),
     ...probes(port, listen),
     resources: pod.resources,
+    // Why it ended is then in the pod's status, where commands and people look first.
+    terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities },
     volumeMounts: init.volumeMounts,
   }

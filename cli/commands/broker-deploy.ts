@@ -33,6 +33,7 @@ interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions {
   readonly storageClass?: string
   readonly allowNamespace?: readonly string[]
   readonly approve?: true | 'yes' | 'no'
+  readonly move: boolean
   readonly acceptEmpty: boolean
   readonly dryRun: boolean
   readonly force: boolean
@@ -76,6 +77,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .addOption(approveOption())
+    .option('--move', 'where it asks for another store: stops the broker, and takes its state along', false)
     .option('--accept-empty', 'start once also with a state that is empty, or older than what was given away', false)
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)

@@ -105,17 +105,19 @@ async function deployed(t: Test, world: World): Promise<void> {
   t.strictSame(await versions(world), before, 'nor does it without flags')
 }
 
-async function joined(_t: Test, world: World): Promise<void> {
+async function joined(t: Test, world: World): Promise<void> {
   const { directory, hub, c2, c3 } = world
   const token = join(directory, 'token')
   const made = await sealane(['token', 'create', ...at(hub), '--uses', '3', '-o', 'json'])
   writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
-  for (const member of [hub, c2, c3]) {
+  const join = async (member: TestCluster): Promise<void> => {
     const { row, nodes } = member
     const gateway = `${row.nodes[0] ?? ''}=${nodes[0]?.address ?? ''}`
     const words = ['join', ...at(member), '--cluster-id', row.name, '--pod-cidr', row.podCIDR, '--gateway', gateway]
-    await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
+    const { ms, stderr } = await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
+    t.comment(`${row.name} joined in ${Math.round(ms / 1000)} s\n${stderr}`)
   }
+  await Promise.all([hub, c2, c3].map(join))
   await exported(world, 'first')
 }
 

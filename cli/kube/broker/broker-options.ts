@@ -14,6 +14,8 @@ export interface BrokerOptions extends ImageOptions, ReplicaOptions {
   readonly allowNamespace?: readonly string[]
   /** Whether every cluster that joins waits for an operator. */
   readonly approve?: boolean
+  /** Takes the state along to another store, where the command asks for one. */
+  readonly move?: boolean
   /** RFC 3339: a state that is empty or old, and was so at this time, is to be served. */
   readonly acceptEmpty?: string
 }
@@ -80,5 +82,6 @@ export function deployCommand(flags: string, chosen: BrokerOptions, more: readon
   ]
   const said = pairs.flatMap(([flag, value]) => (value === undefined || more.includes(flag) ? [] : [flag, value]))
   const once = chosen.acceptEmpty === undefined ? [] : ['--accept-empty']
-  return ['sealane broker deploy', flags, ...said, ...once, ...more].join(' ')
+  const moves = chosen.move === true ? ['--move'] : []
+  return ['sealane broker deploy', flags, ...said, ...once, ...moves, ...more].join(' ')
 }

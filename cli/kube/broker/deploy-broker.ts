@@ -26,6 +26,8 @@ import {
   withThisRelease,
 } from './installed-broker.ts'
 import { etcdSecrets, requireEtcdLogin } from '../replicas/etcd-secrets.ts'
+import { moveBroker, moveRights } from '../replicas/move-broker.ts'
+import { canMove } from '../replicas/plan-move.ts'
 import { refuseMove } from '../replicas/refuse-move.ts'
 import { formOf } from '../replicas/replica-options.ts'
 import { waitUntil } from '../wait/wait-until.ts'
@@ -53,8 +55,10 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const earlier = await installedBroker(admin, namespace, signal)
   const before = keepInstalled(DEFAULT_VALUES, earlier)
   const values = withOptions(withThisRelease(before), chosen)
-  await checkRights(admin, brokerRights(namespace, formOf(values)), signal)
-  if (hasState(earlier)) refuseMove({ title: admin.title, before, values })
+  const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
+  const rights = [...brokerRights(namespace, formOf(values)), ...(moves ? moveRights(namespace) : [])]
+  await checkRights(admin, rights, signal)
+  if (hasState(earlier) && !moves) refuseMove({ title: admin.title, before, values })
   refuseFixed(admin, { earlier, before, values })
   refuseUnknown(admin, earlier, init)
   if (isInstalled(earlier)) reportKept(before, values, say)
@@ -67,6 +71,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
   if (!dryRun) await dropUselessClaim(admin, { earlier, values }, init)
   const whole = { ...values, broker: { ...values.broker, advertise: found } }
+  if (moves && !dryRun) await moveBroker(admin, { ...init, before, values: whole, secrets })
   await applyObjects(secrets, context)
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),

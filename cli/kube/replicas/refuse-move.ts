@@ -4,6 +4,7 @@
  */
 import type { InstallValues } from '../../../install/values.ts'
 import { UserError } from '../../../runtime/user-error.ts'
+import { canMove } from './plan-move.ts'
 import { type BrokerForm, formOf, readEtcdUrl } from './replica-options.ts'
 
 const WORDS: Readonly<Record<BrokerForm, string>> = {
@@ -11,6 +12,8 @@ const WORDS: Readonly<Record<BrokerForm, string>> = {
   included: 'replicas, with their state in the etcd that was installed with them',
   given: 'replicas, with their state in an etcd that was given',
 }
+
+const ALONG = 'to take the state along, which stops the broker for a minute: the same command with --move'
 
 export interface MoveInit {
   /** Of the cluster, for people. */
@@ -26,12 +29,13 @@ export function refuseMove({ title, before, values }: MoveInit): void {
   const isOther =
     was === is ? `another store: ${values.broker.etcd.url} instead of ${before.broker.etcd.url}` : WORDS[is]
   const [from, to] = [storeOf(before), storeOf(values)]
+  const migrate = `sealane broker migrate --from ${from} --to ${to}`
   const fewer = was === 'own' || is !== 'own' ? '' : 'for fewer replicas on the same etcd say --replicas 2\n'
   throw new UserError(
     `${title} has a broker already: ${WORDS[was]}; this command asks for ${isOther}, which would start empty`,
     {
       hint:
-        `what moves the state of a stopped broker: sealane broker migrate --from ${from} --to ${to}\n${fewer}` +
+        `${canMove({ before, values }) ? ALONG : `what moves the state of a stopped broker: ${migrate}`}\n${fewer}` +
         'nothing was changed',
     },
   )

@@ -48,6 +48,16 @@ const MEND_IMAGE =
   'say --image with one that its node can have, and --image-pull-secret where the registry asks for one'
 const MAX_SAID = 300
 
+/** Why a broker ended that another start does not help: the store is not one that it may take. */
+const HOPELESS = /^reason: State(?:AccessDenied|Foreign|TooOld|TooNew)$/m
+const MEND_STORE = 'nothing was written to the store: mend that, and type the same command again'
+
+/** Of what a program wrote last, the part in which it says why it ended. */
+export function lastSaid(text: string): string {
+  const at = `\n${text}`.lastIndexOf('\nsealane: ')
+  return at < 0 ? text : text.slice(at + 'sealane: '.length).trim()
+}
+
 /** The first pod of a part that cannot run, in the order of their names, and why; undefined when there is none. */
 export async function partTrouble(
   admin: Pick<ClusterAdmin, 'list'>,
@@ -73,8 +83,9 @@ export function firstTrouble(pods: readonly PodShape[]): Trouble | undefined {
     if (pod.metadata.deletionTimestamp !== undefined) continue
     const said = podTrouble(pod)
     if (said === undefined) continue
-    const why = `pod ${pod.metadata.name}: ${said.replace(/\s+/g, ' ').slice(0, MAX_SAID)}`
-    return { why, ...(imageTrouble(pod) ? { mend: MEND_IMAGE } : {}) }
+    const why = `pod ${pod.metadata.name}: ${lastSaid(said).replace(/\s+/g, ' ').slice(0, MAX_SAID)}`
+    const mend = imageTrouble(pod) ? MEND_IMAGE : HOPELESS.test(said) ? MEND_STORE : undefined
+    return { why, ...(mend === undefined ? {} : { mend }) }
   }
   return undefined
 }

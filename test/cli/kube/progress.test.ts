@@ -1,7 +1,6 @@
 /** How far a join has come, read from objects. */
 import t from 'tap'
 import { joinedOthers, laneStates } from '../../../cli/kube/wait/lane-states.ts'
-import { firstTrouble } from '../../../cli/kube/wait/pod-trouble.ts'
 import { isRolledOut, rolloutOf } from '../../../cli/kube/wait/rollout.ts'
 import { lanesProgress, rolloutProgress } from '../../../cli/kube/wait/watch-join.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
@@ -324,46 +323,6 @@ t.test('parts in one order, with the trouble of the first', async (t) => {
   })
   t.strictSame(await look(1, 1), { missing: { what: 'gateway', why: 'gateway 0 of 1 ready' }, leftOut: [] })
   t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), { missing: undefined, leftOut: [] })
-})
-
-t.test("pods' trouble: what keeps them from running, in the order of their names", (t) => {
-  const pod = (name: string, status: object) => ({ metadata: { name, namespace: NAMESPACE }, status })
-  const waiting = (reason: string, more: object = {}) => ({
-    containerStatuses: [{ state: { waiting: { reason, ...more } } }],
-  })
-  const rows: [string, object, string | undefined][] = [
-    ['is made', waiting('ContainerCreating'), undefined],
-    ['runs', { phase: 'Running', containerStatuses: [{ ready: true, state: { running: {} } }] }, undefined],
-    ['image', waiting('ErrImagePull', { message: 'not\nfound' }), 'not found'],
-    ['reason only', waiting('CrashLoopBackOff'), 'CrashLoopBackOff'],
-    [
-      'said before it ended',
-      {
-        containerStatuses: [
-          { state: { waiting: { reason: 'CrashLoopBackOff' } }, lastState: { terminated: { message: 'no TUN' } } },
-        ],
-      },
-      'no TUN',
-    ],
-    ['failed', { phase: 'Failed', message: 'evicted' }, 'evicted'],
-    ['no node', { conditions: [{ type: 'PodScheduled', status: 'False', message: '0/3 nodes' }] }, '0/3 nodes'],
-    [
-      'not ready',
-      { containerStatuses: [{ ready: false, state: { running: {} } }] },
-      'it runs and is not ready yet: see kubectl --namespace sealane-system logs a',
-    ],
-    ['too long', waiting('X', { message: 'y'.repeat(1000) }), 'y'.repeat(300)],
-  ]
-  for (const [name, status, want] of rows) {
-    t.equal(firstTrouble([pod('a', status)])?.why, want === undefined ? undefined : `pod a: ${want}`, name)
-  }
-  t.strictSame(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), { why: 'pod a: A' })
-  for (const reason of ['ErrImagePull', 'ImagePullBackOff', 'ErrImageNeverPull', 'InvalidImageName']) {
-    t.match(firstTrouble([pod('a', waiting(reason))]), { why: `pod a: ${reason}`, mend: /^say --image / })
-  }
-  const going = { ...pod('a', waiting('A')), metadata: { name: 'a', deletionTimestamp: '2026-01-01T00:00:00Z' } }
-  t.equal(firstTrouble([going]), undefined, 'a pod that goes is no trouble')
-  t.end()
 })
 
 t.test('a Deployment is not held up by a pod on a node that is not ready', async (t) => {

@@ -104,7 +104,7 @@ t.test('a broker with a volume of its own does not become replicas by this comma
   const own = new MemoryAdmin(objectsOf(chosen({})))
   for (const options of [{ replicas: 3 }, { etcdEndpoints: ['h1:2379'] }]) {
     const error = await failure(deployed(own, options))
-    t.ok(error instanceof UserError && error.hint?.includes('sealane broker migrate --from sqlite --to etcd://'))
+    t.ok(error instanceof UserError && error.hint?.includes('the same command with --move'))
   }
   t.same(
     own.done.filter((line) => line.startsWith('apply')),
@@ -115,7 +115,7 @@ t.test('a broker with a volume of its own does not become replicas by this comma
   t.match((await failure(deployed(new MemoryAdmin(claim), { replicas: 3 }))).message, 'which would start empty')
   const three = new MemoryAdmin(objectsOf(chosen({ replicas: 3 })))
   const error = await failure(deployed(three, { replicas: 1 }))
-  t.ok(error instanceof UserError && error.hint?.includes('.svc:2379/sealane --to sqlite'))
+  t.ok(error instanceof UserError && error.hint?.includes('the same command with --move'))
   t.match(await deployed(three, { replicas: 5 }), 'broker.replicas: 3 → 5')
   t.match(await deployed(three, {}), 'its settings are kept')
 })

@@ -129,6 +129,9 @@ func (worker *worker) runOnce(life context.Context, container *containerState) i
 	reason, message := "Completed", ""
 	if code != 0 {
 		reason = "Error"
+		if container.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+			message = log.lastWords()
+		}
 	}
 	if err != nil {
 		message = err.Error()

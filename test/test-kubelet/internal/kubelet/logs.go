@@ -14,6 +14,8 @@ import (
 const (
 	maxLogBytes  = 16 << 20
 	maxLineBytes = 16 << 10
+	// Of what a program wrote last, a pod's status has so much.
+	maxTailBytes = 2048
 )
 
 // logFile is one life of a container. Its two writers share it.
@@ -21,6 +23,7 @@ type logFile struct {
 	mu      sync.Mutex
 	file    *os.File
 	written int
+	tail    []byte
 }
 
 func newLogFile(path string) (*logFile, error) {
@@ -37,6 +40,8 @@ func newLogFile(path string) (*logFile, error) {
 func (log *logFile) line(stream, mark string, text []byte) error {
 	log.mu.Lock()
 	defer log.mu.Unlock()
+	log.tail = fmt.Appendf(log.tail, "%s\n", text)
+	log.tail = log.tail[max(0, len(log.tail)-maxTailBytes):]
 	if log.written > maxLogBytes {
 		return nil
 	}
@@ -47,6 +52,13 @@ func (log *logFile) line(stream, mark string, text []byte) error {
 	}
 	_, err := log.file.Write(entry)
 	return err
+}
+
+// lastWords is what a pod's status says of a program that failed, with FallbackToLogsOnError.
+func (log *logFile) lastWords() string {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	return string(log.tail)
 }
 
 func (log *logFile) Close() error { return log.file.Close() }

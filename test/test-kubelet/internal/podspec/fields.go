@@ -40,6 +40,7 @@ var Honoured = []string{
 	"containers[].securityContext.runAsNonRoot", "containers[].securityContext.privileged",
 	"containers[].securityContext.readOnlyRootFilesystem", "containers[].securityContext.allowPrivilegeEscalation",
 	"containers[].securityContext.capabilities.**",
+	"containers[].terminationMessagePolicy",
 }
 
 // WithoutEffect lists the fields that are accepted and change nothing here. Each either belongs to somebody else
@@ -54,8 +55,8 @@ var WithoutEffect = []string{
 	"containers[].resources.**",
 	// Variables for each Service of the namespace are never set; those of the API server always are.
 	"enableServiceLinks",
-	// The message is the last error that the test kubelet saw.
-	"containers[].terminationMessagePath", "containers[].terminationMessagePolicy",
+	// No program of the tests writes such a file; with FallbackToLogsOnError its last words count, as on a real node.
+	"containers[].terminationMessagePath",
 	// No filter of system calls is installed; Localhost profiles are refused.
 	"securityContext.seccompProfile.**", "containers[].securityContext.seccompProfile.**",
 	// Files of volumes get the group on every start.

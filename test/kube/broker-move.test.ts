@@ -1,0 +1,168 @@
+/**
+ * A broker on a real API server whose state moves: from its volume to an etcd of somebody else's, which first does not
+ * let it in, then to its volume again, and to the etcd that comes along. A member goes on in each of them.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { etcdSecrets } from '../../cli/kube/replicas/etcd-secrets.ts'
+import { etcdHosts } from '../../install/etcd-names.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+import { planEtcd } from '../../install/plan-etcd.ts'
+import { REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
+import { eventually } from '../support/eventually.ts'
+import { MemoryAdmin } from '../support/memory-admin.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import type { KubeObject } from './support/kube-request.ts'
+import { pathOf } from './support/object-path.ts'
+import { lastWords } from './support/pod-logs.ts'
+import { sealane, trySealane } from './support/sealane-command.ts'
+import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
+
+t.setTimeout(600_000)
+
+const ROWS: readonly ClusterRow[] = [
+  { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['h1'] },
+]
+const DEPLOY = ['broker', 'deploy', '--service-type', 'NodePort', '--image', SEALANE_IMAGE]
+const THEIRS = 'platform'
+const BROKER = '/api/v1/namespaces/sealane-broker'
+const SECRETS = `${BROKER}/secrets`
+
+interface World {
+  readonly hub: TestCluster
+  readonly at: readonly string[]
+  readonly directory: string
+}
+
+t.test('the state of a broker moves', { timeout: 600_000 }, async (t) => {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: ROWS })
+  t.teardown(() => clusters.stop())
+  const [hub] = clusters.clusters
+  if (hub === undefined) throw new Error('one cluster was asked for')
+  const world: World = { hub, at: ['--kubeconfig', hub.plane.kubeconfig], directory }
+  const stage = async (name: string, work: (t: Test, world: World) => Promise<void>): Promise<void> => {
+    await t.test(name, async (t) => {
+      await work(t, world).catch(async (error: unknown) => {
+        throw new Error(`${String(error)}\n${await lastWords(hub.plane.api, 'sealane-broker', 30)}`, { cause: error })
+      })
+    })
+  }
+  await stage('one broker, with a member', begun)
+  await stage('an etcd that does not let it in', refused)
+  await stage('to that etcd', given)
+  await stage('to the volume again, and to the etcd that comes along', around)
+})
+
+async function begun(t: Test, { at, hub, directory }: World): Promise<void> {
+  await sealane([...DEPLOY, ...at])
+  const token = join(directory, 'token')
+  const made = await sealane(['token', 'create', ...at, '-o', 'json'])
+  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
+  const gateway = `h1=${hub.nodes[0]?.address ?? ''}`
+  const words = ['join', ...at, '--cluster-id', 'hub', '--pod-cidr', '10.42.0.0/16', '--gateway', gateway]
+  await sealane([...words, '--yes', '--token-file', token, '--image', SEALANE_IMAGE])
+  const { stdout } = await sealane(['broker', 'status', ...at])
+  t.match(stdout, /^broker +healthy\n(.*\n)*members +1, in contact 1;/)
+  await platformEtcd(hub)
+}
+
+/** Three members in a namespace of their own: nothing of it is the broker's. */
+async function platformEtcd({ plane }: TestCluster): Promise<void> {
+  const values = { ...REPLICAS_VALUES.etcd, image: ETCD_IMAGE, storage: { size: '1Gi', storageClassName: '' } }
+  const broker = { ...REPLICAS_VALUES.broker, namespace: THEIRS }
+  const { objects } = planEtcd({ ...REPLICAS_VALUES, broker, etcd: values })
+  const { signal } = new AbortController()
+  const secrets = await etcdSecrets(new MemoryAdmin(), { namespace: THEIRS, nowMs: Date.now() }, signal)
+  const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: THEIRS } }
+  for (const object of [namespace, ...secrets, ...objects] as readonly (KubeObject & ManifestObject)[])
+    await plane.api.apply(pathOf(object), object)
+}
+
+const STORE = ['--replicas', '2', '--etcd-endpoints', etcdHosts(THEIRS).join(',')]
+
+/** Of somebody's authority: it is not the one that the etcd trusts. */
+async function loginSecret(hub: TestCluster, from: 'theirs' | 'nobody'): Promise<void> {
+  const { signal } = new AbortController()
+  const name = 'sealane-etcd-client'
+  const others = await etcdSecrets(new MemoryAdmin(), { namespace: THEIRS, nowMs: Date.now() }, signal)
+  const real = await hub.plane.api.get<KubeObject & { readonly data: Readonly<Record<string, string>> }>(
+    `/api/v1/namespaces/${THEIRS}/secrets/${name}`,
+  )
+  const other = others.find(({ metadata }) => metadata.name === name)?.['data'] as Readonly<Record<string, string>>
+  const data = from === 'theirs' ? real.data : { ...other, 'ca.crt': real.data['ca.crt'] }
+  const metadata = { name, namespace: 'sealane-broker' }
+  await hub.plane.api.apply(`${SECRETS}/${name}`, { apiVersion: 'v1', kind: 'Secret', metadata, data })
+}
+
+async function refused(t: Test, { hub, at }: World): Promise<void> {
+  const plain = await trySealane(['broker', 'deploy', ...STORE, ...at])
+  t.equal(plain.code, 1)
+  t.match(plain.stderr, /which would start empty\n.*the same command with --move\nnothing was changed\n$/)
+  const without = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
+  t.match(without.stderr, /Secret sealane-broker\/sealane-etcd-client.*: there is no such Secret\n/)
+  await loginSecret(hub, 'nobody')
+  const wrong = await trySealane(['broker', 'deploy', ...STORE, '--move', ...at])
+  t.equal(wrong.code, 1)
+  t.match(wrong.stderr, /the state was not moved: .*etcd at sealane-etcd-\d\.sealane-etcd\.platform\.svc:2379: /)
+  t.comment(wrong.stderr)
+  const old = await hub.plane.api.find(`/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker`)
+  t.ok(old, 'what was there before is there')
+  await sealane(['broker', 'deploy', ...at])
+  t.match((await sealane(['broker', 'status', ...at])).stdout, /^broker +healthy\n/, 'and goes on as before')
+}
+
+/** The id is known, and in contact again. */
+async function inContact({ at }: World): Promise<void> {
+  await eventually(
+    async () => {
+      const { stdout } = await sealane(['cluster', 'list', '-o', 'json', ...at])
+      const { items } = JSON.parse(stdout) as { items: { id: string; state: string }[] }
+      const text = items.map(({ id, state }) => `${id} ${state}`).join()
+      if (text === 'hub in contact') return true
+      throw new Error(text)
+    },
+    { deadlineMs: 90_000, intervalMs: 1000, say: 'the member is in contact' },
+  )
+}
+
+async function given(t: Test, world: World): Promise<void> {
+  const { hub, at } = world
+  await loginSecret(hub, 'theirs')
+  const moved = await sealane(['broker', 'deploy', ...STORE, '--move', ...at])
+  t.match(
+    moved.stderr,
+    / stopped +StatefulSet [^]* moving +the state[^]* removed +StatefulSet sealane-broker\/sealane-b/,
+  )
+  await inContact(world)
+  const { code, stdout, stderr } = await trySealane(['broker', 'status', ...at])
+  t.equal(code, 0, stderr)
+  t.match(stdout, /\nstore +etcd etcd:\/\/sealane-etcd-0\.sealane-etcd\.platform\.svc:2379,/)
+  const other = await trySealane(['broker', 'deploy', '--etcd-prefix', '/other', ...at])
+  t.match(other.stderr, /asks for another store: .*\/other instead of /)
+  const left = await trySealane(['uninstall', ...at])
+  t.match(
+    left.stderr,
+    /stays: the broker's data in etcd:\/\/.*; name that etcd to the next sealane broker deploy too\n/,
+  )
+  t.match(left.stderr, /before that, a snapshot of its etcd/)
+}
+
+async function around(t: Test, world: World): Promise<void> {
+  const { at } = world
+  const back = await sealane(['broker', 'deploy', '--replicas', '1', '--move', ...at])
+  t.match(back.stderr, /removed +Deployment sealane-broker\/sealane-broker\n/)
+  await inContact(world)
+  const status = await sealane(['broker', 'status', ...at])
+  t.match(status.stdout, /^broker +healthy\n(.*\n)*store +sqlite /)
+
+  const image = ['--etcd-image', ETCD_IMAGE, '--etcd-storage-size', '1Gi']
+  await sealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
+  await inContact(world)
+  const three = await sealane(['broker', 'status', ...at])
+  t.match(three.stdout, /\npods +broker 3 of 3 ready, etcd 3 of 3 ready\n/)
+  const again = await sealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
+  t.match(again.stderr, /its settings are kept\n/)
+  t.notMatch(again.stderr, /stopped|moving|removed|changed/, 'a second time changes nothing')
+}
