@@ -11,7 +11,7 @@ import { namespaceObject, serviceObject } from '../support/objects/service-objec
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { KubeObject } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { sealane, trySealane } from './support/sealane-command.ts'
+import { sealane, startSealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)
@@ -48,6 +48,8 @@ t.test('replicas of the broker, with an etcd beside them', { timeout: 900_000 },
   await stage('deployed, and once more', deployed)
   await stage('three join', joined)
   await stage('a replica and a member of etcd are lost', lost)
+  await stage('the certificate authority is rotated, with another replica lost on the way', rotated)
+  await stage('a cluster waits for approval', approved)
   await stage('more and fewer', counts)
   await stage('uninstalled, and deployed on what is left', uninstalled)
 })
@@ -110,14 +112,14 @@ async function joined(t: Test, world: World): Promise<void> {
   const token = join(directory, 'token')
   const made = await sealane(['token', 'create', ...at(hub), '--uses', '3', '-o', 'json'])
   writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
-  const join = async (member: TestCluster): Promise<void> => {
+  const joinOne = async (member: TestCluster): Promise<void> => {
     const { row, nodes } = member
     const gateway = `${row.nodes[0] ?? ''}=${nodes[0]?.address ?? ''}`
     const words = ['join', ...at(member), '--cluster-id', row.name, '--pod-cidr', row.podCIDR, '--gateway', gateway]
     const { ms, stderr } = await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
     t.comment(`${row.name} joined in ${Math.round(ms / 1000)} s\n${stderr}`)
   }
-  await Promise.all([hub, c2, c3].map(join))
+  await Promise.all([hub, c2, c3].map(joinOne))
   await exported(world, 'first')
 }
 
@@ -151,6 +153,71 @@ async function lost(t: Test, world: World): Promise<void> {
   t.match(await membersOf(hub), /^c2 in contact,c3 in contact,hub in contact$/)
   await eventually(async () => (await readyPods(world, 'broker')).length === 3, { deadlineMs: 90_000 })
   await eventually(async () => (await readyPods(world, 'etcd')).length === 3, { deadlineMs: 90_000 })
+  const healthy = async (): Promise<true> => {
+    const { code, stdout, stderr } = await trySealane(['broker', 'status', ...at(hub)])
+    if (code === 0) return true
+    throw new Error(`${stdout}${stderr}`)
+  }
+  await eventually(healthy, { deadlineMs: 60_000, intervalMs: 1000, say: 'it is said to be healthy' })
+}
+
+interface CaStatus {
+  readonly phase: string
+  readonly current: { readonly fingerprint: string }
+  readonly next?: { readonly fingerprint: string }
+}
+
+/** All members get certificates of the second authority: each of them renews, wherever it is connected. */
+async function rotated(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const ca = async (...words: string[]): Promise<CaStatus> => {
+    const { stdout } = await sealane(['broker', 'ca', ...words, ...at(hub), '-o', 'json'])
+    return JSON.parse(stdout) as CaStatus
+  }
+  const before = await ca('status')
+  t.equal(before.phase, 'steady')
+  // A token that names the old authority alone is waited for.
+  const tokens = JSON.parse((await sealane(['token', 'list', ...at(hub), '-o', 'json'])).stdout) as {
+    readonly items: readonly { readonly id: string; readonly state: string }[]
+  }
+  for (const { id } of tokens.items.filter(({ state }) => state === 'valid'))
+    await sealane(['token', 'revoke', id, ...at(hub)])
+  await sealane(['broker', 'ca', 'rotate', ...at(hub)])
+  const [replica = ''] = await readyPods(world, 'broker')
+  await hub.plane.api.raw('DELETE', `${BROKER}/pods/${replica}?gracePeriodSeconds=0`)
+  const finished = async (): Promise<true> => {
+    const done = await trySealane(['broker', 'ca', 'finish', ...at(hub)])
+    if (done.code === 0) return true
+    throw new Error(done.stderr)
+  }
+  await eventually(finished, { deadlineMs: 60_000, intervalMs: 1000, say: 'all members have the second authority' })
+  const after = await ca('status')
+  t.equal(after.phase, 'steady')
+  t.not(after.current.fingerprint, before.current.fingerprint)
+  const late = await trySealane(['broker', 'ca', 'abort', ...at(hub)])
+  t.equal(late.code, 1, 'nothing is under way any more')
+  await exported(world, 'after-rotation')
+}
+
+/** c3 is put out and comes again, and both sides have to want it. */
+async function approved(t: Test, world: World): Promise<void> {
+  const { directory, hub, c3 } = world
+  await sealane(['cluster', 'evict', 'c3', '--force', ...at(hub)])
+  t.match(await membersOf(hub), /c3 evicted/)
+  const token = join(directory, 'token-c3')
+  const made = await sealane(['token', 'create', ...at(hub), '--approve', '--cluster-id', 'c3', '-o', 'json'])
+  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
+  const words = ['join', ...at(c3), '--cluster-id', 'c3', '--pod-cidr', c3.row.podCIDR, '--token-file', token]
+  const joining = startSealane([...words, '--yes', ...IMAGE])
+  const waits = async (): Promise<boolean> => {
+    const { stdout } = await sealane(['cluster', 'waiting', ...at(hub), '-o', 'json'])
+    return (JSON.parse(stdout) as { readonly items: readonly { readonly id: string }[] }).items[0]?.id === 'c3'
+  }
+  await eventually(waits, { deadlineMs: 60_000, intervalMs: 500, say: 'c3 waits' })
+  await sealane(['cluster', 'accept', 'c3', ...at(hub)])
+  const { code, stderr } = await joining.result
+  t.equal(code, 0, stderr)
+  t.match(await membersOf(hub), /c3 in contact/)
 }
 
 async function counts(t: Test, world: World): Promise<void> {

@@ -29,6 +29,11 @@ export interface MoveBrokerInit extends MoveInit {
 }
 
 const SAME_AGAIN = 'the same command goes on where this one ended'
+/** Of a replica that was killed etcd forgets the session after 15 seconds. */
+const SERVED = /reason: StateLocked$/
+const MAX_ATTEMPTS = 12
+const PAUSE_MS = 3000
+const STILL_SERVED = 'the state was not moved: a broker serves it still, and it is none that was installed here'
 /** What is copied takes its time. */
 const COPY_MS = 15 * 60_000
 
@@ -46,18 +51,10 @@ export async function moveBroker(admin: ClusterAdmin, init: MoveBrokerInit): Pro
   const { before, values, say, signal } = init
   await prepareTarget(admin, init)
   await stopBrokers(admin, init)
-  const pod = planMovePod(init)
-  // One of an attempt before, whose end nobody saw.
-  await removeAndWait(admin, pod, init)
-  say(`  moving    the state, by ${titleOf(refOf(pod))}\n`)
-  await admin.create(pod, { dryRun: false }, signal)
-  await waitUntil(() => movedOf(admin, pod, signal), {
-    ...init,
-    timeoutMs: Math.max(init.timeoutMs, COPY_MS),
-    what: 'the state to be moved',
-    hint: SAME_AGAIN,
-  })
-  await removeAndWait(admin, pod, init)
+  for (let attempt = 1; !(await moveState(admin, init)); attempt += 1) {
+    if (attempt === MAX_ATTEMPTS) throw new UserError(STILL_SERVED, { hint: SAME_AGAIN })
+    await init.clock.sleep(PAUSE_MS, signal)
+  }
   const left = [
     ...planBroker(before).flatMap(({ objects }) => objects.filter(({ kind }) => isWorkload(kind))),
     ...(formOf(values) === 'own' && formOf(before) === 'included' ? planEtcd(before).objects : []),
@@ -65,6 +62,29 @@ export async function moveBroker(admin: ClusterAdmin, init: MoveBrokerInit): Pro
   for (const object of left.reverse()) {
     if (await admin.remove(refOf(object), signal)) say(`  removed   ${titleOf(refOf(object))}\n`)
   }
+}
+
+/** False: a broker has served it until a moment ago, as far as the store knows. Throws UserError where it is not moved. */
+async function moveState(admin: ClusterAdmin, init: MoveBrokerInit): Promise<boolean> {
+  const { say, signal } = init
+  const pod = planMovePod(init)
+  // One of an attempt before, whose end nobody saw.
+  await removeAndWait(admin, pod, init)
+  say(`  moving    the state, by ${titleOf(refOf(pod))}\n`)
+  await admin.create(pod, { dryRun: false }, signal)
+  try {
+    await waitUntil(() => movedOf(admin, pod, signal), {
+      ...init,
+      timeoutMs: Math.max(init.timeoutMs, COPY_MS),
+      what: 'the state to be moved',
+      hint: SAME_AGAIN,
+    })
+  } catch (error) {
+    if (error instanceof UserError && SERVED.test(error.message)) return false
+    throw error
+  }
+  await removeAndWait(admin, pod, init)
+  return true
 }
 
 const isWorkload = (kind: string): boolean => kind === 'StatefulSet' || kind === 'Deployment'

@@ -80,6 +80,7 @@ t.test('what is run', (t) => {
 /** Pods end as they are told to, and what is applied is ready. */
 class Hub extends MemoryAdmin {
   phase: object = { phase: 'Succeeded' }
+  onCreate: (() => void) | undefined
 
   override apply(object: ManifestObject, options: { readonly dryRun: boolean }) {
     const status = object.kind === 'StatefulSet' ? { status: { readyReplicas: 3 } } : {}
@@ -87,7 +88,9 @@ class Hub extends MemoryAdmin {
   }
 
   override create(object: ManifestObject): Promise<ManifestObject> {
-    return super.create(object.kind === 'Pod' ? { ...object, status: this.phase } : object)
+    const made = super.create(object.kind === 'Pod' ? { ...object, status: this.phase } : object)
+    this.onCreate?.()
+    return made
   }
 }
 
@@ -155,6 +158,13 @@ t.test('it fails, and goes on when it is typed again', async (t) => {
   await move(hub, OWN, GIVEN)
   await move(hub, OWN, GIVEN)
   t.ok(hub.done.filter((line) => line === `create ${POD}`).length === 3)
+  hub.phase = { phase: 'Failed', message: 'sealane: served by a broker\nreason: StateLocked' }
+  hub.onCreate = (): void => {
+    hub.phase = { phase: 'Succeeded' }
+  }
+  await move(hub, OWN, GIVEN)
+  t.equal(hub.done.filter((line) => line === `create ${POD}`).length, 5, 'a session that ends is waited for')
   hub.phase = { phase: 'Failed' }
+  hub.onCreate = undefined
   t.match(await messageOf(move(hub, OWN, GIVEN)), `Pod sealane-broker/${MOVE_POD} has failed`)
 })
