@@ -88,11 +88,8 @@ t.test('each has help with an example that parses', async (t) => {
         name,
       )
     }
-<<<<<<< HEAD
-    const looks = /^(show |status|broker (verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
-=======
-    const looks = /^(show |broker (status|verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
->>>>>>> b5cb19f9 (broker, cli: a command says how the broker is, with its replicas and its store)
+    const looks =
+      /^(show |status|broker (status|verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)
