@@ -33,7 +33,7 @@ const GATEWAYS = /\/gateway-/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */
 const CLUSTERS = /gateway-drain|node-life|five-clusters/
 /** Two minutes and more, the longest part of it waiting for what Kubernetes does in its own time. */
-const LONG = /day-two|exporter-informed|first-try|install|leaving|repair|second-join|stale-gateway/
+const LONG = /broker-|day-two|exporter-informed|first-try|install|leaving|repair|second-join|stale-gateway/
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
