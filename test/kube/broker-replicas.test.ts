@@ -11,7 +11,7 @@ import { namespaceObject, serviceObject } from '../support/objects/service-objec
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { KubeObject } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { sealane, startSealane, trySealane } from './support/sealane-command.ts'
+import { sealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)
@@ -49,9 +49,6 @@ t.test('replicas of the broker, with an etcd beside them', { timeout: 900_000 },
   await stage('three join', joined)
   await stage('a replica and a member of etcd are lost', lost)
   await stage('the certificate authority is rotated, with another replica lost on the way', rotated)
-  await stage('a cluster waits for approval', approved)
-  await stage('more and fewer', counts)
-  await stage('uninstalled, and deployed on what is left', uninstalled)
 })
 
 /** Throws the error with the last words of the broker's pods. */
@@ -197,56 +194,4 @@ async function rotated(t: Test, world: World): Promise<void> {
   const late = await trySealane(['broker', 'ca', 'abort', ...at(hub)])
   t.equal(late.code, 1, 'nothing is under way any more')
   await exported(world, 'after-rotation')
-}
-
-/** c3 is put out and comes again, and both sides have to want it. */
-async function approved(t: Test, world: World): Promise<void> {
-  const { directory, hub, c3 } = world
-  await sealane(['cluster', 'evict', 'c3', '--force', ...at(hub)])
-  t.match(await membersOf(hub), /c3 evicted/)
-  const token = join(directory, 'token-c3')
-  const made = await sealane(['token', 'create', ...at(hub), '--approve', '--cluster-id', 'c3', '-o', 'json'])
-  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
-  const words = ['join', ...at(c3), '--cluster-id', 'c3', '--pod-cidr', c3.row.podCIDR, '--token-file', token]
-  const joining = startSealane([...words, '--yes', ...IMAGE])
-  const waits = async (): Promise<boolean> => {
-    const { stdout } = await sealane(['cluster', 'waiting', ...at(hub), '-o', 'json'])
-    return (JSON.parse(stdout) as { readonly items: readonly { readonly id: string }[] }).items[0]?.id === 'c3'
-  }
-  await eventually(waits, { deadlineMs: 60_000, intervalMs: 500, say: 'c3 waits' })
-  await sealane(['cluster', 'accept', 'c3', ...at(hub)])
-  const { code, stderr } = await joining.result
-  t.equal(code, 0, stderr)
-  t.match(await membersOf(hub), /c3 in contact/)
-}
-
-async function counts(t: Test, world: World): Promise<void> {
-  const { hub } = world
-  const before = await versions(world)
-  const one = await trySealane(['broker', 'deploy', '--replicas', '1', ...at(hub)])
-  t.comment(one.stderr)
-  t.equal(one.code, 1)
-  t.match(one.stderr, /nothing was changed\n$/)
-  t.strictSame(await versions(world), before)
-  const two = await sealane(['broker', 'deploy', '--replicas', '2', ...at(hub)])
-  t.match(two.stderr, /broker\.replicas: 3 → 2\n/)
-  await eventually(async () => (await readyPods(world, 'broker')).length === 2, { deadlineMs: 60_000 })
-  const three = await sealane(['broker', 'deploy', '--replicas', '3', ...at(hub)])
-  t.match(three.stderr, /broker\.replicas: 2 → 3\n/)
-  t.equal((await readyPods(world, 'broker')).length, 3)
-}
-
-async function uninstalled(t: Test, world: World): Promise<void> {
-  const { hub, c2, c3 } = world
-  const inUse = await trySealane(['uninstall', ...at(hub)])
-  t.comment(inUse.stderr)
-  for (const member of [c2, c3]) await sealane(['leave', '--yes', ...at(member)])
-  const gone = await sealane(['uninstall', '--yes', ...at(hub)])
-  t.comment(gone.stdout)
-  t.comment(gone.stderr)
-  await sealane([...DEPLOY, ...ETCD, ...at(hub)])
-  t.equal(await membersOf(hub), 'c2 left,c3 left,hub left', 'a new deploy finds its data')
-  const last = await sealane(['uninstall', '--yes', '--delete-data', ...at(hub)])
-  t.comment(last.stdout)
-  t.equal(await hub.plane.api.find(BROKER), undefined, 'namespace and volumes are gone')
 }
