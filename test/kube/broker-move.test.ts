@@ -1,6 +1,6 @@
 /**
  * A broker on a real API server whose state moves: from its volume to an etcd of somebody else's, which first does not
- * let it in, then to its volume again, and to the etcd that comes along. A member goes on in each of them.
+ * let it in, and to its volume again. A member goes on in each of them.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -52,7 +52,7 @@ t.test('the state of a broker moves', { timeout: 600_000 }, async (t) => {
   await stage('one broker, with a member', begun)
   await stage('an etcd that does not let it in', refused)
   await stage('to that etcd', given)
-  await stage('to the volume again, and to the etcd that comes along', around)
+  await stage('to the volume again; a Secret of another etcd is nobody else’s', around)
 })
 
 async function begun(t: Test, { at, hub, directory }: World): Promise<void> {
@@ -158,11 +158,6 @@ async function around(t: Test, world: World): Promise<void> {
   t.match(status.stdout, /^broker +healthy\n(.*\n)*store +sqlite /)
 
   const image = ['--etcd-image', ETCD_IMAGE, '--etcd-storage-size', '1Gi']
-  await sealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
-  await inContact(world)
-  const three = await sealane(['broker', 'status', ...at])
-  t.match(three.stdout, /\npods +broker 3 of 3 ready, etcd 3 of 3 ready\n/)
-  const again = await sealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
-  t.match(again.stderr, /its settings are kept\n/)
-  t.notMatch(again.stderr, /stopped|moving|removed|changed/, 'a second time changes nothing')
+  const other = await trySealane(['broker', 'deploy', '--replicas', '3', '--move', ...image, ...at])
+  t.match(other.stderr, /Secret sealane-broker\/sealane-etcd-client is there, and sealane-etcd-server is not\n/)
 }
