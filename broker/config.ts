@@ -3,6 +3,7 @@ import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE }
 import { isAbsolute } from 'node:path'
 import { isDnsLabel } from '../model/ids.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota, QUOTA_BOUNDS, QUOTA_FIELDS } from '../model/quota/member-quota.ts'
+import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../model/quota/most-members.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../protocol/broker-address.ts'
 import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
@@ -73,7 +74,10 @@ export interface BrokerLimits {
   readonly quota: MemberQuota
 }
 
-export const DEFAULT_LIMITS: BrokerLimits = { membersPerClusterset: 1000, quota: DEFAULT_MEMBER_QUOTA }
+export const DEFAULT_LIMITS: BrokerLimits = {
+  membersPerClusterset: DEFAULT_MAX_MEMBERS,
+  quota: DEFAULT_MEMBER_QUOTA,
+}
 
 export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
   clusterset: 'default',
@@ -136,6 +140,7 @@ export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
   for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)
+  checkMembers(config.limits.membersPerClusterset)
   checkQuotas(config.limits.quota)
   if (config.audit !== undefined) checkAudit(config.audit)
   checkAuthority(config)
@@ -148,6 +153,11 @@ function checkAudit({ log, maxBytes, keep }: AuditConfig): void {
     throw new BrokerConfigError('audit.maxBytes', String(maxBytes), 'a number of bytes, or 0')
   if (!Number.isInteger(keep) || keep < 1 || keep > MAX_AUDIT_KEEP)
     throw new BrokerConfigError('audit.keep', String(keep), `1 to ${MAX_AUDIT_KEEP}`)
+}
+
+function checkMembers(most: number): void {
+  if (Number.isInteger(most) && most >= 1 && most <= MOST_MEMBERS) return
+  throw new BrokerConfigError('limits.membersPerClusterset', String(most), `1 to ${MOST_MEMBERS}`)
 }
 
 function checkQuotas(quota: MemberQuota): void {

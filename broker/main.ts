@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { parseBrokerAddress } from '../protocol/broker-address.ts'
+import { DEFAULT_CONNECTION_LIMITS } from '../protocol/transport/connections.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -28,15 +29,19 @@ import { type BrokerMetrics, brokerMetrics } from './metrics.ts'
 import { checkNotMoved } from './migrate/check-place.ts'
 import { DATABASE_FILE } from './state/database-file.ts'
 import { openLog } from './state/open-log.ts'
+import { RangeWarnings } from './quota/range-use.ts'
 import { acceptOlder } from './restored/accept-older.ts'
 import { finishRestore } from './state/restore.ts'
 import { sharedKeys } from './state/shared-authority.ts'
 import { checkStoreRemembered, rememberStore } from './state/store-config.ts'
 import { fixSettings } from './state/settings.ts'
 import { StateMark, checkDatabaseThere, checkMark } from './state/state-mark.ts'
+import { MAX_TOKENS } from './tokens/tokens.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 const REFRESH_MS = 1000
+/** Two agents, and each of them once more while it comes back. */
+const CONNECTIONS_OF_MEMBER = 4
 
 export interface BrokerDeps extends ComponentDeps {
   /** Called when the port is open: the way to learn it where the configuration says 0. */
@@ -119,6 +124,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await broker.reviewAddresses()
   const names = new BrokerHosts(hosts)
 
+  const { membersPerClusterset: members } = config.limits
   const server = await serveBroker({
     api: broker,
     tls: authority.tls(),
@@ -126,7 +132,10 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     clock,
     logger,
     metrics: deps.metrics,
-    limits: { connectionAgeMs: config.connectionAgeMs ?? 0, drainMs: config.drainMs ?? 0 },
+    limits: {
+      ...{ connectionAgeMs: config.connectionAgeMs ?? 0, drainMs: config.drainMs ?? 0 },
+      maxConnections: Math.max(DEFAULT_CONNECTION_LIMITS.maxConnections, CONNECTIONS_OF_MEMBER * members),
+    },
     onFailed: (call) => auditFailedCall(audit, call),
   })
   stack.defer(() => server.close())
@@ -155,9 +164,11 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     upkeep.round(),
   )
   stack.defer(log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke()))
+  const ranges = new RangeWarnings({ log, logger, metrics }, { ...config, members, tokens: MAX_TOKENS })
   const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {
     metrics.connectedHere.set(broker.reportContact())
     metrics.replicas.set(replicas?.replicas.length ?? 1)
+    ranges.report()
     return Promise.resolve()
   })
   const ended = AbortSignal.any([signal, moved.signal])

@@ -25,6 +25,7 @@ export interface BrokerMetrics {
   readonly quotaSlowed: Counter
   readonly quotaMembers: Gauge
   readonly quotaMost: Gauge
+  readonly rangeUsed: Gauge
   readonly auditLines: Counter
   readonly auditLost: Counter
   readonly auditSuppressed: Counter
@@ -133,6 +134,11 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
       name: 'sealane_broker_quota_most_used_ratio',
       help: 'Of the member that uses most of its quota: the part that it uses. Above 1 it is over it.',
       labels: ['resource'],
+    }),
+    rangeUsed: metrics.gauge({
+      name: 'sealane_broker_range_used_ratio',
+      help: 'Used part of what all members share: members, tokens, clustersetIPs. At 1 no more is given.',
+      labels: ['range'],
     }),
     auditLines: metrics.counter({
       name: 'sealane_broker_audit_lines_total',

@@ -17,7 +17,7 @@ import { WatchReader } from './lean/watch-reader.ts'
 import { mark } from './mark.ts'
 
 export interface FleetInit {
-  readonly broker: { readonly address: string; readonly port: number; readonly state: string }
+  readonly broker: { readonly address: string; readonly ports: readonly number[]; readonly state: string }
   readonly services: number
   readonly namespaces: number
   /** Of all processes. */
@@ -37,6 +37,9 @@ export interface FleetState {
   readonly events: number
   readonly eventsOfOne: number
   readonly askedInAll: number
+  /** Those that lost their broker and are back, and the longest that it took, since the last zero(). */
+  readonly lost: number
+  readonly outageMs: number
   readonly messageBytes: number
   readonly eventBytes: number
   readonly bytesRead: number
@@ -93,6 +96,8 @@ export class Fleet {
       events: sum(({ watching }) => watching.events),
       eventsOfOne: this.#members.find(({ watching }) => watching.countsAll)?.watching.events ?? 0,
       askedInAll: sum(({ asked }) => asked),
+      lost: sum(({ outageMs }) => Number(outageMs > 0)),
+      outageMs: Math.max(0, ...this.#members.map(({ outageMs }) => outageMs)),
       messageBytes: sum(({ watching }) => watching.bytes),
       eventBytes: sum(({ watching }) => watching.eventBytes),
       bytesRead: sum((one) => one.bytesRead),
@@ -165,7 +170,7 @@ export class Fleet {
     const context = createSecureContext({ key, cert, ca })
     const onChange = (ageMs: number): void => this.#ages.add(ageMs)
     const site = { cluster, index, services, namespaces }
-    this.#members.push(new LeanMember({ site, port: broker.port, context, onChange }))
+    this.#members.push(new LeanMember({ site, context, onChange }))
   }
 
   /** As the sessions of an agent wait. */
@@ -177,13 +182,22 @@ export class Fleet {
     return reconnectMs({ wasLive, error, backoffMs: backoff.next(), spreadMs }, this.#clock)
   }
 
+  #portBesides(failed: number | undefined): number {
+    const { ports } = this.#init.broker
+    const others = ports.length === 1 ? ports : ports.filter((one) => one !== failed)
+    return others[Math.floor(this.#clock.random() * others.length)] ?? 0
+  }
+
   #keep(member: LeanMember, init: { fresh: boolean; old: boolean; streams: 'both' | 'publish' }): void {
     const { retryMinMs: minMs, retryMaxMs: maxMs } = DEFAULT_WATCH_SESSION
     const backoff = new Backoff(this.#clock, { minMs, maxMs })
+    let port: number | undefined
     const connect = (fresh: boolean): void => {
       if (!this.#keeping) return
       const timeoutMs = DEFAULT_CLIENT_LIMITS.connectTimeoutMs
-      member.connect({ timeoutMs, fresh, old: init.old }, init.streams, (why) => again(why))
+      // As the address book of an agent: one by chance, and another one than that which failed.
+      port = this.#portBesides(port)
+      member.connect({ port, timeoutMs, fresh, old: init.old }, init.streams, (why) => again(why))
     }
     const again = (why: string): void => {
       if (!this.#keeping) return

@@ -67,6 +67,8 @@ export class Generators {
       sentAway: sum((one) => one.sentAway),
       reasons: states.flatMap((one) => one.reasons),
       askedInAll: sum((one) => one.askedInAll),
+      lost: sum((one) => one.lost),
+      outageMs: Math.max(...states.map((one) => one.outageMs)),
       messageBytes: sum((one) => one.messageBytes),
       eventBytes: sum((one) => one.eventBytes),
       bytesRead: sum((one) => one.bytesRead),

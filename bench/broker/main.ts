@@ -1,15 +1,16 @@
 /**
- * `npm run bench:broker -- --clusters N [--services S] [--namespaces K] [--json] [--burst-seconds S] [--idle-seconds S]
- * [--tenth] [--alone] [--only STAGE,…]`: a broker as it is installed, in a process of its own, and N simulated members
- * over real TLS on the loopback, in processes of their own. Beside it, in the same run, the same fan-out by a bare TLS
- * server and by etcd. Simulated members are lean, so that they leave the machine to what is measured: they decode no
- * record.
+ * `npm run bench:broker -- --clusters N [--services S] [--namespaces K] [--store etcd [--replicas R]] [--json]
+ * [--burst-seconds S] [--idle-seconds S] [--tenth] [--alone] [--only STAGE,…]`: brokers as they are installed, in
+ * processes of their own, and N simulated members over real TLS on the loopback, in processes of their own. Beside it,
+ * in the same run, the same fan-out by a bare TLS server and by etcd. Of several brokers on an etcd one is killed, too.
+ * Simulated members are lean, so that they leave the machine to what is measured: they decode no record.
  */
-import { BrokerProcess } from './broker-process.ts'
+import { Brokers } from './brokers.ts'
 import { Generators } from './generators.ts'
 import { readOptions } from './options.ts'
 import { report } from './report.ts'
 import * as stages from './stages.ts'
+import { failover } from './failover.ts'
 
 /** Whatever happens, it ends. */
 const MAX_MS = 20 * 60_000
@@ -19,6 +20,7 @@ const STAGES = {
   snapshots: stages.snapshots,
   fanout: stages.oneChange,
   burst: stages.burst,
+  failover,
   endpoints: stages.endpoints,
   idle: stages.idle,
   restart: (bench: stages.Bench) => stages.restart(bench),
@@ -28,10 +30,11 @@ const STAGES = {
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2))
-  const broker = await BrokerProcess.prepare()
-  const { address, port, state } = broker
+  const broker = await Brokers.prepare(options)
+  const { ports, state } = broker
   const { services, namespaces, clusters } = options
-  const init = { broker: { address, port, state }, services, namespaces, clusters }
+  const members = { address: `127.0.0.1:${ports[0]}`, ports, state }
+  const init = { broker: members, services, namespaces, clusters }
   const generators = new Generators(init, options.clusters)
   const end = async (code: number): Promise<void> => {
     generators.stop()
@@ -45,8 +48,7 @@ async function main(): Promise<void> {
     void end(1)
   }, MAX_MS).unref()
   try {
-    broker.start()
-    await broker.ready()
+    await broker.startFirst()
     const bench = { options, broker, generators }
     const figures: Record<string, number> = { ...(await stages.setUp(bench)) }
     for (const [name, stage] of Object.entries(STAGES)) {
@@ -62,9 +64,10 @@ async function main(): Promise<void> {
   }
 }
 
-function isWanted(name: string, { only, tenth, alone }: ReturnType<typeof readOptions>): boolean {
+function isWanted(name: string, { only, tenth, alone, replicas }: ReturnType<typeof readOptions>): boolean {
   // Nobody is there to be measured before all have come.
   if (name === 'cold') return true
+  if (name === 'failover' && replicas === 1) return false
   if (only.size > 0) return only.has(name)
   return (name !== 'tenth' || tenth) && (name !== 'peers' || !alone)
 }

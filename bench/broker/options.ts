@@ -11,6 +11,9 @@ export interface BenchOptions {
   /** Seconds of the burst, of 100 changes a second. */
   readonly burstSeconds: number
   readonly idleSeconds: number
+  readonly store: 'sqlite' | 'etcd'
+  /** Broker processes on one store. */
+  readonly replicas: number
   /** Also restart with a tenth of a core. */
   readonly tenth: boolean
   /** Without the peers: for the loop of work. */
@@ -21,6 +24,7 @@ export interface BenchOptions {
 
 const MAX_CLUSTERS = 3000
 const MAX_SERVICES = 1000
+const MAX_REPLICAS = 5
 
 /** Throws for a flag or a value that it does not know. */
 export function readOptions(argv: readonly string[]): BenchOptions {
@@ -32,7 +36,7 @@ export function readOptions(argv: readonly string[]): BenchOptions {
       services: { type: 'string', default: '62' },
       namespaces: { type: 'string', default: '1' },
       store: { type: 'string', default: 'sqlite' },
-      replicas: { type: 'string', default: '1' },
+      replicas: { type: 'string' },
       'burst-seconds': { type: 'string', default: '30' },
       'idle-seconds': { type: 'string', default: '35' },
       tenth: { type: 'boolean', default: false },
@@ -40,20 +44,27 @@ export function readOptions(argv: readonly string[]): BenchOptions {
       only: { type: 'string', default: '' },
     },
   })
-  // Where other stores and several brokers plug in: broker-process.ts starts them, the rest stays as it is.
-  if (values.store !== 'sqlite') throw new Error(`--store ${JSON.stringify(values.store)}: expected sqlite, for now`)
-  if (values.replicas !== '1') throw new Error(`--replicas ${JSON.stringify(values.replicas)}: expected 1, for now`)
+  const store = storeOf(values.store)
+  // An etcd is there for several.
+  const replicas = whole('replicas', values.replicas ?? (store === 'etcd' ? '3' : '1'), MAX_REPLICAS)
+  if (replicas > 1 && store === 'sqlite') throw new Error(`--replicas ${replicas}: expected --store etcd with it`)
   return {
     clusters: whole('clusters', values.clusters, MAX_CLUSTERS),
     services: whole('services', values.services, MAX_SERVICES),
     namespaces: whole('namespaces', values.namespaces, MAX_SERVICES),
     burstSeconds: whole('burst-seconds', values['burst-seconds'], 300),
     idleSeconds: whole('idle-seconds', values['idle-seconds'], 300),
+    ...{ store, replicas },
     json: values.json,
     tenth: values.tenth,
     alone: values.alone,
     only: new Set(values.only === '' ? [] : values.only.split(',')),
   }
+}
+
+function storeOf(text: string): BenchOptions['store'] {
+  if (text === 'sqlite' || text === 'etcd') return text
+  throw new Error(`--store ${JSON.stringify(text)}: expected sqlite or etcd`)
 }
 
 function whole(flag: string, text: string, most: number): number {

@@ -10,6 +10,7 @@ export const LIMITS: Readonly<Record<string, number | undefined>> = {
   fanoutP50Ms: undefined,
   fanoutP99Ms: 100,
   burstP99Ms: 300,
+  failoverSeconds: 10,
   restartSeconds: 12,
   coldStartSeconds: 60,
   snapshotCpuMsPerMb: 4,
@@ -23,7 +24,7 @@ export const LIMITS: Readonly<Record<string, number | undefined>> = {
   fanoutOfTlsFloor: MAX_OF_FLOOR,
 }
 
-export function report({ clusters, services }: BenchOptions, measured: Figures): void {
+export function report({ clusters, services, store, replicas }: BenchOptions, measured: Figures): void {
   const { fanoutP99Ms, tlsFloorP99Ms } = measured
   const ratio =
     fanoutP99Ms === undefined || tlsFloorP99Ms === undefined
@@ -32,9 +33,9 @@ export function report({ clusters, services }: BenchOptions, measured: Figures):
   const figures: Figures = { ...measured, ...ratio }
   const limits = Object.fromEntries(Object.entries(LIMITS).filter(([key]) => figures[key] !== undefined))
   progress(
-    { clusters, services, ...figures, limits },
+    { clusters, services, replicas, onEtcd: Number(store === 'etcd'), ...figures, limits },
     [
-      `${clusters} clusters with ${services} services each, one broker process`,
+      `${clusters} clusters with ${services} services each, ${replicas} broker process${replicas === 1 ? '' : 'es'} on ${store}`,
       ...Object.entries(figures).map(([key, value]) => line(key, value)),
     ].join('\n'),
   )

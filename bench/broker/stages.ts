@@ -1,15 +1,15 @@
 /** What is measured, one stage after the other, on one broker and the same members. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { round } from '../figures.ts'
-import type { BrokerProcess } from './broker-process.ts'
+import type { Brokers } from './brokers.ts'
 import type { Generators } from './generators.ts'
-import { cpuMs, residentMb, slowed } from './measured-process.ts'
+import { slowed } from './measured-process.ts'
 import type { BenchOptions } from './options.ts'
 import { measureEtcd, measureFloor, sharesOf } from './peers/measure-peers.ts'
 
 export interface Bench {
   readonly options: BenchOptions
-  readonly broker: BrokerProcess
+  readonly broker: Brokers
   readonly generators: Generators
 }
 
@@ -18,8 +18,8 @@ export type Figures = Readonly<Record<string, number>>
 const MB = 1_000_000
 const CHANGES = 100
 const EVERY_MS = 250
-const PER_SECOND = 100
-const PUBLISHERS = 20
+export const PER_SECOND = 100
+export const PUBLISHERS = 20
 const SNAPSHOTS = 20
 const LARGE_SLICES = 30
 const IN_SYNC_MS = 330_000
@@ -29,11 +29,11 @@ export async function setUp({ options, broker, generators }: Bench): Promise<Fig
   const { clusters } = options
   const secrets = await broker.secrets(clusters)
   const asks = secrets.map((secret, i) => ({ cluster: `c${String(i).padStart(4, '0')}`, index: i, secret }))
-  const before = cpuMs(broker.pid)
+  const before = broker.cpuMs
   const begun = performance.now()
   const shares = sharesOf(clusters, generators.count)
   await Promise.all(shares.map((share, i) => generators.call(i, 'fleet', 'join', { asks: asks.splice(0, share) })))
-  const joinCpuMs = (cpuMs(broker.pid) - before) / clusters
+  const joinCpuMs = (broker.cpuMs - before) / clusters
   note(`${clusters} joined in ${Math.round(performance.now() - begun)} ms`)
   const publishing = performance.now()
   await generators.all('fleet', 'start', { fresh: true, old: false, streams: 'publish' })
@@ -48,7 +48,7 @@ export async function setUp({ options, broker, generators }: Bench): Promise<Fig
 export async function coldStart({ options, broker, generators }: Bench): Promise<Figures> {
   await sleep(1000)
   await generators.all('fleet', 'zero')
-  const before = cpuMs(broker.pid)
+  const before = broker.cpuMs
   const begun = performance.now()
   await generators.all('fleet', 'start', { fresh: true, old: false, streams: 'both' })
   await allOf(generators, options.clusters, 'inSync')
@@ -56,7 +56,7 @@ export async function coldStart({ options, broker, generators }: Bench): Promise
   const { eventsOfOne, messageBytes, failedConnects, sentAway } = await generators.state()
   return {
     coldStartSeconds: round(tookMs / 1000, 1),
-    coldStartCpuSeconds: round((cpuMs(broker.pid) - before) / 1000, 1),
+    coldStartCpuSeconds: round((broker.cpuMs - before) / 1000, 1),
     coldStartFailedConnects: failedConnects,
     coldStartSentAway: sentAway,
     recordsPerMember: eventsOfOne,
@@ -69,12 +69,12 @@ export async function snapshots({ broker, generators, options }: Bench): Promise
   await sleep(2000)
   const count = Math.min(SNAPSHOTS, Math.floor(options.clusters / generators.count))
   const costs = async (old: boolean) => {
-    const before = cpuMs(broker.pid)
+    const before = broker.cpuMs
     const sent = (await generators.call(0, 'fleet', 'snapshots', { count, old })) as {
       bytes: number
       eventBytes: number
     }[]
-    const cpu = cpuMs(broker.pid) - before
+    const cpu = broker.cpuMs - before
     return { cpu, megabytes: sent.reduce((sum, { eventBytes }) => sum + eventBytes, 0) / MB }
   }
   const [young, old] = [await costs(false), await costs(true)]
@@ -107,10 +107,10 @@ export async function oneChange({ options, generators }: Bench): Promise<Figures
 export async function burst({ options, broker, generators }: Bench): Promise<Figures> {
   const { clusters, burstSeconds } = options
   await generators.all('fleet', 'live', { on: true })
-  const before = cpuMs(broker.pid)
+  const before = broker.cpuMs
   const ask = { perSecond: PER_SECOND / generators.count, seconds: burstSeconds, publishers: PUBLISHERS }
   const sent = ((await generators.all('fleet', 'burst', ask)) as number[]).reduce((sum, one) => sum + one, 0)
-  const cpu = cpuMs(broker.pid) - before
+  const cpu = broker.cpuMs - before
   await sleep(5000)
   const ages = await generators.ages('fleet')
   return {
@@ -134,8 +134,8 @@ export async function idle({ options, broker, generators }: Bench): Promise<Figu
   const bytes = (await generators.state()).bytesRead - before
   return {
     idleBytesPerMember: round(bytes / options.clusters / options.idleSeconds, 1),
-    brokerRssMb: Math.round(residentMb(broker.pid, 'VmRSS')),
-    brokerPeakRssMb: Math.round(residentMb(broker.pid, 'VmHWM')),
+    brokerRssMb: Math.round(broker.residentMb('VmRSS')),
+    brokerPeakRssMb: Math.round(broker.residentMb('VmHWM')),
   }
 }
 
@@ -145,12 +145,13 @@ export async function restart({ options, broker, generators }: Bench, share = 1)
   await generators.state()
   const begun = performance.now()
   await broker.kill()
+  const before = broker.cpuMs
   broker.start()
-  const release = share < 1 ? slowed(broker.pid, share) : () => undefined
+  const slow = share < 1 ? broker.replicas.map(({ pid }) => slowed(pid, share)) : []
   try {
     await allOf(generators, options.clusters, 'inSync')
   } finally {
-    release()
+    for (const release of slow) release()
   }
   const seconds = round((performance.now() - begun) / 1000, 1)
   const { events, failedConnects, sentAway, askedInAll } = await generators.state()
@@ -160,7 +161,7 @@ export async function restart({ options, broker, generators }: Bench, share = 1)
     restartFailedConnects: failedConnects,
     restartSentAway: sentAway,
     recordsSentAgain: events + askedInAll,
-    restartCpuSeconds: round(cpuMs(broker.pid) / 1000, 1),
+    restartCpuSeconds: round((broker.cpuMs - before) / 1000, 1),
   }
 }
 
@@ -195,7 +196,7 @@ export async function peers({ options, broker, generators }: Bench): Promise<Fig
   }
 }
 
-async function allOf(generators: Generators, clusters: number, what: 'inSync' | 'published'): Promise<void> {
+export async function allOf(generators: Generators, clusters: number, what: 'inSync' | 'published'): Promise<void> {
   const end = performance.now() + IN_SYNC_MS
   for (let said = performance.now(); ;) {
     const state = await generators.state()

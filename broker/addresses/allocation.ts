@@ -2,6 +2,7 @@
  * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
+import { MAX_CLUSTER_INDEX } from '../../model/addresses/addressing.ts'
 import { PoolFullError, allocateBlock } from '../../model/addresses/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type NeededRange, neededText } from '../../model/addresses/needed-ranges.ts'
@@ -29,7 +30,7 @@ export interface AddressClaims {
 export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' | 'blocks'>>
 
 /** Highest cluster index: see laneAddress() in model/addresses/addressing.ts. */
-export const MAX_INDEX = 0xffff
+export const MAX_INDEX = MAX_CLUSTER_INDEX
 const MAX_FORMER_BLOCKS = 16
 
 /** No block, index or address is left. `field` names what ran out. */

@@ -6,6 +6,7 @@ import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/i
 import type { ClusterSpec } from '../../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
+import { MOST_MEMBERS } from '../../model/quota/most-members.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
 import { quote } from '../admission/admission-checks.ts'
 import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
@@ -233,7 +234,8 @@ function checkMembers(tx: Transaction, limit: number): void {
   throw new RefusedError(
     'MemberLimit',
     'cluster',
-    `cluster: the clusterset has ${live} members already, which is the limit`,
+    `cluster: the clusterset has ${live} members already, which is the limit: ` +
+      `evict those that are gone, or start the broker with a higher --max-members (up to ${MOST_MEMBERS})`,
   )
 }
 

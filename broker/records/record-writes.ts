@@ -144,7 +144,8 @@ function updateServiceIp(tx: Transaction, service: string, wants: boolean, conte
   if (ip === undefined) {
     return refusal(
       'clustersetIP',
-      `the range ${rules.clustersetIpRange} is exhausted: withdraw exports or configure a larger range`,
+      `all addresses of the range ${rules.clustersetIpRange} are in use: withdraw exports, or export as headless; ` +
+        'a larger range is given at the first start of a broker, with --clusterset-ip-range',
       'ClusterSetIPsExhausted',
     )
   }

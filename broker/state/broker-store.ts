@@ -37,7 +37,7 @@ import { DATABASE_FILE } from './database-file.ts'
 import { type OpenedState, openBeside } from './open-beside.ts'
 import { bundleOf, signingAuthority } from '../authority/plan-rotation.ts'
 import { AUTHORITY_KEY, type SettingsRow, type TokenRow } from './state.ts'
-import { revokeToken } from '../tokens/tokens.ts'
+import { MAX_TOKENS, revokeToken } from '../tokens/tokens.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
@@ -45,7 +45,6 @@ export { DATABASE_FILE } from './database-file.ts'
 
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
-const MAX_TOKENS = 1000
 /** As many as a cluster may state of both kinds. */
 const MAX_ALLOWED = 32
 
@@ -205,7 +204,8 @@ class LogBrokerStore implements BrokerStore {
       throw new RefusedError(
         'TokenLimit',
         'token',
-        `token: there are ${MAX_TOKENS} already: dead ones go a week after they expire`,
+        `token: there are ${MAX_TOKENS} already, which is the limit: dead ones go a week after they expire; ` +
+          'one for many clusters is made with "sealane token create --uses"',
       )
     }
     tx.put('token', token.id, row)

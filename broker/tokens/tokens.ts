@@ -15,6 +15,9 @@ export interface TokenBearer {
   readonly nowMs: number
 }
 
+/** That the store has, dead ones too. */
+export const MAX_TOKENS = 10_000
+
 const CREATE_ANOTHER = 'create a new one with "sealane token create"'
 
 /** 256 bits in base64url. */

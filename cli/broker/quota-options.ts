@@ -1,6 +1,8 @@
-/** The flags of `sealane broker serve` that limit each member. */
+/** The flags of `sealane broker serve` that limit each member, and how many there are. */
 import type { Command } from 'commander'
 import { DEFAULT_MEMBER_QUOTA, type QuotaField } from '../../model/quota/member-quota.ts'
+import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/quota/most-members.ts'
+import { UserError } from '../../runtime/user-error.ts'
 import { parsed } from '../context.ts'
 import { parseQuota, quotaText } from './quota-text.ts'
 
@@ -18,5 +20,15 @@ export function addQuotaOptions(serve: Command): Command {
     const flag = `--quota-${field}`
     serve.option(`${flag} ${value}`, `${help} (default: ${standard})`, parsed(parseQuota(flag, field)))
   }
-  return serve
+  return serve.option(
+    '--max-members <count>',
+    `members that the clusterset may have (default: ${DEFAULT_MAX_MEMBERS})`,
+    parsed(parseMembers),
+  )
+}
+
+function parseMembers(text: string): number {
+  const value = Number(text)
+  if (/^\d+$/.test(text) && value >= 1 && value <= MOST_MEMBERS) return value
+  throw new UserError(`--max-members ${JSON.stringify(text)}: expected 1 to ${MOST_MEMBERS}`, { exitCode: 2 })
 }

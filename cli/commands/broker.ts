@@ -59,6 +59,7 @@ interface ServeOptions {
   readonly quotaBytes?: number
   readonly quotaChanges?: number
   readonly quotaStreams?: number
+  readonly maxMembers?: number
   readonly store?: string
   readonly etcdCa?: string
   readonly etcdCert?: string

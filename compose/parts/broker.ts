@@ -30,6 +30,7 @@ export interface BrokerProcessInit {
   readonly quotaBytes?: number
   readonly quotaChanges?: number
   readonly quotaStreams?: number
+  readonly maxMembers?: number
   readonly store?: EtcdStoreConfig | undefined
   readonly connectionAge?: number
   readonly drain?: number
@@ -56,7 +57,10 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.authorityDir === undefined ? {} : { authorityDir: init.authorityDir }),
     ...(init.signer === undefined ? {} : { signer: init.signer }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
-    limits: { ...DEFAULT_BROKER_CONFIG.limits, quota: quotaOfAll(init) },
+    limits: {
+      membersPerClusterset: init.maxMembers ?? DEFAULT_BROKER_CONFIG.limits.membersPerClusterset,
+      quota: quotaOfAll(init),
+    },
     approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,
   }
   // Where there is no file to open anew, the signal ends the process, as everywhere.

@@ -84,7 +84,8 @@ export function toGlobalText(pairs: readonly PrefixPair[], text: string): string
   return formatAddress(toGlobalAddress(pairs, parseAddress(text)))
 }
 
-const MAX_CLUSTER_INDEX = 0xffff
+/** Of a cluster: two octets of its lane addresses. */
+export const MAX_CLUSTER_INDEX = 0xffff
 const MAX_LANE = 0xff
 
 /**

@@ -135,7 +135,12 @@ export const MEMBER_REASONS = {
   MemberLimit: {
     status: 'ResourceExhausted',
     means: 'The clusterset has as many members as the broker allows.',
-    todo: 'Evict members that are gone for good, or raise the limit of the broker.',
+    todo: 'Evict members that are gone for good, or start the broker with a higher --max-members, on every replica.',
+    shows: BROKER,
+  },
+  RangeNearlyFull: {
+    means: 'Of what all members share, 80 percent or more is used: members, tokens or clusterset IPs.',
+    todo: 'The line in the log names which, and what to do. Members: start each replica with a higher --max-members.',
     shows: BROKER,
   },
   GlobalRangeExhausted: {

@@ -130,7 +130,7 @@ export const RECORD_REASONS = {
   ClusterSetIPsExhausted: {
     status: 'ResourceExhausted',
     means: 'The range of clusterset IPs has no free address.',
-    todo: 'Withdraw exports, or configure a larger range at the broker.',
+    todo: 'Withdraw exports, or make services headless. A larger range is given at the first start of a broker: --clusterset-ip-range.',
     shows: BROKER,
   },
   OverlapsOwnRange: {

@@ -302,7 +302,8 @@ t.test('a full clusterset IP range: released addresses are used again, oldest fi
   await stream.put(anExport('c'))
   await stream.acknowledged()
   t.same(stream.refusals(), [
-    'clustersetIP: the range 245.0.0.0/30 is exhausted: withdraw exports or configure a larger range',
+    'clustersetIP: all addresses of the range 245.0.0.0/30 are in use: withdraw exports, or export as headless; ' +
+      'a larger range is given at the first start of a broker, with --clusterset-ip-range',
   ])
   await harness.clock.advance(1000)
   await stream.remove(anExport('b'))

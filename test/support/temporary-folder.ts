@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 import { atExit } from './at-exit.ts'
 
 /** A folder of its own for one test, removed with all in it when the test ends or is interrupted. */
-export function temporaryFolder(t: Test): string {
+export function temporaryFolder(t: Pick<Test, 'teardown'>): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-test-')))
   const remove = (): void => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
   t.teardown(remove)

@@ -17,12 +17,13 @@ const ONE_IN = 50
 
 export interface LeanMemberInit {
   readonly site: Site
-  readonly port: number
   readonly context: SecureContext
   readonly onChange: (ageMs: number) => void
 }
 
 export interface ConnectInit {
+  /** Of the broker that is called. */
+  readonly port: number
   readonly timeoutMs: number
   /** Without what it knew before. */
   readonly fresh: boolean
@@ -36,6 +37,8 @@ export class LeanMember {
   readonly #init: LeanMemberInit
   /** By memberKeyText: what the broker is to have. */
   readonly #hashes = new Map<string, Uint8Array>()
+  /** By the same: what it has put since, in place of what its site had. */
+  readonly #changed = new Map<string, MemberRecord>()
   #channel: LeanChannel | undefined
   #publish: LeanCall | undefined
   #sequence = 0
@@ -43,6 +46,8 @@ export class LeanMember {
   #published = false
   #wasInSync = false
   #asked = 0
+  #lostAt: number | undefined
+  #outageMs = 0
   #refused: string | undefined
   #onClosed: (why: string) => void = () => undefined
 
@@ -50,6 +55,7 @@ export class LeanMember {
     this.#init = init
     this.site = init.site
     this.watching = new WatchReader(init.onChange, init.site.index % ONE_IN === 0, interestOf(init.site))
+    this.watching.onSynced = () => this.#settled()
     for (const record of siteRecords(init.site)) this.#remember(record)
   }
 
@@ -81,14 +87,20 @@ export class LeanMember {
     return this.#asked
   }
 
+  /** The longest time without a broker since zero(), of those that are over: from a lost connection to both streams. */
+  get outageMs(): number {
+    return this.#outageMs
+  }
+
   zero(): void {
     this.#asked = 0
+    this.#outageMs = 0
     this.watching.zero()
   }
 
   /** Opens a connection, and its Publish stream. `onClosed` is called once, when it is over. */
-  connect({ timeoutMs, fresh, old }: ConnectInit, streams: 'both' | 'publish', onClosed: (why: string) => void): void {
-    const { port, context } = this.#init
+  connect({ port, timeoutMs, fresh, old }: ConnectInit, streams: 'both' | 'publish', onClosed: (why: string) => void): void {
+    const { context } = this.#init
     this.#onClosed = onClosed
     this.#published = false
     this.#sequence = 0
@@ -96,7 +108,8 @@ export class LeanMember {
     const channel = new LeanChannel({ port, servername: SERVER_NAME, context, timeoutMs }, (why) => {
       if (this.#channel !== channel) return
       this.#channel = undefined
-      this.#wasInSync = this.inSync
+      this.#wasInSync = this.watching.synced
+      if (this.#wasInSync) this.#lostAt = performance.now()
       this.#published = false
       this.watching.closed()
       this.#onClosed(why)
@@ -120,6 +133,7 @@ export class LeanMember {
 
   put(record: MemberRecord): void {
     this.#remember(record)
+    this.#changed.set(memberKeyText(memberKey(record)), record)
     this.#sequence += 1
     this.#publish?.send(encodePublishMessage({ t: 'put', sequence: this.#sequence, record }))
   }
@@ -146,6 +160,7 @@ export class LeanMember {
     switch (reply?.t) {
       case 'inSync':
         this.#published = true
+        this.#settled()
         return
       case 'sendDigest':
         this.#sendDigest()
@@ -166,8 +181,7 @@ export class LeanMember {
   }
 
   #sendDigest(): void {
-    const records = siteRecords(this.site)
-    const known = new Map(records.map((record) => [memberKeyText(memberKey(record)), record]))
+    const known = this.#records()
     const entries = [...this.#hashes].flatMap(([key, hash]) => {
       const record = known.get(key)
       return record === undefined ? [] : [{ key: memberKey(record), hash }]
@@ -176,13 +190,25 @@ export class LeanMember {
   }
 
   #sendAll(needed: ReadonlySet<string>): void {
-    for (const record of siteRecords(this.site)) {
-      if (!needed.has(memberKeyText(memberKey(record)))) continue
+    for (const [key, record] of this.#records()) {
+      if (!needed.has(key)) continue
       this.#sequence += 1
       this.#publish?.send(encodePublishMessage({ t: 'put', sequence: this.#sequence, record }))
       if (this.#sequence % ACK_EVERY === 0 && this.#refused !== undefined) return
     }
     this.#published = true
+    this.#settled()
+  }
+
+  #records(): ReadonlyMap<string, MemberRecord> {
+    const first = siteRecords(this.site).map((record) => [memberKeyText(memberKey(record)), record] as const)
+    return new Map([...first, ...this.#changed])
+  }
+
+  #settled(): void {
+    if (this.#lostAt === undefined || !this.#published || !this.watching.synced) return
+    this.#outageMs = Math.max(this.#outageMs, performance.now() - this.#lostAt)
+    this.#lostAt = undefined
   }
 
   #remember(record: MemberRecord): void {

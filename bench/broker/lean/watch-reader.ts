@@ -31,6 +31,8 @@ export class WatchReader {
   eventBytes = 0
   /** Changes' ages are reported: what a snapshot holds is old. */
   isLive = false
+  /** Called for each `synced`. */
+  onSynced: () => void = () => undefined
 
   /** Whole snapshots are unpacked only by one that counts what is in them: the machine is for the broker. */
   constructor(onChange: (ageMs: number) => void, unpacksAll: boolean, interest: Interest) {
@@ -78,6 +80,7 @@ export class WatchReader {
     else if (kind === SYNCED) {
       this.#position = { epoch: this.#epoch, revision: readRevision(body) }
       this.synced = true
+      this.onSynced()
     }
   }
 

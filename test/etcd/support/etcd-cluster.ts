@@ -40,7 +40,10 @@ export interface EtcdClusterInit {
   readonly quotaBytes?: number
 }
 
-export async function startEtcdCluster(t: Test, init: EtcdClusterInit = {}): Promise<EtcdCluster> {
+export async function startEtcdCluster(
+  t: Pick<Test, 'teardown'>,
+  init: EtcdClusterInit = {},
+): Promise<EtcdCluster> {
   const folder = temporaryFolder(t)
   const authority = await testAuthority()
   // A common name is a user's, and the JSON gateway takes none.
