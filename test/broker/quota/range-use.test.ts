@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
+import { DEFAULT_BROKER_CONFIG, checkBrokerConfig } from '../../../broker/config.ts'
 import { brokerMetrics } from '../../../broker/metrics.ts'
 import { RangeWarnings, rangeUses } from '../../../broker/quota/range-use.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
@@ -59,4 +59,19 @@ t.test('clusterset IPs are those in use, of those that can be', async (t) => {
     t.same(rangeUses(harness.log, LIMITS).clustersetIPs, { used: i, limit: 6 })
   }
   t.same(rangeUses(harness.log, LIMITS).members, { used: 1, limit: 5 })
+})
+
+t.test('how many members there may be is a number that each can have one of', async (t) => {
+  const config = (membersPerClusterset: number) => ({
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir: '/nowhere',
+    advertise: ['127.0.0.1:7443'],
+    limits: { ...DEFAULT_BROKER_CONFIG.limits, membersPerClusterset },
+  })
+  for (const good of [1, 1000, 65_535])
+    t.equal(checkBrokerConfig(config(good)).limits.membersPerClusterset, good)
+  for (const bad of [0, -1, 1.5, 65_536, Number.NaN, Number.POSITIVE_INFINITY])
+    t.throws(() => checkBrokerConfig(config(bad)), {
+      message: `limits.membersPerClusterset "${bad}": expected 1 to 65535`,
+    })
 })
