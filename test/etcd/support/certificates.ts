@@ -14,8 +14,8 @@ export interface PemPair {
 
 export interface TestAuthority {
   readonly ca: string
-  /** For 127.0.0.1 and localhost; as server and as client. */
-  issue(subject: string): Promise<PemPair>
+  /** For 127.0.0.1, localhost and these addresses; as server and as client. */
+  issue(subject: string, addresses?: readonly string[]): Promise<PemPair>
 }
 
 export async function testAuthority(): Promise<TestAuthority> {
@@ -28,7 +28,7 @@ export async function testAuthority(): Promise<TestAuthority> {
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
     ],
   })
-  const issue = async (subject: string): Promise<PemPair> => {
+  const issue = async (subject: string, addresses: readonly string[] = []): Promise<PemPair> => {
     const own = await webcrypto.subtle.generateKey(KEY, true, ['sign', 'verify'])
     const certificate = await x509.X509CertificateGenerator.create({
       ...common(subject),
@@ -41,6 +41,7 @@ export async function testAuthority(): Promise<TestAuthority> {
         new x509.SubjectAlternativeNameExtension([
           { type: 'ip', value: '127.0.0.1' },
           { type: 'dns', value: 'localhost' },
+          ...addresses.map((value) => ({ type: 'ip', value }) as const),
         ]),
       ],
     })

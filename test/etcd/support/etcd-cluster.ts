@@ -79,19 +79,23 @@ export async function startEtcdCluster(
   return cluster
 }
 
-interface ArgumentsInit {
+export interface ArgumentsInit {
   readonly name: string
+  /** Default 127.0.0.1. */
+  readonly host?: string
   readonly port: number
   readonly peer: number
   readonly initial: string
   readonly files: { readonly ca: string; readonly certificate: string; readonly key: string }
-  readonly quotaBytes: number | undefined
+  readonly quotaBytes?: number | undefined
 }
 
-function memberArguments({ name, port, peer, initial, files, quotaBytes }: ArgumentsInit): string[] {
+/** The command line of one member. */
+export function memberArguments(init: ArgumentsInit): string[] {
+  const { name, host = '127.0.0.1', port, peer, initial, files, quotaBytes } = init
   const { ca, certificate, key } = files
-  const client = `https://127.0.0.1:${port}`
-  const own = `https://127.0.0.1:${peer}`
+  const client = `https://${host}:${port}`
+  const own = `https://${host}:${peer}`
   return [
     ...['--name', name, '--data-dir', 'data', '--logger', 'zap', '--log-outputs', 'stderr'],
     ...['--listen-client-urls', client, '--advertise-client-urls', client],

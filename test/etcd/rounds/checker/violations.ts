@@ -15,6 +15,8 @@ export type Rule =
   | 'shown'
   /** A watcher and the store differ when all is quiet. */
   | 'end state'
+  /** Nothing is broken any more, and something does not come back. */
+  | 'recovery'
 
 export interface Violation {
   readonly rule: Rule

@@ -1,0 +1,77 @@
+/** Three brokers as real processes, each on a machine with a small disk and a clock of its own. */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { makeProgram } from '../../../kube/support/program.ts'
+import { eventually } from '../../../support/eventually.ts'
+import { BROKER_MACHINES, mountDisk } from './arena.ts'
+import type { Node } from './etcd-nodes.ts'
+
+const PORT = 7443
+const STATUS = 8080
+const DISK_MIB = 16
+const ROOT = join(import.meta.dirname, '../../../..')
+
+export interface BrokerNode extends Node {
+  /** Its state directory. */
+  readonly state: string
+  /** From now on its clock is wrong by so much. */
+  setClock(offsetMs: number): void
+}
+
+export interface BrokerNodes {
+  readonly nodes: readonly BrokerNode[]
+  /** Until all say that they are ready. */
+  ready(): Promise<void>
+}
+
+export interface BrokerNodesInit {
+  readonly folder: string
+  readonly storeFlags: readonly string[]
+  /** A module that each of them loads first: one that breaks it. */
+  readonly preload?: string
+}
+
+export async function startBrokerNodes({ folder, storeFlags, preload }: BrokerNodesInit): Promise<BrokerNodes> {
+  const advertise = BROKER_MACHINES.flatMap(({ address }) => ['--advertise', `${address}:${PORT}`])
+  const nodes: BrokerNode[] = []
+  for (const machine of BROKER_MACHINES) {
+    const { name, address } = machine
+    const disk = join(folder, name)
+    const state = join(disk, 'state')
+    mkdirSync(disk)
+    await mountDisk(disk, DISK_MIB)
+    mkdirSync(state, { mode: 0o700 })
+    const clock = join(folder, `${name}.clock`)
+    writeFileSync(clock, '0')
+    const modules = [join(import.meta.dirname, 'shift-clock.ts'), ...(preload === undefined ? [] : [preload])]
+    const args = [
+      ...['--disable-warning=ExperimentalWarning', ...modules.flatMap((module) => ['--import', module])],
+      ...[join(ROOT, 'cli/main.ts'), 'broker', 'serve', '--state', state, '--clusterset', 'demo'],
+      ...['--listen', `${address}:${PORT}`, '--status-listen', `${address}:${STATUS}`],
+      ...['--audit-log', join(disk, 'audit.log'), ...advertise, ...storeFlags],
+    ]
+    const env = { PATH: process.env['PATH'], HOME: '/nonexistent', SEALANE_TEST_CLOCK: clock }
+    const program = makeProgram({ name, path: process.execPath, args, directory: folder, netns: name, env })
+    const setClock = (offsetMs: number): void => {
+      writeFileSync(clock, String(offsetMs))
+      // shift-clock.ts reads the file again.
+      if (program.pid !== undefined) process.kill(program.pid, 'SIGUSR2')
+    }
+    nodes.push({ machine, program, disk, state, setClock })
+  }
+  for (const { program } of nodes) program.start()
+  const ready = async (): Promise<void> => {
+    for (const { machine, program } of nodes) {
+      const isReady = async (): Promise<boolean> => {
+        const signal = AbortSignal.timeout(2000)
+        return (await fetch(`http://${machine.address}:${STATUS}/readyz`, { signal })).ok
+      }
+      const say = `${machine.name} is ready`
+      await eventually(isReady, { say, deadlineMs: 60_000, intervalMs: 50 }).catch((error: unknown) => {
+        throw new Error(`${String(error)}\n${program.failure ?? ''}\n${program.log().slice(-4000)}`)
+      })
+    }
+  }
+  await ready()
+  return { nodes, ready }
+}

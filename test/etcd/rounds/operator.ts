@@ -1,0 +1,89 @@
+/** Whoever makes tokens and evicts, beside the brokers, on the same store. */
+import { type BrokerStore, openBrokerStore } from '../../../broker/state/broker-store.ts'
+import { StateError } from '../../../broker/log/record-log.ts'
+import { openBeside } from '../../../broker/state/open-beside.ts'
+import { RefusedError } from '../../../protocol/broker-api.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import type { Outcome, QuietLook } from './checker/history.ts'
+import { recordValue } from './record-values.ts'
+import type { Recorder } from './recorder.ts'
+
+const clock = new SystemClock()
+
+export class Operator {
+  readonly #state: string
+  readonly #recorder: Recorder
+  #store: Promise<BrokerStore> | undefined
+
+  /** `state`: the state directory of a broker, for the way to the store. */
+  constructor(state: string, recorder: Recorder) {
+    this.#state = state
+    this.#recorder = recorder
+  }
+
+  /** The text of a token for one cluster; undefined: there is none for now. */
+  async token(): Promise<{ readonly id: string; readonly text: string } | undefined> {
+    const answered = this.#recorder.begin({ t: 'token' })
+    try {
+      const { id, text } = await (await this.#opened()).create({})
+      answered('ok', { token: id })
+      return { id, text }
+    } catch (error) {
+      answered(outcomeOf(error))
+      return undefined
+    }
+  }
+
+  /** True: the store says that it is none any more. */
+  async evict(cluster: string, life: number): Promise<boolean> {
+    const answered = this.#recorder.begin({ t: 'end', how: 'evicted', cluster, life })
+    try {
+      await (await this.#opened()).evict({ cluster, force: true })
+      answered('ok')
+      return true
+    } catch (error) {
+      answered(outcomeOf(error))
+      return false
+    }
+  }
+
+  /** All that the store has, read anew. */
+  async look(): Promise<Omit<QuietLook, 'at' | 'watchers'>> {
+    const { log, close } = await openBeside(this.#state, clock)
+    try {
+      const records = log.list('record').map(({ key, value }) => {
+        const revision = log.row('record', key)?.revision ?? 0
+        return [key, recordValue(value.body, value.createdAtMs, revision)] as const
+      })
+      const members = log.list('member').map(({ key, value: { index, blocks, departedAtMs } }) => {
+        return { cluster: key, index, blocks: Object.values(blocks), isMember: departedAtMs === undefined }
+      })
+      const tokens = log.list('token').map(({ key, value: { usesLeft, uses } }) => {
+        return { id: key, usesLeft, usedBy: uses.map(({ cluster }) => cluster) }
+      })
+      return { epoch: log.epoch, records: new Map(records), members, tokens }
+    } finally {
+      await close()
+    }
+  }
+
+  async close(): Promise<void> {
+    const store = await this.#store?.catch(() => undefined)
+    this.#store = undefined
+    await store?.close()
+  }
+
+  #opened(): Promise<BrokerStore> {
+    const opening = (this.#store ??= openBrokerStore(this.#state, clock))
+    void opening.catch(() => {
+      if (this.#store === opening) this.#store = undefined
+    })
+    return opening
+  }
+}
+
+/** A store that says anything but "unknown" has not written: that is what is checked. */
+function outcomeOf(error: unknown): Outcome {
+  if (error instanceof RefusedError) return 'failed'
+  return error instanceof StateError && error.code !== 'Unknown' ? 'failed' : 'unknown'
+}

@@ -1,0 +1,22 @@
+/** What the checker looks at in a record: as members publish it, as watchers are shown it, and as the store has it. */
+import type { MemberRecord, RecordBody } from '../../../model/records.ts'
+import { anExport } from '../../broker/support/harness.ts'
+import type { RecordValue } from './checker/history.ts'
+
+const VERSION = 'sealane.test/version'
+
+/** An export that says which call put it. */
+export function versionedExport(name: string, version: number): MemberRecord {
+  return anExport(name, { exportedAnnotations: { [VERSION]: String(version) } })
+}
+
+export function recordValue(body: RecordBody, createdAtMs: number, revision: number): RecordValue {
+  const text = JSON.stringify({ body, createdAtMs })
+  const version = body.kind === 'ServiceExport' ? body.exportedAnnotations[VERSION] : undefined
+  const ips = body.kind === 'ClusterSetIP' ? body.ips : undefined
+  return {
+    ...(version === undefined ? {} : { version: Number(version) }),
+    ...(ips === undefined ? {} : { ips }),
+    ...{ revision, text },
+  }
+}
