@@ -19,7 +19,7 @@ import type { Logger } from '../../../runtime/logging/logger.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import type { AgentMetrics } from '../../metrics.ts'
 import { isBehind } from './behind-authorities.ts'
-import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
+import { clockDoubt, isPremature, renewalDueInMs } from './plan-renewal.ts'
 import { reasonField } from '../../../protocol/error-reason.ts'
 
 export interface CertificateRenewalDeps {
@@ -205,6 +205,10 @@ export class CertificateRenewal {
       const firstAuthority = this.#identity.firstAuthority ?? trusted.slice(0, 1).map(fingerprint).join()
       const problem = certificateProblem({ ...this.#identity, trusted }, { certificate, caBundle }, clock.now())
       if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
+      const next = readCertificate(certificate)
+      const time = { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs }
+      if (isPremature(next, this.#facts, time))
+        throw new ProtocolError(`the certificate begins at ${endOf(next.notBeforeMs)}: check the clocks of the brokers`)
       const renewed = {
         ...this.#identity,
         certificate,

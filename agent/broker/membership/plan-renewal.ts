@@ -36,6 +36,19 @@ export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: numb
   )
 }
 
+/** This part of the life of the present one is left when a premature one is taken all the same. */
+const LAST_PART = 6
+
+/**
+ * The next certificate begins in the future: a replica of the broker has a clock that is ahead, and the others would
+ * refuse it until then. It is not taken while the present one has time, unless this machine is the one that is behind,
+ * as the present one shows, or may be: towards its end any other is better.
+ */
+export function isPremature(next: CertificateFacts, present: CertificateFacts, time: RenewalTime): boolean {
+  if (next.notBeforeMs <= time.nowMs || present.notBeforeMs > time.nowMs) return false
+  return renewalDueInMs(present, time) > -(present.notAfterMs - present.notBeforeMs) / LAST_PART
+}
+
 function issuedAtMs({ notBeforeMs }: CertificateFacts): number {
   return notBeforeMs + BACKDATE_MS
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { clockDoubt, renewalDueInMs } from '../../../../agent/broker/membership/plan-renewal.ts'
+import { clockDoubt, isPremature, renewalDueInMs } from '../../../../agent/broker/membership/plan-renewal.ts'
 import type { CertificateFacts } from '../../../../protocol/identity/read-certificate.ts'
 
 const HOUR = 3_600_000
@@ -46,6 +46,26 @@ t.test('which clocks are doubted', (t) => {
       'set the one that is wrong (they may differ by 5 minutes)',
   )
   t.match(doubt(ISSUED - 6 * MINUTE), /^check the clock: this machine says 2025-12-31T23:54:00/)
+  t.end()
+})
+
+t.test('a certificate that begins in the future is not taken while there is time', (t) => {
+  const rows: readonly (readonly [string, number, number, boolean])[] = [
+    // what, hours of this machine's clock after the issue of the present one, begin of the next after that clock
+    ['right clocks', 16, -5 / 60, false],
+    ['a broker that is behind', 16, -3, false],
+    ['a broker that is ahead', 16, 3, true],
+    ['by a minute beyond what is allowed', 16, 1 / 60, true],
+    ['asked before it is due, for other authorities', 2, 3, true],
+    ['still, an hour before the last sixth', 19, 3, true],
+    ['in the last sixth', 20.1, 3, false],
+    ['this machine is behind: the present one is of the future, too', -3, 3, false],
+  ]
+  for (const [what, hours, begins, want] of rows) {
+    const nowMs = ISSUED + hours * HOUR
+    const next = { ...FACTS, serial: '2', notBeforeMs: nowMs + begins * HOUR, notAfterMs: nowMs + 24 * HOUR }
+    t.equal(isPremature(next, FACTS, { nowMs, monotonicMs: 7, gotAtMs: undefined }), want, what)
+  }
   t.end()
 })
 
