@@ -35,8 +35,6 @@ async function main(): Promise<void> {
     progress(figures, JSON.stringify(figures, undefined, 2))
     if (rest.violations.length > 0) process.exitCode = 1
   } finally {
-    // The disks in it are mounted, and go with the namespace.
-    spawnSync('umount', ['-l', ...['e0', 'e1', 'e2', 'b0', 'b1', 'b2'].map((name) => join(folder, name))])
     rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
   }
 }

@@ -57,8 +57,14 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   demo: [...NODE_PACKAGES, ...CLIENTS],
   proto: [PROTOC],
   test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
-  // setpriv, which ends a program with its test.
-  etcd: [ETCD, { name: 'util-linux', command: 'setpriv' }],
+  // setpriv, which ends a program with its test; strace, which makes a disk slow.
+  etcd: [
+    ...[ETCD, { name: 'util-linux', command: 'setpriv' }, { name: 'strace', command: 'strace' }],
+    ...[
+      { name: 'iproute2', command: 'ip' },
+      { name: 'nftables', command: 'nft' },
+    ],
+  ],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
   kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER, ...IMAGE],
   image: IMAGE,

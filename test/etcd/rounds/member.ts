@@ -2,8 +2,6 @@
  * A member as its agent is towards the brokers: the same sessions, over real TLS, to whichever replica it reaches. It
  * waits for no answer longer than the rounds have time for.
  */
-import type { KeyObject } from 'node:crypto'
-import { parseClusterId } from '../../../model/ids.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import { AddressBook } from '../../../protocol/addresses/address-book.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
@@ -11,6 +9,7 @@ import type { BrokerClient } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
 import { certificateProblem } from '../../../protocol/identity/certificate-answer.ts'
 import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { Replica } from '../../../protocol/replica/replica.ts'
 import { PublishSession } from '../../../protocol/sessions/publish-session.ts'
@@ -129,6 +128,8 @@ export class Member {
       const answer = await this.#client.renew(await createCsr(key), AbortSignal.timeout(LIMITS.callTimeoutMs))
       const problem = certificateProblem({ cluster, clusterset, key, trusted }, answer, clock.now())
       if (problem !== undefined) throw new Error(problem)
+      // Of a broker whose clock is ahead; the others would refuse it until then. No agent takes it.
+      if (readCertificate(answer.certificate).notBeforeMs > clock.now()) throw new Error('it begins later')
       this.#identity = { ...this.#identity, certificate: answer.certificate, caBundle: answer.caBundle }
       const before = this.#client
       this.#client = connect(this.#identity)
@@ -187,10 +188,4 @@ function connect({ brokerAddresses: own, clusterset, caBundle: ca, certificate, 
     logger,
     limits: LIMITS,
   })
-}
-
-/** What is needed to become one. */
-export interface Applicant {
-  readonly cluster: ReturnType<typeof parseClusterId>
-  readonly key: KeyObject
 }

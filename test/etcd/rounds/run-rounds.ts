@@ -1,7 +1,7 @@
 /** Rounds of faults under traffic, each followed by a quiet look; then the whole history is checked. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '../../support/eventually.ts'
-import { BROKER_MACHINES, ETCD_MACHINES, makeMachines } from './arena/arena.ts'
+import { BROKER_MACHINES, ETCD_MACHINES, makeMachines, removeMachines, unmountDisk } from './arena/arena.ts'
 import { startBrokerNodes } from './arena/broker-nodes.ts'
 import { startEtcdNodes } from './arena/etcd-nodes.ts'
 import { type Arena, applyFault } from './arena/faults.ts'
@@ -67,7 +67,7 @@ export async function runRounds(init: RoundsInit): Promise<RoundsResult> {
     await applyRound({ etcd, brokers }, round)
     const mendedMs = performance.now()
     for (const { kind } of round) faults[kind] = (faults[kind] ?? 0) + 1
-    stuck.push(...(await problemsOf([etcd.healthy(), brokers.ready()])))
+    stuck.push(...(await problemsOf([etcd.healthy(recoverMs), brokers.ready(recoverMs)])))
     await sleep(CALM_MS)
     await traffic.stop()
     stuck.push(...(await problemsOf(traffic.members.map((member) => comesBack(member, recoverMs)))))
@@ -83,8 +83,16 @@ export async function runRounds(init: RoundsInit): Promise<RoundsResult> {
     if (untilBroken && violations.length > 0) break
   }
   await traffic.close()
+  await removeArena({ etcd, brokers })
   const { calls, observations } = recorder
   return { rounds: done, faults, calls: countCalls(calls), observations: observations.length, recoveryMs, violations }
+}
+
+async function removeArena({ etcd, brokers }: Arena): Promise<void> {
+  const nodes = [...etcd.nodes, ...brokers.nodes]
+  await Promise.all(nodes.map(({ program }) => program.kill()))
+  for (const { disk } of nodes) await unmountDisk(disk)
+  await removeMachines(nodes.map(({ machine }) => machine))
 }
 
 async function applyRound(arena: Arena, round: PlannedRound): Promise<void> {
@@ -109,7 +117,8 @@ async function comesBack(member: Member, withinMs: number): Promise<void> {
   await eventually(() => member.isLive, { say, deadlineMs: withinMs }).catch((error: unknown) => {
     throw new Error(`${String(error)}\n${member.said()}`)
   })
-  if (!(await member.settled(Math.max(1, end - performance.now())))) throw new Error(`not settled\n${member.said()}`)
+  if (!(await member.settled(Math.max(1, Math.ceil(end - performance.now())))))
+    throw new Error(`not settled\n${member.said()}`)
 }
 
 /** What is there when all have what they want; where they do not get it, as it is after ten seconds. */

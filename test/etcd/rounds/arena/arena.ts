@@ -45,6 +45,12 @@ export async function makeMachines(machines: readonly Machine[]): Promise<void> 
   }
 }
 
+/** Their programs have ended before. */
+export async function removeMachines(machines: readonly Machine[]): Promise<void> {
+  for (const { name } of machines) await run('ip', ['netns', 'del', name])
+  await run('ip', ['link', 'del', BRIDGE])
+}
+
 /** From now on this machine hears nothing of these addresses, and they nothing of it. */
 export async function cut({ name }: Machine, from: readonly string[]): Promise<void> {
   await inside(name, 'nft', `add element inet cuts far { ${from.join(', ')} }`)
@@ -67,4 +73,8 @@ async function inside(name: string, program: 'nft', text: string): Promise<void>
 /** A disk of that size. */
 export async function mountDisk(directory: string, mebibytes: number): Promise<void> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', directory])
+}
+
+export async function unmountDisk(directory: string): Promise<void> {
+  await run('umount', ['-l', directory])
 }

@@ -21,7 +21,7 @@ export interface BrokerNode extends Node {
 export interface BrokerNodes {
   readonly nodes: readonly BrokerNode[]
   /** Until all say that they are ready. */
-  ready(): Promise<void>
+  ready(deadlineMs?: number): Promise<void>
 }
 
 export interface BrokerNodesInit {
@@ -60,14 +60,14 @@ export async function startBrokerNodes({ folder, storeFlags, preload }: BrokerNo
     nodes.push({ machine, program, disk, state, setClock })
   }
   for (const { program } of nodes) program.start()
-  const ready = async (): Promise<void> => {
+  const ready = async (deadlineMs = 60_000): Promise<void> => {
     for (const { machine, program } of nodes) {
       const isReady = async (): Promise<boolean> => {
         const signal = AbortSignal.timeout(2000)
         return (await fetch(`http://${machine.address}:${STATUS}/readyz`, { signal })).ok
       }
       const say = `${machine.name} is ready`
-      await eventually(isReady, { say, deadlineMs: 60_000, intervalMs: 50 }).catch((error: unknown) => {
+      await eventually(isReady, { say, deadlineMs, intervalMs: 50 }).catch((error: unknown) => {
         throw new Error(`${String(error)}\n${program.failure ?? ''}\n${program.log().slice(-4000)}`)
       })
     }

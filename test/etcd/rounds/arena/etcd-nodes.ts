@@ -25,7 +25,7 @@ export interface EtcdNodes {
   /** Files and addresses for --store. */
   readonly storeFlags: readonly string[]
   /** Until a read that all agree on is answered by each. */
-  healthy(): Promise<void>
+  healthy(deadlineMs?: number): Promise<void>
   /** The number of the one that leads; undefined: nobody says so. */
   leader(): Promise<number | undefined>
 }
@@ -65,13 +65,13 @@ export async function startEtcdNodes(folder: string): Promise<EtcdNodes> {
       ...['--store', `etcd://${endpoints}/rounds`],
       ...['--etcd-ca', ca, '--etcd-cert', own[0], '--etcd-key', own[1]],
     ],
-    healthy: async () => {
+    healthy: async (deadlineMs = 60_000) => {
       await eventually(
         async () => {
           await Promise.all(nodes.map(({ machine }) => ask.post(machine, 'kv/range', { key: 'aGVhbHRo' })))
           return true
         },
-        { say: 'all members of etcd answer', deadlineMs: 60_000, intervalMs: 100 },
+        { say: 'all members of etcd answer', deadlineMs, intervalMs: 100 },
       )
     },
     leader: async () => {

@@ -123,6 +123,7 @@ function delaySyncs(pid: number, delayMs: number): ChildProcess {
 }
 
 async function endTracer(tracer: ChildProcess): Promise<void> {
+  if (tracer.exitCode === 127) throw new Error('there is no strace: install the package strace')
   if (tracer.exitCode !== null || tracer.signalCode !== null) return
   const gone = once(tracer, 'exit')
   tracer.kill('SIGTERM')
