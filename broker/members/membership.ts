@@ -66,6 +66,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
   const given = old ?? awaitedMember(tx, context)
   if (given === undefined) checkSettled(tx, context.nowMs)
   tx.remove('awaited', cluster)
+  const same = isSameBearer(old, keyHash) ? old : undefined
   const row: MemberRow = {
     index: given?.index ?? newIndex(tx),
     facts,
@@ -75,9 +76,10 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     joinedAtMs: context.nowMs,
     joinKeyHash: keyHash,
     lastSeenMs: context.nowMs,
-    certificates: [certificate],
+    certificates: [...certificatesOf(same), certificate],
     handedOut,
     complete: isLive(old) && old.complete,
+    ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
   }
   const before = globalAddresses(tx)
@@ -86,6 +88,23 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
   const spec = clusterSpec(tx, cluster)
   if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
   return { spec, renumbered: renumberedSince(before, tx, cluster) }
+}
+
+/** Of one key: more requests than this are not under way. */
+const MAX_REPEATED = 8
+
+/**
+ * A request whose answer was late is asked again, of another replica too, and the first one may be written after the
+ * second: the certificate of either may be the one that the member got, and is shown first.
+ */
+function isSameBearer(old: MemberRow | undefined, keyHash: string): boolean {
+  return isLive(old) && old.rekeyedAtMs === undefined && old.joinKeyHash === keyHash
+}
+
+/** The one in use stays, whatever comes after it. */
+function certificatesOf(same: MemberRow | undefined): readonly IssuedCertificate[] {
+  const [inUse, ...later] = same?.certificates ?? []
+  return inUse === undefined ? [] : [inUse, ...later.slice(-(MAX_REPEATED - 2))]
 }
 
 /** The same without an effect, for a caller that wants to know before: what is written is thrown away. */
