@@ -45,8 +45,12 @@ function startInside(): void {
   const missing = netnsMissing()
   if (missing !== undefined) throw new Error(missing)
   const init = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && "$@"; exit $?'
-  const args = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', init, 'sh']
-  const { status } = spawnSync('unshare', [...args, process.execPath, ...process.argv.slice(1)], {
+  // It ends with this one, in whatever way.
+  const args = [
+    ...['--pdeathsig', 'KILL', 'unshare', '--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'],
+    ...['sh', '-c', init, 'sh'],
+  ]
+  const { status } = spawnSync('setpriv', [...args, process.execPath, ...process.argv.slice(1)], {
     env: { ...process.env, [INSIDE]: '1' },
     stdio: 'inherit',
   })
