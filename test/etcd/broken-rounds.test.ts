@@ -26,7 +26,7 @@ const all = inPrivateNetns(t, import.meta.url, () => {
         folder: temporaryFolder(t),
         preload,
         untilBroken: true,
-        recoverMs: 5000,
+        recoverMs: 3000,
       }
       const { violations } = await runRounds({ ...init, say })
       const rules = new Set(violations.map(({ rule }) => rule))

@@ -9,7 +9,7 @@ import { Chance } from './rounds/chance.ts'
 import { FAULT_KINDS, planRounds } from './rounds/plan-rounds.ts'
 import { runRounds } from './rounds/run-rounds.ts'
 
-const ROUNDS = 7
+const ROUNDS = 6
 const SEED = 20261125
 
 t.test('the plan of rounds', (t) => {

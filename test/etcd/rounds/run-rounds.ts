@@ -18,6 +18,7 @@ import { Traffic } from './traffic.ts'
 const SEATS = 6
 const CALM_MS = 500
 const RECOVER_MS = 60_000
+const AGREE_MS = 10_000
 
 export interface RoundsInit {
   readonly rounds: number
@@ -71,7 +72,7 @@ export async function runRounds(init: RoundsInit): Promise<RoundsResult> {
     await sleep(CALM_MS)
     await traffic.stop()
     stuck.push(...(await problemsOf(traffic.members.map((member) => comesBack(member, recoverMs)))))
-    recorder.look(await quietLook(operator, traffic))
+    recorder.look(await quietLook(operator, traffic, Math.min(AGREE_MS, recoverMs)))
     recoveryMs.push(Math.round(performance.now() - mendedMs))
     violations = [...stuck, ...checkHistory(recorder)]
     done += 1
@@ -121,8 +122,8 @@ async function comesBack(member: Member, withinMs: number): Promise<void> {
     throw new Error(`not settled\n${member.said()}`)
 }
 
-/** What is there when all have what they want; where they do not get it, as it is after ten seconds. */
-async function quietLook(operator: Operator, traffic: Traffic): Promise<Omit<QuietLook, 'at'>> {
+/** What is there when all have what they want; where they do not get it, as it is in the end. */
+async function quietLook(operator: Operator, traffic: Traffic, withinMs: number): Promise<Omit<QuietLook, 'at'>> {
   const { members } = traffic
   const take = async (): Promise<Omit<QuietLook, 'at'>> => {
     const store = await operator.look()
@@ -132,7 +133,7 @@ async function quietLook(operator: Operator, traffic: Traffic): Promise<Omit<Qui
     return { ...store, watchers }
   }
   let last = await take()
-  for (let tries = 0; tries < 100 && !isAgreed(last); tries += 1) {
+  for (const end = performance.now() + withinMs; performance.now() < end && !isAgreed(last);) {
     await sleep(100)
     last = await take()
   }

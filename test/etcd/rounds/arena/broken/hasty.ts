@@ -1,4 +1,4 @@
-/** A broker that acknowledges first and writes a moment later: what it is killed before is lost, and so is a refusal. */
+/** A broker that lets clusters in first and writes it down a moment later, or not, where it would be refused by then. */
 import { EtcdLog } from '../../../../../broker/log/etcd/etcd-log.ts'
 import { WriteLayer } from '../../../../../broker/log/write-layer.ts'
 import type { Transaction } from '../../../../../broker/log/record-log.ts'
@@ -10,7 +10,8 @@ const { transact } = EtcdLog.prototype
 EtcdLog.prototype.transact = async function <T>(this: EtcdLog, decide: (transaction: Transaction) => T): Promise<T> {
   const layer = new WriteLayer(this)
   const result = decide(layer)
-  if (layer.size === 0) return transact.call(this, decide) as Promise<T>
+  const isJoin = [...layer.writes].some(({ scope }) => scope === 'token')
+  if (!isJoin) return transact.call(this, decide) as Promise<T>
   setTimeout(() => void transact.call(this, decide).catch(() => undefined), DELAY_MS)
   return Promise.resolve(result)
 }
