@@ -25,7 +25,10 @@ async function main(): Promise<void> {
     },
   })
   const [rounds, seed] = [whole('--rounds', values.rounds), whole('--seed', values.seed)]
-  if (process.env[INSIDE] !== '1') return startInside()
+  if (process.env[INSIDE] !== '1') {
+    startInside()
+    return
+  }
   const folder = mkdtempSync(join(tmpdir(), 'sealane-faults-'))
   try {
     const say = (text: string): void => void process.stderr.write(`${text}\n`)

@@ -128,7 +128,7 @@ t.test(
     const harness = await startBroker(t)
     const { text } = await harness.tokens.create({})
     const csr = await createCsr(createKey())
-    const joins = []
+    const joins: Awaited<ReturnType<typeof join_>>[] = []
     for (let i = 0; i < 4; i += 1) joins.push(await join_(harness, 'milano', { token: text, csr }))
     const renew = async (at: number): Promise<unknown> =>
       harness.broker.renew(joins[at]!.peer, await createCsr(createKey()))

@@ -49,7 +49,8 @@ export class Operator {
 
   /** All that the store has, read anew. */
   async look(): Promise<Omit<QuietLook, 'at' | 'watchers'>> {
-    const { log, close } = await openBeside(this.#state, clock)
+    const opened = await openBeside(this.#state, clock)
+    const { log } = opened
     try {
       const records = log.list('record').map(({ key, value }) => {
         const revision = log.row('record', key)?.revision ?? 0
@@ -63,7 +64,7 @@ export class Operator {
       })
       return { epoch: log.epoch, records: new Map(records), members, tokens }
     } finally {
-      await close()
+      await opened.close()
     }
   }
 

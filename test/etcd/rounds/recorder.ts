@@ -3,7 +3,7 @@ import type { AnyCall, History, Observation, Outcome, QuietLook } from './checke
 
 type Changed<T> = { -readonly [K in keyof T]: T[K] }
 /** What is known of a call before its answer comes. */
-type Begun = { [T in AnyCall['t']]: Omit<Extract<AnyCall, { t: T }>, 'start' | 'end' | 'outcome'> }[AnyCall['t']]
+type Begun = AnyCall extends infer C ? (C extends AnyCall ? Omit<C, 'start' | 'end' | 'outcome'> : never) : never
 
 export class Recorder implements History {
   readonly calls: AnyCall[] = []

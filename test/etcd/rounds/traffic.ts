@@ -161,15 +161,15 @@ class Seat {
     const ask = { token: parseJoinToken(text, clock.now()), cluster: parseClusterId(cluster), key: createKey() }
     const logger = new CapturingLogger()
     for (let attempt = 0, isUnknown = false; ; attempt += 1) {
-      let isAsked = false
-      const onAsking = (): void => void (isAsked = true)
+      const asked = { is: false }
+      const onAsking = (): void => void (asked.is = true)
       try {
         const all = { ...ask, facts: facts(['10.42.0.0/20']), onAsking }
         const answer = await askToJoin(all, { clock, logger }, AbortSignal.timeout(JOIN_MS))
         answered('ok', { index: answer.clusterIndex, blocks: answer.globalCIDRs })
         return joinedIdentity(all, answer)
       } catch (error) {
-        isUnknown ||= isAsked && !(error instanceof RefusedError)
+        isUnknown ||= asked.is && !(error instanceof RefusedError)
         if (error instanceof RefusedError || attempt + 1 >= JOIN_ATTEMPTS) {
           answered(isUnknown ? 'unknown' : 'failed')
           return undefined

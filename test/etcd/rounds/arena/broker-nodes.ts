@@ -28,7 +28,7 @@ export interface BrokerNodesInit {
   readonly folder: string
   readonly storeFlags: readonly string[]
   /** A module that each of them loads first: one that breaks it. */
-  readonly preload?: string
+  readonly preload?: string | undefined
 }
 
 export async function startBrokerNodes({ folder, storeFlags, preload }: BrokerNodesInit): Promise<BrokerNodes> {
