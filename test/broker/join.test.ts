@@ -122,35 +122,6 @@ t.test('a lost answer: the same request again is granted, another key is not', a
   t.equal(await refusal(join_(harness, 'milano', { token: text })), used(id, 'milano'))
 })
 
-t.test(
-  'a request that was asked twice, and of which the first is written last: either certificate may be shown',
-  async (t) => {
-    const harness = await startBroker(t)
-    const { text } = await harness.tokens.create({})
-    const csr = await createCsr(createKey())
-    const joins: Awaited<ReturnType<typeof join_>>[] = []
-    for (let i = 0; i < 4; i += 1) joins.push(await join_(harness, 'milano', { token: text, csr }))
-    const renew = async (at: number): Promise<unknown> =>
-      harness.broker.renew(joins[at]!.peer, await createCsr(createKey()))
-    for (const at of [0, 0, 2, 2]) await renew(at)
-    // Where a later one is used, those before it are on their way out.
-    t.match(await refusal(renew(0)), /CertificateReplaced|certificate \S+ of cluster "milano" was replaced at/)
-    await join_(harness, 'milano', { token: text, csr })
-    await renew(2)
-    await harness.clock.advance(6 * 60_000)
-    await renew(2)
-    await renew(3)
-
-    // An operator who wants another identity gets one.
-    const rekeyed = await join_(harness, 'milano', {
-      token: (await harness.tokens.rekey({ cluster: 'milano' })).text,
-      csr,
-    })
-    t.match(await refusal(renew(3)), /certificate \S+ of cluster "milano" has been replaced/)
-    await harness.broker.renew(rekeyed.peer, csr)
-  },
-)
-
 t.test('a spent token is no way back: not after leaving, not after an eviction, not past a successor', async (t) => {
   const harness = await startBroker(t)
   const { broker, tokens } = harness
