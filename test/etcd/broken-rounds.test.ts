@@ -15,7 +15,7 @@ const SAFETY: ReadonlySet<Rule> = new Set([
 ])
 
 const all = inPrivateNetns(t, import.meta.url, () => {
-  for (const name of ['forgetful', 'blind', 'hasty']) {
+  for (const name of ['forgetful', 'blind']) {
     t.test(`${name} brokers are found out`, { timeout: 90_000 }, async (t) => {
       const said: string[] = []
       const say = (text: string): void => void said.push(text)
@@ -26,7 +26,7 @@ const all = inPrivateNetns(t, import.meta.url, () => {
         folder: temporaryFolder(t),
         preload,
         untilBroken: true,
-        recoverMs: 3000,
+        recoverMs: 5000,
       }
       const { violations } = await runRounds({ ...init, say })
       const rules = new Set(violations.map(({ rule }) => rule))
