@@ -67,19 +67,23 @@ export interface ConnectionsInit {
   readonly clock: Clock
   readonly metrics: ServerMetrics
   readonly limits: ConnectionLimits
+  /** Called when it is the turn of a connection that has said something. */
+  readonly startHandshake: (socket: Socket) => void
+}
+
+/** Whom a connection is for: one clusterset of those that the port serves. */
+export interface Host {
+  /** Before the ids of its members, so that those of another one have places of their own. */
+  readonly name: string
   readonly trust: PeerTrust
   /**
    * False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id
    * now.
    */
   readonly isWelcome: (peer: Peer) => boolean
-  /** Called when it is the turn of a connection that has said something. */
-  readonly startHandshake: (socket: Socket) => void
 }
 
 export class Connections {
-  /** For new connections. */
-  trust: PeerTrust
   readonly #init: ConnectionsInit
   readonly #byPeer = new Map<string, Connection>()
   readonly #pools: Readonly<Record<Stage, FairPool<Connection>>>
@@ -88,9 +92,8 @@ export class Connections {
   #onEmpty: (() => void) | undefined
 
   constructor(init: ConnectionsInit) {
-    const { limits, clock, trust } = init
+    const { limits, clock } = init
     this.#init = init
-    this.trust = trust
     this.#turns = new HandshakeTurns(clock, limits.handshakesPerSecond)
     this.#pools = {
       silent: new FairPool({ total: limits.maxWaiting }),
@@ -131,15 +134,15 @@ export class Connections {
   }
 
   /** The handshake is over: says whose place the connection has. */
-  validate(socket: TLSSocket): 'member' | 'stranger' {
+  validate(socket: TLSSocket, host: Host): 'member' | 'stranger' {
     const peer = peerText(socket)
     const connection = this.#byPeer.get(peer)
-    const validation = validatePeer(socket, this.trust)
+    const validation = validatePeer(socket, host.trust)
     if (connection === undefined) return 'stranger'
     connection.validation = validation
     connection.cancelTimer()
-    if (validation.t === 'member' && this.#init.isWelcome(peerOf(validation, peer))) {
-      this.#place(connection, 'member', validation.cluster)
+    if (validation.t === 'member' && host.isWelcome(peerOf(validation, peer))) {
+      this.#place(connection, 'member', `${host.name}/${validation.cluster}`)
       return 'member'
     }
     this.#place(connection, 'stranger', connection.address)

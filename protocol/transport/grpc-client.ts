@@ -19,7 +19,8 @@ import {
 import { CodecError } from '../codec/codec-checks.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
-import { certificateToPem } from '../identity/pem.ts'
+import { certificateToPem, fingerprint } from '../identity/pem.ts'
+import { checkBrokerName, serverNameOf } from '../identity/server-name.ts'
 import type { JoinToken } from '../identity/token.ts'
 import type { Identity } from '../identity/x509.ts'
 import { MAX_MESSAGE_BYTES } from '../limits.ts'
@@ -242,7 +243,7 @@ class GrpcBrokerClient implements BrokerClient {
     this.#closed.signal.throwIfAborted()
     if (this.#attempt === undefined) {
       const address = this.#book.next()
-      const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits))
+      const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits, this.#init.ca))
       this.#attempt = { address, channel, hasWorked: false }
       this.#expectConnection(this.#attempt)
     }
@@ -281,7 +282,10 @@ class GrpcBrokerClient implements BrokerClient {
     const roots = Buffer.from(ca.map(certificateToPem).join(''))
     const shown =
       own === undefined ? [] : [Buffer.from(keyToPem(own.key)), Buffer.from(certificateToPem(own.certificate))]
-    return limitHandshake(credentials.createSsl(roots, ...shown), clock, this.#limits.connectTimeoutMs)
+    const [key = null, certificate = null] = shown
+    const checkServerIdentity = (_name: string, shown: Parameters<typeof checkBrokerName>[0]) => checkBrokerName(shown)
+    const ssl = credentials.createSsl(roots, key, certificate, { checkServerIdentity })
+    return limitHandshake(ssl, clock, this.#limits.connectTimeoutMs)
   }
 
   /**
@@ -344,10 +348,10 @@ function decoded<T>(decode: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
   }
 }
 
-function clientOptions(limits: ClientLimits): ClientOptions {
+function clientOptions(limits: ClientLimits, [ca]: readonly Uint8Array[]): ClientOptions {
   return {
-    // The certificate says this name whatever address the broker has.
-    'grpc.ssl_target_name_override': SERVER_NAME,
+    // Whatever address the broker has.
+    'grpc.ssl_target_name_override': serverNameOf(ca === undefined ? undefined : fingerprint(ca)),
     'grpc.default_authority': SERVER_NAME,
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,

@@ -2,36 +2,22 @@
  * The broker's port. One port for everybody: TLS is terminated here, with a client certificate asked for but not
  * demanded (Join has none yet), and the connection is then handed to grpc-js. peer-check.ts says who it is, and
  * connections.ts how many may come. Members and strangers have each their own grpc-js server: what a stranger may send
- * is a Join, and no more.
+ * is a Join, and no more. The port may serve several clustersets (hosting/).
  */
-import { Server, ServerCredentials } from '@grpc/grpc-js'
-import type { KeyObject } from 'node:crypto'
 import { type AddressInfo, type Server as NetServer, createServer as createNetServer } from 'node:net'
-import { type TLSSocket, type TlsOptions, createServer } from 'node:tls'
+import { type TLSSocket, createServer } from 'node:tls'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { BrokerApi } from '../broker-api.ts'
-import { keyToPem } from '../identity/keys.ts'
-import { certificateToPem } from '../identity/pem.ts'
-import { MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES } from '../limits.ts'
-import { peerTrust } from './peer-check.ts'
-import { type BrokerServiceDeps, type FailedCall, brokerService } from './broker-service.ts'
+import type { BrokerServiceDeps, FailedCall } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
+import { Hosted, type HostedInit, type HostingDeps, secureOptions } from './hosting/hosted.ts'
+import type { ServerTls } from './hosting/server-tls.ts'
 import { ConnectionLife } from './life/connection-life.ts'
-import { type StreamLimits, limitResets, streamLimiter } from './limit-streams.ts'
-import { RAW_SERVICE } from './raw-service.ts'
 import { serverMetrics } from './server-metrics.ts'
 
-export interface ServerTls {
-  /** The broker's certificate and CA certificates, DER. The first CA is sent along: join tokens pin it. */
-  readonly certificate: Uint8Array
-  readonly key: KeyObject
-  readonly ca: readonly Uint8Array[]
-  /** CA certificates of before, DER: who shows a certificate of one of them is told so. */
-  readonly removed?: readonly Uint8Array[]
-  readonly clusterset: string
-}
+export type { ServerTls } from './hosting/server-tls.ts'
 
 export interface ServerLimits extends ConnectionLimits {
   /** Open at once, of a member: its watches, what it publishes, and a call. */
@@ -59,11 +45,6 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
   drainMs: 0,
 }
 
-/** What is opened on one connection: a member comes back with two streams at a time, seconds apart. */
-const MEMBER_STREAMS: StreamLimits = { burst: 50, refillMs: 200 }
-/** A stranger joins, and perhaps asks once more. */
-const STRANGER_STREAMS: StreamLimits = { burst: 4, refillMs: 10_000 }
-
 export interface ServeBrokerInit {
   readonly api: BrokerApi
   readonly tls: ServerTls
@@ -81,12 +62,16 @@ export interface BrokerServer {
   readonly address: { readonly host: string; readonly port: number }
   /** For new connections; open ones stay as they are. */
   setTls(tls: ServerTls): void
-  /**
-   * True: this broker knows only what was, and others may know more: members are sent away, and those that come all the
-   * same stay for a minute or so. What they ask for meanwhile is answered.
-   */
-  setCutOff(isCutOff: boolean): void
+  /** Serves another clusterset at the same port, whose name must be its own, until its `close`. */
+  host(other: HostedInit): HostedClusterset
   /** Sends members away, ends every stream with "the broker is stopping" and closes the port. */
+  close(): Promise<void>
+}
+
+export interface HostedClusterset {
+  /** For new connections; open ones stay as they are. */
+  setTls(tls: ServerTls): void
+  /** Ends every stream of it with "the broker is stopping"; the port goes on. */
   close(): Promise<void>
 }
 
@@ -106,32 +91,29 @@ export class ListenError extends Error {
 /** Serves until `close`. Throws ListenError. */
 export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> {
   const limits = { ...DEFAULT_SERVER_LIMITS, ...init.limits }
-  const { api, clock, logger } = init
+  const { clock, logger } = init
   const metrics = serverMetrics(init.metrics)
-  const stopping = new AbortController()
   const connections: Connections = new Connections({
     clock,
     metrics,
     limits,
-    trust: peerTrust(init.tls),
-    isWelcome: (peer) => api.isWelcome?.(peer) ?? true,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
   const drop = (peer: string): void => connections.drop(peer)
   const life = new ConnectionLife({ clock, ageMs: limits.connectionAgeMs, drop })
-  const deps: BrokerServiceDeps = {
-    ...{ api, clock, logger, metrics, stopping: stopping.signal },
+  const deps: HostingDeps = {
+    ...{ clock, logger, metrics, drop },
     verdictOf: (peer) => connections.verdictOf(peer),
     refusalLevel: refusalLevel(clock),
-    onFailed: init.onFailed ?? (() => undefined),
     lifeOf: (peer) => life.signalOf(peer),
-    drop,
   }
-  const members = grpcPart(deps, memberOptions(limits), MEMBER_STREAMS)
-  const strangers = grpcPart(deps, strangerOptions(limits), STRANGER_STREAMS)
+  const first = new Hosted({ ...init, name: '' }, deps, limits)
+  const others = new Set<Hosted>()
+  /** Who asks for none of the others gets the first one, as from a broker that has no others. */
+  const hostedAs = (name: string): Hosted => [...others].find((one) => one.isCalled(name)) ?? first
 
   const tls = createServer({
-    ...tlsOptions(init.tls),
+    ...secureOptions(init.tls),
     requestCert: true,
     // Checked in peer-check.ts, so that Join works without a certificate and a refusal can say why.
     rejectUnauthorized: false,
@@ -139,6 +121,10 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     ALPNProtocols: ['h2'],
     handshakeTimeout: limits.handshakeTimeoutMs,
     noDelay: true,
+    SNICallback: (name, done) => {
+      const hosted = hostedAs(name)
+      done(null, hosted === first ? undefined : hosted.context)
+    },
   })
   tls.on('tlsClientError', (error: Error, socket: TLSSocket) => {
     logger.debug('TLS handshake failed', { why: error.message })
@@ -151,10 +137,10 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       socket.destroy()
       return
     }
-    const isMember = connections.validate(socket) === 'member'
-    if (isMember) begin(life, socket)
-    const part = isMember ? members : strangers
-    part.injector.injectConnection(socket)
+    const hosted = hostedAs(serverNameAsked(socket))
+    const found = connections.validate(socket, hosted)
+    if (found === 'member') begin(life, socket)
+    hosted.take(socket, found)
   })
   const port = createNetServer({ noDelay: true }, (socket) => connections.accept(socket))
   await listen(port, init.listen)
@@ -162,26 +148,39 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   return {
     address: { host: address, port: number },
     setTls(next) {
-      tls.setSecureContext(tlsOptions(next))
-      connections.trust = peerTrust(next)
+      tls.setSecureContext(secureOptions(next))
+      first.setTls(next)
+    },
+    host(other) {
+      const hosted = new Hosted(other, deps, limits)
+      others.add(hosted)
+      return {
+        setTls: (next) => hosted.setTls(next),
+        close: () => {
+          others.delete(hosted)
+          return hosted.close()
+        },
+      }
     },
     setCutOff: (isCutOff) => life.setCutOff(isCutOff),
     async close() {
       await life.drain(limits.drainMs)
       const closed = new Promise<void>((resolve) => port.close(() => resolve()))
-      stopping.abort()
       connections.destroyWaiting()
-      for (const { injector } of [members, strangers]) injector.drain(limits.graceMs)
+      const ended = [first, ...others].map((hosted) => hosted.close())
       const cancel = clock.setTimer(limits.graceMs, () => connections.destroyAll())
       await connections.allClosed()
       cancel()
-      for (const { injector, grpc } of [members, strangers]) {
-        injector.destroy()
-        grpc.forceShutdown()
-      }
+      await Promise.all(ended)
       await closed
     },
   }
+}
+
+/** As the caller has it now, also where it goes on with a TLS session of before. */
+function serverNameAsked(socket: TLSSocket): string {
+  const name: unknown = Reflect.get(socket, 'servername')
+  return typeof name === 'string' ? name : ''
 }
 
 function begin(life: ConnectionLife, socket: TLSSocket): void {
@@ -203,44 +202,6 @@ function refusalLevel(clock: Clock): BrokerServiceDeps['refusalLevel'] {
     }
     count += 1
     return count <= MAX_LOGGED_REFUSALS ? 'info' : 'debug'
-  }
-}
-
-type GrpcOptions = NonNullable<ConstructorParameters<typeof Server>[0]>
-
-/** A grpc-js server without a port of its own: connections are handed to it. */
-function grpcPart(deps: BrokerServiceDeps, options: GrpcOptions, streams: StreamLimits) {
-  const limiter = streamLimiter(streams, () => deps.clock.monotonic(), deps.drop)
-  const grpc = new Server({ ...options, interceptors: [limiter] })
-  limitResets(grpc, streams)
-  grpc.addService(RAW_SERVICE, brokerService(deps))
-  return { grpc, injector: grpc.createConnectionInjector(ServerCredentials.createInsecure()) }
-}
-
-function tlsOptions(tls: ServerTls): TlsOptions {
-  const ca = tls.ca.map(certificateToPem)
-  return { cert: certificateToPem(tls.certificate) + (ca[0] ?? ''), key: keyToPem(tls.key), ca }
-}
-
-function memberOptions(limits: ServerLimits): GrpcOptions {
-  return {
-    'grpc.max_receive_message_length': MAX_REQUEST_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_concurrent_streams': limits.maxStreamsPerConnection,
-    'grpc.keepalive_time_ms': limits.keepaliveMs,
-    'grpc.keepalive_timeout_ms': limits.keepaliveTimeoutMs,
-    'grpc.max_connection_idle_ms': limits.idleMs,
-    'grpc.enable_channelz': 0,
-  }
-}
-
-function strangerOptions(limits: ServerLimits): GrpcOptions {
-  return {
-    ...memberOptions(limits),
-    'grpc.max_receive_message_length': MAX_JOIN_BYTES,
-    'grpc.max_concurrent_streams': 2,
-    // Megabytes.
-    'grpc-node.max_session_memory': 1,
   }
 }
 

@@ -3,7 +3,7 @@
  * it cannot), and fetches the CA certificate that a join token pins.
  */
 import type { X509Certificate } from 'node:crypto'
-import { type TLSSocket, checkServerIdentity, connect } from 'node:tls'
+import { type TLSSocket, connect } from 'node:tls'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import { errorOf } from '../../runtime/thrown.ts'
@@ -12,6 +12,7 @@ import { BrokerBusyError, BrokerUnreachableError, CertificateError } from '../br
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
 import { certificateToPem, fingerprint } from '../identity/pem.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
+import { checkBrokerName, serverNameOf } from '../identity/server-name.ts'
 import { comeBackMs } from './handshakes/come-back.ts'
 
 export interface ProbeInit {
@@ -26,12 +27,14 @@ export interface ProbeInit {
 
 /** Resolves when the broker's certificate is good. Throws BrokerUnreachableError or CertificateError. */
 export async function probeServer(init: ProbeInit, signal: AbortSignal): Promise<void> {
-  await handshake(init, signal, (socket) => validateServer(socket, init))
+  const [ca] = init.ca
+  const authority = ca === undefined ? undefined : fingerprint(ca)
+  await handshake({ ...init, authority }, signal, (socket) => validateServer(socket, init))
 }
 
 /** The CA certificate (DER) that the broker sends along, if it has one of the fingerprints. Throws as above. */
 export function fetchPinnedCa(init: ProbeInit, pins: readonly string[], signal: AbortSignal): Promise<Uint8Array> {
-  return handshake(init, signal, (socket) => {
+  return handshake({ ...init, authority: pins[0] }, signal, (socket) => {
     const chain = peerChain(socket)
     const ca = chain.find((der) => pins.includes(fingerprint(der)))
     if (ca === undefined) throw wrongPin(init, chain[0])
@@ -49,7 +52,7 @@ function validateServer(socket: TLSSocket, init: ProbeInit): void {
   }
   if (facts.clusterset !== undefined && facts.clusterset !== init.clusterset) throw otherClusterset(init, facts)
   if (!socket.authorized) throw untrusted(where, String(socket.authorizationError), facts, init.clock.now())
-  if (checkServerIdentity(SERVER_NAME, socket.getPeerCertificate()) !== undefined) {
+  if (checkBrokerName(socket.getPeerCertificate()) !== undefined) {
     throw new CertificateError('wrongIdentity', `the certificate of ${where} is not for ${SERVER_NAME}: not a broker`)
   }
 }
@@ -101,7 +104,12 @@ function peerChain(socket: TLSSocket): Uint8Array[] {
   return chain
 }
 
-function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSocket) => T): Promise<T> {
+interface HandshakeInit extends ProbeInit {
+  /** Fingerprint of the authority that the broker is asked for. */
+  readonly authority: string | undefined
+}
+
+function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TLSSocket) => T): Promise<T> {
   const { host, port } = init.address
   const where = formatBrokerAddress(init.address)
   return new Promise<T>((resolve, reject) => {
@@ -111,7 +119,7 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
     const socket = connect({
       host,
       port,
-      servername: SERVER_NAME,
+      servername: serverNameOf(init.authority),
       ALPNProtocols: ['h2'],
       rejectUnauthorized: false,
       ...(init.ca.length > 0 ? { ca: init.ca.map(certificateToPem) } : {}),

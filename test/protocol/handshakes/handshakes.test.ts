@@ -92,8 +92,6 @@ t.test('a flood of those that begin: few wait, none is left without a word, and 
     clock,
     metrics: serverMetrics(undefined),
     limits: DEFAULT_CONNECTION_LIMITS,
-    trust: { clusterset: 'demo', accepted: [], removed: [] },
-    isWelcome: () => true,
     startHandshake: () => void (begun += 1),
   })
   const sockets = Array.from({ length: 1500 }, (_, i) => new FakeSocket(i + 1))
