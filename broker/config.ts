@@ -177,7 +177,8 @@ function checkAuthority({ authorityDir, signer }: BrokerConfig): void {
     throw new BrokerConfigError('authorityDir', '', 'a directory with the certificate that the signer signs for')
 }
 
-function checkRanges(config: BrokerConfig): void {
+/** Throws BrokerConfigError or InvalidAddressError. */
+export function checkRanges(config: Pick<BrokerConfig, 'globalRange' | 'clustersetIpRange'>): void {
   const global = parsePrefix(config.globalRange, 'globalRange')
   const services = parsePrefix(config.clustersetIpRange, 'clustersetIpRange')
   const lanes = parsePrefix(LANE_ADDRESS_RANGE)

@@ -1,7 +1,8 @@
 /** What the broker counts. The transport adds calls, streams, connections and bytes. */
-import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metrics.ts'
+import type { Counter, Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from '../runtime/metrics/metrics.ts'
 
 export interface BrokerMetrics {
+  readonly clustersets: Gauge
   readonly members: Gauge
   readonly records: Gauge
   readonly replicas: Gauge
@@ -37,8 +38,15 @@ export interface BrokerMetrics {
   readonly signatures: Counter
 }
 
-export function brokerMetrics(metrics: Metrics): BrokerMetrics {
+/** Of the clusterset that is the broker's own; clustersets/clusterset-metrics.ts names the others. */
+export function brokerMetrics(registry: Metrics): BrokerMetrics {
+  const metrics = alsoOfOthers(registry)
   return {
+    clustersets: registry.gauge({
+      name: 'sealane_broker_clusterset_served',
+      help: "Clustersets beside the broker's own. 1: it is served; 0: it is not, and the log says why.",
+      labels: ['clusterset'],
+    }),
     members: metrics.gauge({
       name: 'sealane_broker_members',
       help: 'Clusters by state: live, complete (has published its whole set), departed.',
@@ -180,5 +188,23 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
       help: 'Calls of the command that signs for the certificate authority, by result: ok, failed, busy.',
       labels: ['result'],
     }),
+  }
+}
+
+/** Each has the label of those that are not the broker's own, and begins at 0 for that one. */
+function alsoOfOthers(metrics: Metrics): Pick<Metrics, 'counter' | 'gauge' | 'histogram'> {
+  const labelled = <I extends MetricInit>(init: I): I => ({ ...init, labels: [...(init.labels ?? []), 'clusterset'] })
+  return {
+    counter: (init): LabelledCounter => {
+      const counter = metrics.counter(labelled(init))
+      if (init.labels === undefined) counter.inc({}, 0)
+      return counter
+    },
+    gauge: (init): Gauge => {
+      const gauge = metrics.gauge(labelled(init))
+      if (init.labels === undefined) gauge.set(0)
+      return gauge
+    },
+    histogram: (init) => metrics.histogram(labelled(init)),
   }
 }

@@ -26,6 +26,8 @@ export const AUDIT_ACTS = [
   'cluster.evict',
   'cluster.rekey',
   'cluster.quota',
+  'clusterset.create',
+  'clusterset.remove',
   'broker.start',
   'broker.stop',
   'broker.backup',

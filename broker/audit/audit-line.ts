@@ -18,18 +18,25 @@ const TEXT_LIMITS = [256, 64, 16] as const
 const MAX_DETAILS = 16
 const MAX_ITEMS = 16
 
-/** Ends with a newline, and has no other. `cut` is in it when any text or list of it is not whole. */
-export function auditLine(event: AuditEvent): string {
+/**
+ * `clusterset` is the one that it is of, unless it is the broker's own. Ends with a newline, and has no other. `cut` is in it when any
+ * text or list of it is not whole.
+ */
+export function auditLine(event: AuditEvent, clusterset?: string): string {
   for (const limit of TEXT_LIMITS) {
-    const line = lineOf(event, new Cutter(limit))
+    const line = lineOf(event, new Cutter(limit), clusterset)
     if (line.length <= MAX_LINE_BYTES) return line
   }
   // Sixteen characters of each text are too much only where there are many details.
   const { details: _tooMany, ...rest } = event
-  return lineOf(rest, new Cutter(16, true))
+  return lineOf(rest, new Cutter(16, true), clusterset)
 }
 
-function lineOf(event: Omit<AuditEvent, 'details'> & Pick<AuditEvent, 'details'>, cutter: Cutter): string {
+function lineOf(
+  event: Omit<AuditEvent, 'details'> & Pick<AuditEvent, 'details'>,
+  cutter: Cutter,
+  clusterset: string | undefined,
+): string {
   const { id, atMs, act, result, reason, who, subject, details = {}, tookMs } = event
   const actor = Object.entries(who).map(([key, value]) => [key, cutter.value(value as AuditValue)])
   const entries = Object.entries(details)
@@ -40,6 +47,7 @@ function lineOf(event: Omit<AuditEvent, 'details'> & Pick<AuditEvent, 'details'>
     time: timeText(atMs),
     // Ours, and whole also where texts are cut.
     id: id.slice(0, 36),
+    ...(clusterset === undefined ? {} : { clusterset }),
     result,
     ...(reason === undefined ? {} : { reason }),
     who: Object.fromEntries(actor) as Record<string, unknown>,

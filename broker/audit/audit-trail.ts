@@ -39,6 +39,8 @@ export interface AuditTrailDeps {
   readonly sink?: AuditSink | undefined
   /** Whether this broker writes the lines of acts, of several that share a store. Absent: it is the only one. */
   readonly isWriter?: () => boolean
+  /** Of all lines; absent: the broker's own. */
+  readonly clusterset?: string | undefined
 }
 
 /** What the parts of the broker that act need of it. */
@@ -116,7 +118,7 @@ export class AuditTrail {
   report(init: AuditInit): void {
     const { sink, clock, metrics } = this.#deps
     if (sink === undefined) return
-    if (this.#queue.length < MAX_QUEUED) this.#queue.push(lineOf(auditEvent(init, clock.now())))
+    if (this.#queue.length < MAX_QUEUED) this.#queue.push(this.#lineOf(auditEvent(init, clock.now())))
     else {
       this.#lost += 1
       metrics.auditLost.inc()
@@ -226,7 +228,7 @@ export class AuditTrail {
     const queued = this.#queue.slice(0, MAX_BATCH)
     const ofQueue = this.#lost
     const count = rows.reduce((sum, { key, row }) => sum + (row.lost ?? 0) - (this.#reported.get(key) ?? 0), ofQueue)
-    const lines = [...rows.map(({ row }) => lineOf(row.event)), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
+    const lines = [...rows.map(({ row }) => this.#lineOf(row.event)), ...queued].sort((a, b) => (a.id < b.id ? -1 : 1))
     if (count > 0) lines.unshift(this.#own({ act: 'audit.lost', result: 'failed', details: { lines: count } }))
     return { lines, queued: queued.length, rows, ofQueue }
   }
@@ -294,7 +296,11 @@ export class AuditTrail {
   }
 
   #own(init: Omit<AuditInit, 'who'>): Line {
-    return lineOf(auditEvent({ ...init, who: BROKER }, this.#deps.clock.now()))
+    return this.#lineOf(auditEvent({ ...init, who: BROKER }, this.#deps.clock.now()))
+  }
+
+  #lineOf(event: AuditEvent): Line {
+    return lineOf(event, this.#deps.clusterset)
   }
 
   #sayFailing(why: string): void {
@@ -314,12 +320,12 @@ export class AuditTrail {
 }
 
 /** One event of which no line can be made must not stop all others: another release may have kept what this one lacks. */
-function lineOf(event: AuditEvent): Line {
+function lineOf(event: AuditEvent, clusterset: string | undefined): Line {
   const { id, atMs } = event
   try {
-    return { id, text: auditLine(event) }
+    return { id, text: auditLine(event, clusterset) }
   } catch {
     const stub = { id, atMs, act: 'audit.lost', result: 'failed', who: BROKER, details: { lines: 1, id } } as const
-    return { id, text: auditLine(stub), isStub: true }
+    return { id, text: auditLine(stub, clusterset), isStub: true }
   }
 }

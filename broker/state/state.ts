@@ -314,6 +314,20 @@ export interface MigrationRow {
   readonly atMs: number
 }
 
+/**
+ * Key: name. A clusterset that this broker serves beside its own, with a store, an authority and members of its own
+ * (broker/clustersets/).
+ */
+export interface ClustersetRow {
+  readonly createdAtMs: number
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  /** A broker has made its store: from then on it is not made again. */
+  readonly openedAtMs?: number
+  /** It is not served since then; its store stays as it is. */
+  readonly removedAtMs?: number
+}
+
 export interface Scopes {
   record: RecordRow
   member: MemberRow
@@ -332,6 +346,7 @@ export interface Scopes {
   restore: RestoreRow
   awaited: AwaitedRow
   authority: AuthorityRow
+  clusterset: ClustersetRow
 }
 export type Scope = keyof Scopes
 
@@ -358,6 +373,7 @@ const EVERY_SCOPE: Readonly<Record<Scope, true>> = {
   restore: true,
   awaited: true,
   authority: true,
+  clusterset: true,
 }
 
 /** All of them: what copies or looks through a whole store must leave none out. */

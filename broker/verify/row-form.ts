@@ -156,6 +156,11 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     acceptedAtMs: optional(time),
     refusedAtMs: optional(time),
   }),
+  clusterset: object({
+    ...{ createdAtMs: time, globalRange: text, clustersetIpRange: text },
+    openedAtMs: optional(time),
+    removedAtMs: optional(time),
+  }),
   migration: object({ t: oneOf('leaving', 'moved', 'arriving', 'arrived'), id: text, peer: text, atMs: time }),
 }
 

@@ -102,6 +102,24 @@ export const MEMBER_REASONS = {
     todo: 'Join with the cluster id that the message names, or create a token for this one.',
     shows: BROKER,
   },
+  ClustersetUnknown: {
+    status: 'FailedPrecondition',
+    means: 'The broker serves no clusterset of this name.',
+    todo: 'See which there are with `sealane broker clusterset list`; make one with `create`.',
+    shows: ADMIN,
+  },
+  ClustersetInUse: {
+    status: 'FailedPrecondition',
+    means: 'The clusterset that is to be removed has members.',
+    todo: 'Evict them first, or say `--force`: they stay without a broker until it is created again.',
+    shows: ADMIN,
+  },
+  ClustersetLimit: {
+    status: 'ResourceExhausted',
+    means: 'The broker has as many clustersets as it may.',
+    todo: 'Use one that there is, or a second broker.',
+    shows: ADMIN,
+  },
   TokenLimit: {
     status: 'ResourceExhausted',
     means: 'The broker holds as many tokens as it can.',

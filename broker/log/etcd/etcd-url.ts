@@ -30,6 +30,15 @@ export function parseEtcdUrl(text: string, field: string): EtcdUrl {
   return { endpoints, prefix, ...(user === undefined ? {} : { user }) }
 }
 
+/** The same store, with a prefix below its own. Takes a path of what a prefix may have. Throws as parseEtcdUrl(). */
+export function etcdUrlBelow(text: string, field: string, path: string): string {
+  const { prefix } = parseEtcdUrl(text, field)
+  const [start = text] = /^etcd:\/\/[^/]+/.exec(text) ?? []
+  const below = `${start}${prefix}/${path}`
+  parseEtcdUrl(below, field)
+  return below
+}
+
 function parseEndpoint(text: string, field: string): HostPort {
   const hasPort = /:\d+$/.test(text) && !/^\[[^\]]*$/.test(text)
   return parseHostPort(hasPort ? text : `${text}:${DEFAULT_PORT}`, field)

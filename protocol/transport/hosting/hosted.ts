@@ -43,6 +43,7 @@ export class Hosted implements Host {
   #context: SecureContext
   #names: ReadonlySet<string>
   #onEmpty: (() => void) | undefined
+  #closed: Promise<void> | undefined
 
   constructor(init: HostedInit, deps: HostingDeps, limits: HostingLimits) {
     this.name = init.name
@@ -92,7 +93,12 @@ export class Hosted implements Host {
   }
 
   /** Ends every stream with "the broker is stopping", waits `graceMs` for calls, and then for nobody. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
     const { clock } = this.#deps
     const { graceMs } = this.#limits
     const parts = [this.#members, this.#strangers]

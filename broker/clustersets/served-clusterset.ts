@@ -1,0 +1,272 @@
+/**
+ * One clusterset of a broker's process, with all that it does not share: store, authority, audit trail, upkeep. What it
+ * is not is the port (protocol/transport/): that calls it, and is told by what to serve it.
+ */
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { parseBrokerAddress } from '../../protocol/broker-address.ts'
+import type { FailedCall } from '../../protocol/transport/broker-service.ts'
+import type { ServerTls } from '../../protocol/transport/grpc-server.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { nearAddresses } from '../../runtime/machine-network.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { auditFailedCall } from '../audit/audit-callers.ts'
+import type { AuditSink } from '../audit/audit-sink.ts'
+import { AuditTrail } from '../audit/audit-trail.ts'
+import { runAudit } from '../audit/run-audit.ts'
+import { makeStateDir } from '../authority/authority-files.ts'
+import { AuthorityUpkeep } from '../authority/authority-upkeep.ts'
+import { CertificateAuthority } from '../authority/certificate-authority.ts'
+import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from '../authority/command-signer.ts'
+import { Broker } from '../broker.ts'
+import type { BrokerConfig } from '../config.ts'
+import { NOTE_CONTACT_MS } from '../contact/contact-rows.ts'
+import { ReplicaSession } from '../log/etcd/replica-session.ts'
+import { PACKED } from '../log/packed-row.ts'
+import type { RecordLog } from '../log/record-log.ts'
+import { StoreHealth } from '../log/store-health.ts'
+import { lockDirectory } from '../log/sqlite/sqlite-file.ts'
+import { BrokerHosts } from '../look-up-hosts.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { checkNotMoved } from '../migrate/check-place.ts'
+import { RangeWarnings } from '../quota/range-use.ts'
+import { acceptOlder } from '../restored/accept-older.ts'
+import { DATABASE_FILE } from '../state/database-file.ts'
+import { type OpenedLog, openLog } from '../state/open-log.ts'
+import { finishRestore } from '../state/restore.ts'
+import { fixSettings } from '../state/settings.ts'
+import { sharedKeys } from '../state/shared-authority.ts'
+import { StateMark, checkDatabaseThere, checkMark } from '../state/state-mark.ts'
+import { checkStoreRemembered, rememberStore } from '../state/store-config.ts'
+import { MAX_TOKENS } from '../tokens/tokens.ts'
+
+/** How soon a change by the CLI (an eviction) reaches the members. */
+export const REFRESH_MS = 1000
+
+export interface ServedDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+  /** Of the audit log; undefined: there is none. */
+  readonly sink: AuditSink | undefined
+}
+
+export interface ServedInit {
+  /** Checked. */
+  readonly config: BrokerConfig
+  /** False: its store must be there. */
+  readonly create: boolean
+  /** In lines of the audit log; undefined: the broker's own. */
+  readonly auditedAs?: string
+}
+
+/** What the port is told. */
+export interface ServedPort {
+  setTls(tls: ServerTls): void
+  /** As BrokerServer.setCutOff(). */
+  setCutOff(isCutOff: boolean): void
+}
+
+export class ServedClusterset {
+  readonly broker: Broker
+  readonly log: RecordLog
+  readonly authority: CertificateAuthority
+  readonly audit: AuditTrail
+  readonly health: StoreHealth
+  readonly #deps: ServedDeps
+  readonly #config: BrokerConfig
+  readonly #moved: AbortSignal
+  readonly #replicas: ReplicaSession | undefined
+  readonly #stack: AsyncDisposableStack
+
+  private constructor(
+    parts: Pick<ServedClusterset, 'broker' | 'log' | 'authority' | 'audit'> & {
+      readonly moved: AbortSignal
+      readonly replicas: ReplicaSession | undefined
+    },
+    { deps, config, stack }: { deps: ServedDeps; config: BrokerConfig; stack: AsyncDisposableStack },
+  ) {
+    this.broker = parts.broker
+    this.log = parts.log
+    this.authority = parts.authority
+    this.audit = parts.audit
+    this.#moved = parts.moved
+    this.#replicas = parts.replicas
+    this.health = new StoreHealth(deps)
+    this.#deps = deps
+    this.#config = config
+    this.#stack = stack
+  }
+
+  /**
+   * Opens its state, and answers nobody yet. Throws StateError or a configuration error; each names the file, or the
+   * field.
+   */
+  static async open(deps: ServedDeps, init: ServedInit, signal: AbortSignal): Promise<ServedClusterset> {
+    const { clock, logger, metrics, sink } = deps
+    const { config, create, auditedAs: named } = init
+    const { stateDir, clusterset, advertise } = config
+    await makeStateDir(stateDir)
+    await using stack = new AsyncDisposableStack()
+    stack.defer(lockDirectory(stateDir))
+    const opened = await openState(deps, { config, create }, signal)
+    stack.defer(() => opened.close())
+    const { log, etcd } = opened
+    const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
+    stack.defer(moved.stop)
+    const onOlder = (atMs: number): Promise<unknown> => acceptOlder(log, atMs, clock.now())
+    const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where, onOlder }
+    const accepted = await checkMark(stateDir, log, acceptance)
+    if (accepted !== undefined)
+      logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
+    const hosts = advertise.map((one) => parseBrokerAddress(one).host)
+    const keys = {
+      ...authorityKeys(config, metrics),
+      ...(etcd === undefined ? {} : { shared: sharedKeys(etcd, signal) }),
+    }
+    const authority = await CertificateAuthority.open(
+      { clock, log },
+      { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs, ...keys },
+    )
+    await fixSettings(log, config)
+    if (config.store !== undefined) await rememberStore(stateDir, config.store)
+    const mark = new StateMark({ stateDir, log, clock, logger })
+    stack.defer(() => mark.close())
+    const onFirst = (): void => audit.takeOver()
+    const replicas =
+      etcd === undefined
+        ? undefined
+        : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, says: ownName(), onFirst })
+    const isWriter = (): boolean => replicas?.isFirst() ?? true
+    const audit = new AuditTrail({ log, clock, logger, metrics, sink, isWriter, clusterset: named })
+    if (replicas !== undefined) stack.defer(runSession(replicas))
+    stack.defer(runAudit(audit, config))
+    const shared = replicas === undefined ? {} : { replicas }
+    const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit, ...shared }, config)
+    stack.defer(() => broker.close())
+    // Before any member is answered: what a member may hold was not validated in earlier releases.
+    await broker.reviewAddresses()
+    const parts = { broker, log, authority, audit, moved: moved.signal, replicas }
+    return new ServedClusterset(parts, { deps, config, stack: stack.move() })
+  }
+
+  /** For the port. */
+  readonly onFailed = (call: FailedCall): void => auditFailedCall(this.audit, call)
+
+  /** Does what is due until the signal. Throws StateError when its store is moved elsewhere. */
+  async run(port: ServedPort, signal: AbortSignal): Promise<void> {
+    const { clock, logger, metrics } = this.#deps
+    const { log, broker, authority } = this
+    const { contactMs, advertise } = this.#config
+    const names = new BrokerHosts(advertise.map((one) => parseBrokerAddress(one).host))
+    const onError = (error: unknown): void =>
+      logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
+    const loop = (resyncMs: number, round: () => Promise<void>): ReconcileLoop =>
+      new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs }, round)
+    const kind = this.#replicas === undefined ? 'sqlite' : 'etcd'
+    const refresh = loop(REFRESH_MS, () =>
+      this.health
+        .check(log, (isCutOff) => port.setCutOff(isCutOff))
+        .finally(() => metrics.storeUsable.set(this.health.reason === undefined ? 1 : 0, { kind })),
+    )
+    const tidy = loop(NOTE_CONTACT_MS, async () => {
+      await broker.tidy()
+      const resolved = await names.addresses()
+      if (resolved !== undefined) await broker.reviewAddresses(resolved)
+    })
+    const upkeep = new AuthorityUpkeep({
+      ...{ authority, log, clock, logger, metrics },
+      onTls: () => port.setTls(authority.tls()),
+    })
+    const authorities = loop(REFRESH_MS, () => upkeep.round())
+    const stop = log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke())
+    const { membersPerClusterset: members } = this.#config.limits
+    const ranges = new RangeWarnings({ log, logger, metrics }, { ...this.#config, members, tokens: MAX_TOKENS })
+    const contact = loop(contactMs, () => {
+      metrics.connectedHere.set(broker.reportContact())
+      metrics.replicas.set(this.#replicas?.replicas.length ?? 1)
+      ranges.report()
+      return Promise.resolve()
+    })
+    const ended = AbortSignal.any([signal, this.#moved])
+    try {
+      await Promise.all([refresh, tidy, contact, authorities].map((one) => one.run(ended)))
+    } finally {
+      stop()
+    }
+    this.#moved.throwIfAborted()
+  }
+
+  /** Closes all that it has, in reverse. */
+  close(): Promise<void> {
+    return this.#stack.disposeAsync()
+  }
+}
+
+async function openState(
+  { clock, logger, metrics }: ServedDeps,
+  { config, create }: Pick<ServedInit, 'config' | 'create'>,
+  signal: AbortSignal,
+): Promise<OpenedLog> {
+  const { stateDir, store, clusterset, acceptEmptyAtMs } = config
+  await checkStoreRemembered(stateDir, store)
+  const restored = store === undefined ? await finishRestore(clock, stateDir, { kind: 'broker' }) : undefined
+  if (restored !== undefined) {
+    const { takenAtMs, members, before } = restored
+    logger.warn('restored from a backup', {
+      reason: 'StateRestored',
+      takenAt: new Date(takenAtMs).toISOString(),
+      members: members.length,
+      before,
+    })
+  }
+  if (store === undefined) await checkDatabaseThere(stateDir, acceptEmptyAtMs)
+  const onGroup = (changes: number): void => metrics.commits.observe(changes)
+  return openLog({ clock, logger }, { stateDir, store, clusterset, create, onGroup, packing: PACKED }, signal)
+}
+
+/** For the table of replicas. */
+function ownName(): { readonly host: string; readonly version: string } {
+  return { host: hostname(), version: sealaneVersion() }
+}
+
+/** Gives what ends it. */
+function runSession(session: ReplicaSession): () => Promise<void> {
+  const stop = new AbortController()
+  const running = session.run(stop.signal)
+  return async () => {
+    stop.abort(new Error('the broker stops'))
+    await running
+  }
+}
+
+/** Aborts when a move of the store begins elsewhere. Throws StateError where one has begun before. */
+function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal; readonly stop: () => void } {
+  checkNotMoved(log, name)
+  const moved = new AbortController()
+  const stop = log.onCommit((changes) => {
+    if (!changes.some(({ scope }) => scope === 'migration')) return
+    try {
+      checkNotMoved(log, name)
+    } catch (error) {
+      moved.abort(error)
+    }
+  })
+  return { signal: moved.signal, stop }
+}
+
+/** Where keys of authorities are beside those of the state directory. */
+function authorityKeys(
+  { authorityDir, signer }: BrokerConfig,
+  metrics: BrokerMetrics,
+): { readonly givenDir?: string; readonly signer?: CommandSigner } {
+  const counts = { signed: (result: string) => metrics.signatures.inc({ result }) }
+  const command = signer === undefined ? undefined : { ...signer, timeoutMs: DEFAULT_SIGNER_TIMEOUT_MS }
+  return {
+    ...(authorityDir === undefined ? {} : { givenDir: authorityDir }),
+    ...(command === undefined ? {} : { signer: new CommandSigner(command, counts) }),
+  }
+}
