@@ -1,5 +1,6 @@
 /** What every command gets, and the pieces of command lines that several share. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { parseDnsLabel } from '../model/ids.ts'
 import { type DurationRange, formatDuration, parseDuration } from '../runtime/duration.ts'
 import { parseHostPort } from '../runtime/host-port.ts'
 import { LOG_LEVELS, type LogThreshold } from '../runtime/logging/logger.ts'
@@ -97,6 +98,11 @@ export function quoted(text: string): string {
 
 export function stateOption(): Option {
   return new Option('--state <directory>', "the broker's state directory").default('/var/lib/sealane/broker')
+}
+
+export function clustersetOption(): Option {
+  const text = "of several clustersets at one broker: which one (default: the broker's own)"
+  return new Option('--clusterset <name>', text).argParser(parsed((name) => parseDnsLabel(name, '--clusterset')))
 }
 
 /** Lets a parser of ours speak in commander's words: usage errors name the flag. */

@@ -9,6 +9,7 @@ import { UserError } from '../../runtime/user-error.ts'
 import { WARNING, writeBackupFile, writeUnframed } from './backup-file.ts'
 import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/parts/broker-backup.ts'
 import type { CommandContext } from '../context.ts'
+import { type WhichClusterset, stateOf } from './which-clusterset.ts'
 import type { ClusterAdmin } from '../kube/access/admin.ts'
 import type { PodBackupInit } from '../kube/broker/pod-backup.ts'
 import { type KubeTarget, targetFlags } from '../target.ts'
@@ -16,19 +17,24 @@ import { type KubeTarget, targetFlags } from '../target.ts'
 interface WhichBroker {
   readonly kube: KubeTarget | undefined
   readonly state: string
+  /** Absent: the broker's own. */
+  readonly clusterset?: string | undefined
   readonly timeout: number
 }
 
 /** Throws UserError, StateError, or what the cluster says. */
 export async function runBackup(
-  { kube, state, timeout, output: given, force }: WhichBroker & { readonly output?: string; readonly force: boolean },
+  { kube, output: given, force, ...which }: WhichBroker & { readonly output?: string; readonly force: boolean },
   context: CommandContext,
 ): Promise<void> {
-  const file = given ?? `sealane-broker-${timeText(new SystemClock().now())}.backup`
+  const { clusterset, timeout } = which
+  const name = clusterset === undefined ? '' : `${clusterset}-`
+  const file = given ?? `sealane-broker-${name}${timeText(new SystemClock().now())}.backup`
+  const state = kube === undefined ? await stateOf(which) : which.state
   const write = (target: string): Promise<void> =>
     kube === undefined
       ? backupState(state, target, { knownAs: resolve(file), warn: warnTo(context) })
-      : withPod(kube, timeout, context, async (pod) => {
+      : withPod({ ...which, kube, timeout }, context, async (pod) => {
           const { backupFromPod } = await import('../kube/broker/pod-backup.ts')
           await backupFromPod(pod.admin, target, pod.init)
         })
@@ -47,7 +53,8 @@ function timeText(ms: number): string {
 }
 
 /** For the reader at the other end of this process's standard output. */
-export async function backupToStdout(state: string, context: CommandContext): Promise<void> {
+export async function backupToStdout(which: WhichClusterset, context: CommandContext): Promise<void> {
+  const state = await stateOf(which)
   await withTemporary(state, async (file) => {
     await backupState(state, file, { knownAs: 'a file that was sent away', warn: warnTo(context) })
     await pipeline(createReadStream(file), process.stdout, { signal: context.signal, end: false })
@@ -73,7 +80,8 @@ export interface RunRestoreOptions extends WhichBroker {
 
 /** Throws UserError, StateError, or what the cluster says. */
 export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
-  const { kube, state, timeout, force, atNextStart } = options
+  const { kube, force, atNextStart } = options
+  const state = kube === undefined ? await stateOf(options) : options.state
   const warn = warnTo(context)
   if (options.framed) {
     return withTemporary(state, async (received) => {
@@ -90,7 +98,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
     report(await restoreState(state, file, { force, atNextStart, warn }), context)
     return
   }
-  await withPod(kube, timeout, context, async ({ admin, init }) => {
+  await withPod({ ...options, kube }, context, async ({ admin, init }) => {
     const { restoreIntoPod } = await import('../kube/broker/pod-backup.ts')
     await restoreIntoPod(admin, { file, force }, init)
     context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
@@ -120,8 +128,7 @@ function sayWhatIsLost({ output }: CommandContext, flags: string): void {
 }
 
 async function withPod(
-  kube: KubeTarget,
-  timeoutMs: number,
+  { kube, clusterset, timeout: timeoutMs }: WhichBroker & { readonly kube: KubeTarget },
   context: CommandContext,
   work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
 ): Promise<void> {
@@ -130,6 +137,6 @@ async function withPod(
   const clock = new SystemClock()
   await withAdmin(kube, clock, context, ({ admin }) => {
     const flags = targetFlags(kube, admin.contextName)
-    return work({ admin, init: { flags, timeoutMs, clock, signal, say: (text) => output.remark(text) } })
+    return work({ admin, init: { flags, clusterset, timeoutMs, clock, signal, say: (text) => output.remark(text) } })
   })
 }

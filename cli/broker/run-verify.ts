@@ -5,6 +5,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type Finding, type Verified, verifyWhat } from '../../compose/parts/broker-verify.ts'
 import type { CommandContext } from '../context.ts'
+import { clustersetWords, stateOf } from './which-clusterset.ts'
 import { type OutputFormat, printOne } from '../output.ts'
 import { type Column, renderTable } from '../render-table.ts'
 import { type KubeTarget, targetFlags } from '../target.ts'
@@ -12,6 +13,8 @@ import { type KubeTarget, targetFlags } from '../target.ts'
 export interface RunVerifyOptions {
   readonly kube: KubeTarget | undefined
   readonly state: string
+  /** Absent: the broker's own. */
+  readonly clusterset?: string | undefined
   readonly backup?: string
   readonly output: OutputFormat
   readonly timeout: number
@@ -29,7 +32,9 @@ export async function runVerify(options: RunVerifyOptions, context: CommandConte
   if (backup !== undefined && !existsSync(backup))
     throw new UserError(`${backup}: no such file`, { hint: 'name a file that sealane broker backup has written' })
   const verified =
-    kube === undefined || backup !== undefined ? await verifyWhat(options) : await inPod(kube, options, context)
+    kube === undefined || backup !== undefined
+      ? await verifyWhat(backup === undefined ? { state: await stateOf(options) } : options)
+      : await inPod(kube, options, context)
   await printOne(context.output, options.output, verified, textOf(verified))
   const { found, findings } = verified
   if (found === 0) return
@@ -48,7 +53,11 @@ function textOf(verified: Verified): string {
 }
 
 /** The same command in the broker's pod: what is wrong there makes it fail, and is what was asked for. */
-async function inPod(kube: KubeTarget, { timeout }: RunVerifyOptions, context: CommandContext): Promise<Verified> {
+async function inPod(
+  kube: KubeTarget,
+  { timeout, clusterset }: RunVerifyOptions,
+  context: CommandContext,
+): Promise<Verified> {
   const { withAdmin } = await import('../kube/access/installed-site.ts')
   const { brokerPod } = await import('../kube/broker/deploy-broker.ts')
   const { STATE, refusedInPod } = await import('../kube/broker/pod-broker.ts')
@@ -56,7 +65,7 @@ async function inPod(kube: KubeTarget, { timeout }: RunVerifyOptions, context: C
   return withAdmin(kube, new SystemClock(), context, async ({ admin }) => {
     const { namespace } = DEFAULT_VALUES.broker
     const pod = await brokerPod(admin, { namespace, flags: targetFlags(kube, admin.contextName) }, signal)
-    const command = ['sealane', 'broker', 'verify', '--state', STATE, '-o', 'json']
+    const command = ['sealane', 'broker', 'verify', '--state', STATE, ...clustersetWords(clusterset), '-o', 'json']
     const place = { namespace, pod, container: 'broker', command, timeoutMs: timeout }
     const { stdout, stderr } = await admin.exec(place, signal)
     try {

@@ -25,6 +25,7 @@ import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
 import { addQuotaOptions } from '../broker/quota-options.ts'
 import { addBrokerBackupCommands } from './broker-store/backup.ts'
 import { addBrokerCaCommands } from './broker-store/ca.ts'
+import { addBrokerClustersetCommands } from './broker-store/clusterset.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
 import { addBrokerStatusCommand } from './broker-store/status.ts'
@@ -177,7 +178,12 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       collect(address('--advertise')),
     )
     .addOption(statusListenOption('where /readyz and /metrics are; may be given several times', '127.0.0.1:9470'))
-    .option('--clusterset <name>', 'name of the clusterset, on first start', parsed(label('--clusterset')), 'default')
+    .option(
+      '--clusterset <name>',
+      'name of the clusterset, on first start (others: broker clusterset create)',
+      parsed(label('--clusterset')),
+      'default',
+    )
     .option('--global-range <cidr>', 'range of global addresses, on first start', parsed(range('--global-range')))
     .option(
       '--clusterset-ip-range <cidr>',
@@ -286,4 +292,5 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
   addBrokerVerifyCommand(broker, context)
   addBrokerMigrateCommand(broker, context)
   addBrokerCaCommands(broker, context)
+  addBrokerClustersetCommands(broker, context)
 }

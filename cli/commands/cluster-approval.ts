@@ -3,13 +3,14 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import type { WaitingSummary } from '../../compose/parts/broker-store.ts'
 import { withMembers } from '../broker/with-members.ts'
-import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import { type CommandContext, clustersetOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { lookTimeoutOption } from '../within-time.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
+  readonly clusterset?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -40,6 +41,7 @@ function addWaiting(cluster: Command, context: CommandContext): void {
     seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CommonOptions, command: Command) => {
@@ -124,6 +126,7 @@ function withAnswerOptions(command: Command): Command {
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .option('--fingerprint <fingerprint>', 'only the cluster with this key, as its own "sealane join" prints it')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())

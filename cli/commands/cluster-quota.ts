@@ -5,7 +5,7 @@ import { QUOTA_FIELDS, type QuotaField } from '../../model/quota/member-quota.ts
 import { UserError } from '../../runtime/user-error.ts'
 import { parseOwnQuota, quotaLines } from '../broker/quota-text.ts'
 import { withMembers } from '../broker/with-members.ts'
-import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import { type CommandContext, clustersetOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import { type OutputFormat, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange } from '../target.ts'
 import { lookTimeoutOption } from '../within-time.ts'
@@ -14,6 +14,7 @@ type OwnQuota = { readonly [field in QuotaField]?: number | 'default' }
 
 interface QuotaOptions extends KubeTarget, OwnQuota {
   readonly state: string
+  readonly clusterset?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -40,6 +41,7 @@ export function addClusterQuota(cluster: Command, context: CommandContext): void
   }
   quota
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (id: string, options: QuotaOptions, command: Command) => {

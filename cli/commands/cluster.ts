@@ -4,7 +4,15 @@
  */
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
-import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import {
+  type CommandContext,
+  clustersetOption,
+  durationOption,
+  outputOption,
+  parsed,
+  stateOption,
+  subcommand,
+} from '../context.ts'
 import type { MemberSummary } from '../../compose/parts/broker-store.ts'
 import { addApprovalCommands, waitingRemark } from './cluster-approval.ts'
 import { otherContexts } from '../other-contexts.ts'
@@ -25,6 +33,7 @@ const TOKEN_TTL = { minMs: 1000, maxMs: 30 * 24 * 3_600_000 }
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
+  readonly clusterset?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -48,6 +57,7 @@ function addList(cluster: Command, context: CommandContext): void {
   const text = 'Lists members, as the broker knows them.'
   addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .option('--all', 'also those that left or were evicted', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
@@ -114,6 +124,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .option('--force', 'also a cluster that is in contact with the broker', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
@@ -149,6 +160,7 @@ function addRekey(cluster: Command, context: CommandContext): void {
       parsed((id: string) => parseClusterId(id, 'cluster')),
     )
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(durationOption('--ttl', 'how long the token can be used', 900_000, TOKEN_TTL))
     .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
     .addOption(lookTimeoutOption())

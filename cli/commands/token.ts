@@ -9,6 +9,7 @@ import { UserError } from '../../runtime/user-error.ts'
 import type { TokenSummary } from '../../compose/parts/broker-store.ts'
 import {
   type CommandContext,
+  clustersetOption,
   collect,
   durationOption,
   outputOption,
@@ -24,6 +25,7 @@ import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToC
 import { writeTokenFile } from '../broker/token-file.ts'
 import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
+import { stateOf } from '../broker/which-clusterset.ts'
 
 interface CreateOptions extends CommonOptions {
   readonly ttl: number
@@ -36,6 +38,7 @@ interface CreateOptions extends CommonOptions {
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
+  readonly clusterset?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -60,6 +63,7 @@ function addCreate(token: Command, context: CommandContext): void {
   )
   addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(durationOption('--ttl', 'how long it can be used', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
     .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
     .option(
@@ -112,6 +116,7 @@ function addList(token: Command, context: CommandContext): void {
     seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CommonOptions, command: Command) => {
@@ -140,6 +145,7 @@ function addRevoke(token: Command, context: CommandContext): void {
   )
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (id: string, options: CommonOptions, command: Command) => {
@@ -154,16 +160,23 @@ function addRevoke(token: Command, context: CommandContext): void {
  * the broker's database along.
  */
 async function withTokens<T>(
-  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
+  {
+    kube,
+    state,
+    clusterset,
+    timeout,
+  }: Pick<CommonOptions, 'state' | 'clusterset' | 'timeout'> & { readonly kube: KubeTarget | undefined },
   context: CommandContext,
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
     const { withPodTokens } = await import('../kube/broker/pod-tokens.ts')
-    return withinTime(context.signal, timeout, (signal) => withPodTokens(kube, { ...context, signal }, work))
+    return withinTime(context.signal, timeout, (signal) =>
+      withPodTokens({ ...kube, clusterset }, { ...context, signal }, work),
+    )
   }
   const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
-  return withBrokerStore(state, work)
+  return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 
 /** A broker of an earlier release says nothing of it. */

@@ -1,10 +1,11 @@
 /** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
 import { type Command, Option } from 'commander'
-import { type CommandContext, durationOption, stateOption, subcommand } from '../../context.ts'
+import { type CommandContext, clustersetOption, durationOption, stateOption, subcommand } from '../../context.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange } from '../../target.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
+  readonly clusterset?: string
   readonly force: boolean
   readonly timeout: number
 }
@@ -28,13 +29,14 @@ function addBackup(broker: Command, context: CommandContext): void {
   const command = subcommand(broker, 'backup', text, 'sealane broker backup --context hub --output broker.backup')
   addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .option('--output <file>', 'where to; a secret: it has the key of the authority (default: named by the time)')
     .option('--force', 'also where there is a file of that name', false)
     .addOption(durationOption('--timeout', 'how long it may take', 300_000))
     .action(async (options: BackupOptions) => {
       const { backupToStdout, runBackup } = await import('../../broker/run-backup.ts')
       const kube = targetToChange(command, context)
-      if (options.output === '-') return backupToStdout(options.state, context)
+      if (options.output === '-') return backupToStdout(options, context)
       await runBackup({ ...options, kube }, context)
     })
 }
@@ -45,6 +47,7 @@ function addRestore(broker: Command, context: CommandContext): void {
   addKubeOptions(command, LOCAL_BROKER)
     .argument('<file>', 'as broker backup has written it')
     .addOption(stateOption())
+    .addOption(clustersetOption())
     .option('--force', 'also where the broker there has members', false)
     .option('--at-next-start', 'beside a running broker: it takes the backup when it starts anew', false)
     .addOption(new Option('--framed').default(false).hideHelp())

@@ -1,7 +1,7 @@
 /** `sealane broker ca status|rotate|finish|abort`: of the broker on this machine, or of one on a cluster. */
 import type { Command } from 'commander'
 import type { AuthorityStatus, AuthorityStep } from '../../../compose/parts/broker-authority.ts'
-import { type CommandContext, outputOption, stateOption, subcommand } from '../../context.ts'
+import { type CommandContext, clustersetOption, outputOption, stateOption, subcommand } from '../../context.ts'
 import type { Authority } from '../../kube/broker/pod-authority.ts'
 import { type OutputFormat, printOne } from '../../output.ts'
 import { authorityText, nextText } from '../../broker/authority-text.ts'
@@ -14,9 +14,11 @@ import {
   targetToSee,
 } from '../../target.ts'
 import { lookTimeoutOption, withinTime } from '../../within-time.ts'
+import { stateOf } from '../../broker/which-clusterset.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
+  readonly clusterset?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -107,19 +109,30 @@ async function show(status: AuthorityStatus, format: OutputFormat, { output }: C
 }
 
 function withOptions(command: Command): Command {
-  return command.addOption(stateOption()).addOption(lookTimeoutOption()).addOption(outputOption())
+  return command
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
 }
 
 /** Loaded only when it is needed: the store brings the broker's database along. */
 async function withAuthority<T>(
-  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
+  {
+    kube,
+    state,
+    clusterset,
+    timeout,
+  }: Pick<CommonOptions, 'state' | 'clusterset' | 'timeout'> & { readonly kube: KubeTarget | undefined },
   context: CommandContext,
   work: (authority: Authority) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
     const { withPodAuthority } = await import('../../kube/broker/pod-authority.ts')
-    return withinTime(context.signal, timeout, (signal) => withPodAuthority(kube, { ...context, signal }, work))
+    return withinTime(context.signal, timeout, (signal) =>
+      withPodAuthority({ ...kube, clusterset }, { ...context, signal }, work),
+    )
   }
   const { withAuthorityStore } = await import('../../../compose/parts/broker-authority.ts')
-  return withAuthorityStore(state, work)
+  return withAuthorityStore(await stateOf({ state, clusterset }), work)
 }

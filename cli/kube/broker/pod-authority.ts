@@ -1,13 +1,12 @@
 /** The certificate authority of a broker that runs on a cluster: the same commands, in its pod. */
 import type { AuthorityStatus, AuthorityStep, AuthorityStore } from '../../../compose/parts/broker-authority.ts'
 import type { CommandContext } from '../../context.ts'
-import type { KubeTarget } from '../../target.ts'
-import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
+import { type AskBroker, type BrokerInPod, askForJson, withPodBroker } from './pod-broker.ts'
 
 export type Authority = Omit<AuthorityStore, 'close'>
 
 export function withPodAuthority<T>(
-  target: KubeTarget,
+  target: BrokerInPod,
   context: CommandContext,
   work: (authority: Authority) => Promise<T>,
 ): Promise<T> {

@@ -7,6 +7,7 @@ import { DEFAULT_VALUES } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { WARNING, framed } from '../../broker/backup-file.ts'
+import { clustersetWords } from '../../broker/which-clusterset.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { brokerPod } from './deploy-broker.ts'
 import { isReady } from '../wait/node-rollout.ts'
@@ -16,6 +17,8 @@ import { waitUntil } from '../wait/wait-until.ts'
 export interface PodBackupInit {
   /** `--context c1`, for the commands that are advised. */
   readonly flags: string
+  /** Absent: the broker's own. */
+  readonly clusterset?: string | undefined
   /** For each step. */
   readonly timeoutMs: number
   readonly clock: Clock
@@ -29,9 +32,10 @@ const { namespace } = DEFAULT_VALUES.broker
 
 /** Writes a backup into `target`, which must not exist. Throws UserError with what the broker's pod says. */
 export async function backupFromPod(admin: Admin, target: string, init: PodBackupInit): Promise<void> {
-  const { flags, timeoutMs, signal, say } = init
+  const { flags, clusterset, timeoutMs, signal, say } = init
   const pod = await brokerPod(admin, { namespace, flags }, signal)
-  const command = ['sealane', 'broker', 'backup', '--state', STATE, '--output', '-']
+  const which = clustersetWords(clusterset)
+  const command = ['sealane', 'broker', 'backup', '--state', STATE, ...which, '--output', '-']
   const file = openSync(target, 'wx', 0o600)
   try {
     const onStdout = (part: Buffer): void => writeAll(file, part)
@@ -62,10 +66,19 @@ export async function restoreIntoPod(
   { file, force }: { readonly file: string; readonly force: boolean },
   init: PodBackupInit,
 ): Promise<void> {
-  const { flags, timeoutMs, clock, signal, say } = init
+  const { flags, clusterset, timeoutMs, clock, signal, say } = init
   await refuseReplicas(admin, signal)
   const pod = await brokerPod(admin, { namespace, flags }, signal)
-  const words = ['broker', 'restore', '-', '--framed', '--at-next-start', '--state', STATE]
+  const words = [
+    'broker',
+    'restore',
+    '-',
+    '--framed',
+    '--at-next-start',
+    '--state',
+    STATE,
+    ...clustersetWords(clusterset),
+  ]
   const command = ['sealane', ...words, ...(force ? ['--force'] : [])]
   const place = { namespace, pod, container: 'broker', command }
   const { status, stderr } = await admin.exec({ ...place, input: framed(file), timeoutMs }, signal)

@@ -4,6 +4,7 @@ import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { knownReason } from '../../../model/reasons/reasons.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
+import { clustersetWords } from '../../broker/which-clusterset.ts'
 import type { CommandContext } from '../../context.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
@@ -12,6 +13,12 @@ import { withAdmin } from '../access/installed-site.ts'
 
 /** The state directory in the pod. */
 export const STATE = '/var/lib/sealane/broker'
+
+/** A broker on a cluster, and one of its clustersets. */
+export interface BrokerInPod extends KubeTarget {
+  /** Absent: the broker's own. */
+  readonly clusterset?: string | undefined
+}
 
 /** Runs `sealane WORDS` in the broker's pod and gives what it printed. Throws UserError with what it said instead. */
 export type AskBroker = (words: readonly string[]) => Promise<string>
@@ -29,12 +36,12 @@ export async function askForJson<T>(ask: AskBroker, words: readonly string[]): P
 }
 
 export function withPodBroker<T>(
-  target: KubeTarget,
+  target: BrokerInPod,
   context: CommandContext,
   work: (ask: AskBroker) => Promise<T>,
 ): Promise<T> {
   return withAdmin(target, new SystemClock(), context, ({ admin }) =>
-    work(podBroker(admin, targetFlags(target, admin.contextName), context.signal)),
+    work(podBroker(admin, targetFlags(target, admin.contextName), context.signal, target.clusterset)),
   )
 }
 
@@ -43,11 +50,12 @@ export function podBroker(
   admin: Pick<ClusterAdmin, 'title' | 'list' | 'exec'>,
   flags: string,
   signal: AbortSignal,
+  clusterset?: string,
 ): AskBroker {
   return async (words) => {
     const { namespace } = DEFAULT_VALUES.broker
     const pod = await brokerPod(admin, { namespace, flags }, signal)
-    const command = ['sealane', ...words, '--state', STATE]
+    const command = ['sealane', ...words, '--state', STATE, ...clustersetWords(clusterset)]
     const container = objectName('broker').replace('sealane-', '')
     const { status, stdout, stderr } = await admin.exec({ namespace, pod, container, command }, signal)
     if (status === 0) return stdout

@@ -9,8 +9,7 @@ import type {
   WaitingSummary,
 } from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
-import type { KubeTarget } from '../../target.ts'
-import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
+import { type AskBroker, type BrokerInPod, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of the broker's store that is about members. */
 export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota' | 'waiting' | 'accept' | 'refuse'> & {
@@ -18,7 +17,7 @@ export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota' | 'w
 }
 
 export function withPodMembers<T>(
-  target: KubeTarget,
+  target: BrokerInPod,
   context: CommandContext,
   work: (members: Members) => Promise<T>,
 ): Promise<T> {

@@ -1,8 +1,7 @@
 /** The tokens of a broker that runs on a cluster: the same commands, in its pod. */
 import type { TokenInit, TokenSummary } from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
-import type { KubeTarget } from '../../target.ts'
-import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
+import { type AskBroker, type BrokerInPod, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** What can be done with tokens over any distance. */
 export interface Tokens {
@@ -16,7 +15,7 @@ export interface Tokens {
 }
 
 export function withPodTokens<T>(
-  target: KubeTarget,
+  target: BrokerInPod,
   context: CommandContext,
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {

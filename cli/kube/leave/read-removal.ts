@@ -12,6 +12,7 @@ import type { ClusterAdmin } from '../access/admin.ts'
 import type { BrokerFacts, RemovalFacts } from './plan-removal.ts'
 import { storeUrlOf } from '../broker/installed-broker.ts'
 import { podBroker } from '../broker/pod-broker.ts'
+import { podClustersets } from '../broker/pod-clustersets.ts'
 import { podMembers } from '../broker/pod-members.ts'
 
 export interface ReadRemovalInit {
@@ -94,7 +95,16 @@ function isData(claim: string): boolean {
 
 async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal): Promise<BrokerFacts['members']> {
   try {
-    return await withinTime(signal, ASK_MS, (limited) => podMembers(podBroker(admin, flags, limited)).members())
+    return await withinTime(signal, ASK_MS, async (limited) => {
+      const ask = podBroker(admin, flags, limited)
+      const others = (await podClustersets(ask).list()).filter(
+        ({ state, members }) => state === 'listed' && members !== 0,
+      )
+      // None of them is evicted, nor named, with those of the broker's own.
+      if (others.length > 0)
+        return { unknown: `it serves other clustersets: ${others.map(({ name }) => name).join(', ')}` }
+      return podMembers(ask).members()
+    })
   } catch (error) {
     signal.throwIfAborted()
     return { unknown: messageOf(error) }
