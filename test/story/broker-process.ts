@@ -12,15 +12,17 @@ export class BrokerProcess {
   state: string
   readonly #t: Test
   readonly #ports: readonly number[]
+  readonly #flags: readonly string[]
   #child: ReturnType<typeof spawnServing> | undefined
 
-  static async start(t: Test): Promise<BrokerProcess> {
-    const broker = new BrokerProcess(t, [await freePort(), await freePort()])
+  static async start(t: Test, flags: readonly string[] = []): Promise<BrokerProcess> {
+    const broker = new BrokerProcess(t, [await freePort(), await freePort()], flags)
     await broker.start()
     return broker
   }
 
-  private constructor(t: Test, ports: readonly number[]) {
+  private constructor(t: Test, ports: readonly number[], flags: readonly string[]) {
+    this.#flags = flags
     this.#t = t
     this.#ports = ports
     this.state = join(temporaryFolder(t), 'broker')
@@ -31,6 +33,7 @@ export class BrokerProcess {
     const child = spawnServing(this.#t, [
       ...['broker', 'serve', '--state', this.state, '--clusterset', 'demo'],
       ...['--listen', at, '--advertise', at, '--status-listen', status],
+      ...this.#flags,
     ])
     this.#child = child
     const isReady = async (): Promise<boolean> => (await fetch(`http://${status}/readyz`)).ok
@@ -49,8 +52,15 @@ export class BrokerProcess {
     this.#child = undefined
   }
 
-  async token(): Promise<string> {
-    const { stdout } = await runCli(['token', 'create', '--state', this.state, '-o', 'json'])
+  /** Of the broker's own clusterset, or of another one. */
+  async token(clusterset?: string): Promise<string> {
+    const which = clusterset === undefined ? [] : ['--clusterset', clusterset]
+    const { stdout, stderr } = await runCli(['token', 'create', '--state', this.state, ...which, '-o', 'json'])
+    if (stdout === '') throw new Error(stderr)
     return (JSON.parse(stdout) as { token: string }).token
+  }
+
+  async metrics(): Promise<string> {
+    return (await fetch(`http://127.0.0.1:${this.#ports[1]}/metrics`)).text()
   }
 }
