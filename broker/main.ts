@@ -30,16 +30,15 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { clusterset, stateDir, limits } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
-  let own: ServedClusterset | undefined
+  const own: { served?: ServedClusterset } = {}
   const opening = `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`
-  status.readiness('state', () => (own === undefined ? opening : own.health.reason))
+  status.readiness('state', () => (own.served === undefined ? opening : own.served.health.reason))
 
   await using stack = new AsyncDisposableStack()
   const sink = openAuditSink(config.audit)
   const shared = sink === undefined ? undefined : new SharedSink(sink)
   const first = await ServedClusterset.open({ clock, logger, metrics, sink: shared }, { config, create: true }, signal)
   stack.defer(() => first.close())
-  own = first
   stack.defer(deps.onLogsMoved?.(() => first.audit.reopen()) ?? (() => undefined))
   const others = new OtherClustersets({ clock, logger, metrics, sink: shared }, { config, log: first.log })
   stack.defer(() => others.close())
@@ -62,6 +61,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   stack.defer(() => server.close())
   first.health.started()
+  own.served = first
   const { epoch, revision } = first.log
   logger.info('listening', { ...server.address, clusterset, epoch, revision })
   deps.onListening?.(server.address)

@@ -91,7 +91,8 @@ export class OtherClustersets {
         this.#failed.delete(name)
         logger.info('another clusterset is served', { clusterset: name })
       } catch (error) {
-        if (signal.aborted) return
+        // Typed as it was above; it may have come meanwhile.
+        if ((signal as { readonly aborted: boolean }).aborted) return
         this.#fail(name, error)
       }
     }

@@ -62,6 +62,11 @@ export interface BrokerServer {
   readonly address: { readonly host: string; readonly port: number }
   /** For new connections; open ones stay as they are. */
   setTls(tls: ServerTls): void
+  /**
+   * True: this broker knows only what was, and others may know more: members are sent away, and those that come all the
+   * same stay for a minute or so. What they ask for meanwhile is answered.
+   */
+  setCutOff(isCutOff: boolean): void
   /** Serves another clusterset at the same port, whose name must be its own, until its `close`. */
   host(other: HostedInit): HostedClusterset
   /** Sends members away, ends every stream with "the broker is stopping" and closes the port. */

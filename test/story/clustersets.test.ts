@@ -286,10 +286,10 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
 
   await t.test('what each has in its store', async (t) => {
     for (const set of SETS) {
-      const { log, close } = await openBeside(dirOf(broker, set), new SystemClock())
-      t.equal(log.get('settings', 'settings')?.clusterset, set)
-      t.equal(log.count('clusterset'), set === 'demo' ? 2 : 0, "only the broker's own knows of others")
-      await close()
+      const opened = await openBeside(dirOf(broker, set), new SystemClock())
+      t.equal(opened.log.get('settings', 'settings')?.clusterset, set)
+      t.equal(opened.log.count('clusterset'), set === 'demo' ? 2 : 0, "only the broker's own knows of others")
+      await opened.close()
     }
     const lines = readFileSync(audit, 'utf8').split('\n')
     const of = (set: string): number => lines.filter((line) => line.includes(`"clusterset":"${set}"`)).length
