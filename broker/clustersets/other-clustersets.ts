@@ -134,7 +134,12 @@ export class OtherClustersets {
     const { clock, logger, metrics } = this.#deps
     const why = messageOf(error)
     if (this.#failed.get(name)?.why !== why)
-      logger.error('a clusterset is not served', { reason: 'RoundFailed', ...reasonField(error), clusterset: name, why })
+      logger.error('a clusterset is not served', {
+        reason: 'RoundFailed',
+        ...reasonField(error),
+        clusterset: name,
+        why,
+      })
     this.#failed.set(name, { why, tryAtMs: clock.monotonic() + TRY_AGAIN_MS })
     metrics.clustersets.set(0, { clusterset: name })
   }

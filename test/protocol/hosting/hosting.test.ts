@@ -65,7 +65,12 @@ function never(): never {
 t.test('each member reaches its own, and nobody else', async (t) => {
   const { of, call } = await start(t)
   for (const name of NAMES) await call(name, of(name).milano)
-  for (const name of NAMES) t.same(of(name).api.peers.map(({ cluster }) => cluster), ['milano'], name)
+  for (const name of NAMES)
+    t.same(
+      of(name).api.peers.map(({ cluster }) => cluster),
+      ['milano'],
+      name,
+    )
   for (const at of NAMES) {
     for (const from of NAMES) {
       if (from === at) continue
@@ -115,9 +120,7 @@ function shown(
   const [host = '', port = ''] = address.split(':')
   const { identity, session } = init
   const own =
-    identity === undefined
-      ? {}
-      : { cert: certificateToPem(identity.certificate), key: keyToPem(identity.key) }
+    identity === undefined ? {} : { cert: certificateToPem(identity.certificate), key: keyToPem(identity.key) }
   return new Promise((resolve, reject) => {
     const socket = connectTls({
       ...{ host, port: Number(port), servername, rejectUnauthorized: false, ALPNProtocols: ['h2'] },
@@ -150,7 +153,11 @@ t.test('who asks for no clusterset, or for one that is not there, gets the first
   for (const other of [...others, half, `${name('blue')}.`, `a.${name('blue')}`]) {
     t.equal((await shown(site.address, other)).by, 'Sealane CA demo', other)
   }
-  t.match(name('blue'), /^[0-9a-f]{32}\.broker\.sealane\.internal$/, 'the name of a clusterset does not go over the wire')
+  t.match(
+    name('blue'),
+    /^[0-9a-f]{32}\.broker\.sealane\.internal$/,
+    'the name of a clusterset does not go over the wire',
+  )
 })
 
 /** Renews over a connection that goes on with `session`, if the server lets it; gives the status, and whether it did. */
@@ -160,7 +167,12 @@ function renewWith(address: string, servername: string, { certificate, key }: Id
     const more = session === undefined ? {} : { session }
     const channel = connectHttp2(`https://${address}`, { ...own, ...more, servername, rejectUnauthorized: false })
     channel.on('error', reject)
-    const headers = { ':method': 'POST', ':path': methodPath('renew'), 'content-type': 'application/grpc', te: 'trailers' }
+    const headers = {
+      ':method': 'POST',
+      ':path': methodPath('renew'),
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    }
     const stream = channel.request(headers)
     stream.on('error', reject)
     const done = (found: IncomingHttpHeaders): void => {
