@@ -5,12 +5,17 @@
 import { Client, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { type PeerCertificate, checkServerIdentity as checkTls } from 'node:tls'
+
+const SERVER_NAME = 'broker.sealane.internal'
 
 export interface RawBroker {
   /** 127.0.0.1:port */
   readonly address: string
   /** Its state folder: for the certificate of its authority, which anybody may have. */
   readonly state: string
+  /** What it is called by in the TLS hello; absent: as by agents of earlier releases. */
+  readonly serverName?: string
 }
 
 /** PEM texts, so that another process can be given it. */
@@ -59,11 +64,13 @@ const DEADLINE_MS = 20_000
 export const same = (bytes: Buffer): Buffer => bytes
 
 /** A channel of its own, with the certificate of a member or none: the broker finds out who is at its end. */
-export function openChannel({ address, state }: RawBroker, identity?: RawIdentity): Client {
+export function openChannel({ address, state, serverName = SERVER_NAME }: RawBroker, identity?: RawIdentity): Client {
   const ca = readFileSync(join(state, 'ca.crt'))
   const own = identity === undefined ? [] : [Buffer.from(identity.key), Buffer.from(identity.cert)]
-  return new Client(`ipv4:${address}`, credentials.createSsl(ca, ...own), {
-    'grpc.ssl_target_name_override': 'broker.sealane.internal',
+  const [key = null, certificate = null] = own
+  const checkServerIdentity = (_name: string, shown: PeerCertificate) => checkTls(SERVER_NAME, shown)
+  return new Client(`ipv4:${address}`, credentials.createSsl(ca, key, certificate, { checkServerIdentity }), {
+    'grpc.ssl_target_name_override': serverName,
     'grpc.use_local_subchannel_pool': 1,
     'grpc.enable_retries': 0,
     'grpc.initial_reconnect_backoff_ms': 100,

@@ -1,6 +1,7 @@
 /** Every attack and every fault that is tried, by what it is about. */
 import { AUTHORITY } from './authority.ts'
 import { BROKER } from './broker.ts'
+import { CLUSTERSETS } from './clustersets.ts'
 import { DATA_PLANE } from './data-plane.ts'
 import { FAULTS } from './faults.ts'
 import { IDENTITY } from './identity.ts'
@@ -21,6 +22,7 @@ export const ATTACKS: readonly AttackTable[] = [
   { title: 'Packets from lanes and pods', rows: DATA_PLANE },
   { title: 'Keys, certificates and ids', rows: IDENTITY },
   { title: 'The certificate authority', rows: AUTHORITY },
+  { title: 'Another clusterset at the same broker', rows: CLUSTERSETS },
   { title: 'Records that a member publishes', rows: RECORDS },
   { title: 'A broker that was broken into', rows: BROKER },
   { title: 'Tokens of our own parts that were stolen', rows: TOKENS },
