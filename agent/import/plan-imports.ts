@@ -231,8 +231,7 @@ function planRemembered(
 function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts): boolean {
   const exporting = new Set<string>(facts.exports.map(({ key }) => key.cluster))
   const isWhole = world.holds(present.metadata.namespace ?? '')
-  const isCertain = (id: string): boolean =>
-    (isWhole && world.certain.has(id)) || (id === world.own && world.ownKnown)
+  const isCertain = (id: string): boolean => (isWhole && world.certain.has(id)) || (id === world.own && world.ownKnown)
   return (present.status?.clusters ?? []).some(({ cluster }) => !exporting.has(cluster) && !isCertain(cluster))
 }
 

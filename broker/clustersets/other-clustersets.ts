@@ -12,7 +12,7 @@ import type { RecordLog } from '../log/record-log.ts'
 import { type ClustersetMetrics, clustersetMetrics } from './clusterset-metrics.ts'
 import { clustersetConfig } from './clusterset-place.ts'
 import { type NamedClusterset, noteOpened, servedClustersets } from './clusterset-rows.ts'
-import { REFRESH_MS, ServedClusterset, type ServedDeps } from './served-clusterset.ts'
+import { REFRESH_MS, ServedClusterset, type ServedDeps, type ServedPort } from './served-clusterset.ts'
 
 /** One that cannot be served is tried again after so long. */
 const TRY_AGAIN_MS = 10_000
@@ -117,7 +117,7 @@ export class OtherClustersets {
     const { broker: api, authority, onFailed } = served
     const hosted = port.host({ name, api, tls: authority.tls(), onFailed })
     // Members are sent away from a port, not from a clusterset: that is for the broker's own to say.
-    const itsPort = { setTls: hosted.setTls, setCutOff: () => undefined }
+    const itsPort: ServedPort = { setTls: (tls) => hosted.setTls(tls), setCutOff: () => undefined }
     served.health.started()
     const serving: Serving = {
       ...{ served, hosted, counts, stop, hasFailed: false },

@@ -30,7 +30,7 @@ export async function readStoreMembers(
   return Promise.all(
     endpoints.map(async (one) => {
       const endpoint = formatHostPort(one)
-      const store = await connectEtcd(deps, { ...config, url: `etcd://${who}${endpoint}${prefix}` })
+      const store = connectEtcd(deps, { ...config, url: `etcd://${who}${endpoint}${prefix}` })
       try {
         const { version, dbSize, leader, errors } = await withDeadline(deps.clock, deadlineMs, (late) =>
           store.client.status(AbortSignal.any([signal, late])),

@@ -101,7 +101,7 @@ async function etcdFacts(
   const { connectEtcd, readReplicas, readStoreMembers } = await import('./etcd-status.ts')
   const deps = { clock, logger: SILENT }
   const storeMembers = await readStoreMembers(deps, config, ASK_MS, signal)
-  const store = await connectEtcd(deps, config)
+  const store = connectEtcd(deps, config)
   try {
     const replicas = await withDeadline(clock, ASK_MS, (late) => readReplicas(store, AbortSignal.any([signal, late])))
     return { storeMembers, replicas }

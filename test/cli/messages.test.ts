@@ -10,7 +10,7 @@ import { SiteFolder } from './site-folder.ts'
 
 const COMPONENTS = 'agent, gateway, routeagent, dns'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
-const BROKER_COMMANDS = 'serve, deploy, backup, restore, verify, migrate, ca'
+const BROKER_COMMANDS = 'serve, deploy, backup, restore, status, verify, migrate, ca, clusterset'
 const LABEL = 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'
 
 t.test('wrong usage: exit code 2, what was expected, where the help is', async (t) => {

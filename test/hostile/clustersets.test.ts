@@ -103,7 +103,7 @@ await attack('clusterset-forged-record', async (t) => {
     outcomes.push(await outcomeOf(stream.put(record as never)))
   }
   t.equal(outcomes.length, 6)
-  await outcomeOf(stream.facts({ ...NO_FACTS, labels: labels.slice(2) } as never))
+  await outcomeOf(stream.facts({ ...NO_FACTS, labels: labels.slice(2) }))
   channel.close()
   t.equal(await seen(sets.demo), before.demo)
   t.equal(await seen(sets.green), before.green)

@@ -69,7 +69,11 @@ t.test('an interest is asked for in a field that a broker of the last release sk
   const old = codec.encodeWatchRequest({ resume })
   t.same(Buffer.from(bytes).subarray(0, old.length), Buffer.from(old))
   const empty = { namespaces: new Set<string>(), missing: new Set<string>() }
-  t.same(codec.decodeWatchRequest(codec.encodeWatchRequest({ interest: empty })), { interest: empty }, 'none is not all')
+  t.same(
+    codec.decodeWatchRequest(codec.encodeWatchRequest({ interest: empty })),
+    { interest: empty },
+    'none is not all',
+  )
   t.notOk('interest' in codec.decodeWatchRequest(old), 'one of the last release asks for all')
   for (const message of [
     { t: 'reset', epoch: 'e', resumed: true, keepsToInterest: true },

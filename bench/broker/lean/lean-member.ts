@@ -99,7 +99,11 @@ export class LeanMember {
   }
 
   /** Opens a connection, and its Publish stream. `onClosed` is called once, when it is over. */
-  connect({ port, timeoutMs, fresh, old }: ConnectInit, streams: 'both' | 'publish', onClosed: (why: string) => void): void {
+  connect(
+    { port, timeoutMs, fresh, old }: ConnectInit,
+    streams: 'both' | 'publish',
+    onClosed: (why: string) => void,
+  ): void {
     const { context } = this.#init
     this.#onClosed = onClosed
     this.#published = false

@@ -20,6 +20,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--quota-bytes',
   '--quota-changes',
   '--quota-streams',
+  '--max-members',
   '--store',
   '--etcd-ca',
   '--etcd-cert',

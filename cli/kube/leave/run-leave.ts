@@ -10,7 +10,14 @@ import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/installed-site.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import type { LeaveClusterInit } from './leave-step.ts'
-import { type RemovalFacts, type RemovalPlan, type RemovalOptions, claimsText, givenText, planRemoval } from './plan-removal.ts'
+import {
+  type RemovalFacts,
+  type RemovalPlan,
+  type RemovalOptions,
+  claimsText,
+  givenText,
+  planRemoval,
+} from './plan-removal.ts'
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers } from '../broker/pod-members.ts'
 import { readRemoval } from './read-removal.ts'

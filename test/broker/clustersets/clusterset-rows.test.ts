@@ -25,7 +25,10 @@ async function start() {
   const create = (name: string, ranges = RANGES, nowMs = 1) =>
     log.transact((tx) => createClusterset(tx, { name, ...ranges }, nowMs))
   const remove = (name: string) => log.transact((tx) => removeClusterset(tx, name, 9))
-  const served = (): string => servedClustersets(log).map(({ name }) => name).join()
+  const served = (): string =>
+    servedClustersets(log)
+      .map(({ name }) => name)
+      .join()
   return { log, create, remove, served }
 }
 
@@ -62,7 +65,23 @@ t.test('refused: with the field, the value and what was expected', async (t) => 
 
 t.test('no text that is not a label becomes a clusterset, or a path', async (t) => {
   const { log, create } = await start()
-  const bad = ['', '.', '..', '../x', 'a/b', 'a.b', 'A', 'ü', 'a b', 'a\n', '\u0000', '-a', 'a-', 'x'.repeat(64), '\u202ea']
+  const bad = [
+    '',
+    '.',
+    '..',
+    '../x',
+    'a/b',
+    'a.b',
+    'A',
+    'ü',
+    'a b',
+    'a\n',
+    '\u0000',
+    '-a',
+    'a-',
+    'x'.repeat(64),
+    '\u202ea',
+  ]
   for (const name of bad) t.match(await failure(create(name)), { reason: 'InvalidValue' }, JSON.stringify(name))
   await fc.assert(
     fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 70 }), async (name) => {

@@ -68,8 +68,7 @@ t.test('how many members there may be is a number that each can have one of', as
     advertise: ['127.0.0.1:7443'],
     limits: { ...DEFAULT_BROKER_CONFIG.limits, membersPerClusterset },
   })
-  for (const good of [1, 1000, 65_535])
-    t.equal(checkBrokerConfig(config(good)).limits.membersPerClusterset, good)
+  for (const good of [1, 1000, 65_535]) t.equal(checkBrokerConfig(config(good)).limits.membersPerClusterset, good)
   for (const bad of [0, -1, 1.5, 65_536, Number.NaN, Number.POSITIVE_INFINITY])
     t.throws(() => checkBrokerConfig(config(bad)), {
       message: `limits.membersPerClusterset "${bad}": expected 1 to 65535`,

@@ -40,10 +40,7 @@ export interface EtcdClusterInit {
   readonly quotaBytes?: number
 }
 
-export async function startEtcdCluster(
-  t: Pick<Test, 'teardown'>,
-  init: EtcdClusterInit = {},
-): Promise<EtcdCluster> {
+export async function startEtcdCluster(t: Pick<Test, 'teardown'>, init: EtcdClusterInit = {}): Promise<EtcdCluster> {
   const folder = temporaryFolder(t)
   const authority = await testAuthority()
   // A common name is a user's, and the JSON gateway takes none.

@@ -9,11 +9,7 @@ export class RawWatch {
   readonly call: ClientReadableStream<Buffer>
 
   /** `request`: the bytes of it. */
-  constructor(
-    channel: Client,
-    onMessage: (message: WatchMessage) => void,
-    request: Uint8Array = new Uint8Array(),
-  ) {
+  constructor(channel: Client, onMessage: (message: WatchMessage) => void, request: Uint8Array = new Uint8Array()) {
     const asked = Buffer.from(request)
     this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, asked, new Metadata())
     this.call.on('data', (bytes: Buffer) => onMessage(WatchMessage.decode(bytes)))

@@ -48,7 +48,11 @@ t.test('every IPv4 address prints as it was read', async (t) => {
 })
 
 t.test('what is no octet is no address', async (t) => {
-  const part = fc.oneof(fc.nat(400).map(String), fc.nat(300).map((n) => `0${n}`), fc.constantFrom('', '-1', '1e1', '٣'))
+  const part = fc.oneof(
+    fc.nat(400).map(String),
+    fc.nat(300).map((n) => `0${n}`),
+    fc.constantFrom('', '-1', '1e1', '٣'),
+  )
   fc.assert(
     fc.property(fc.array(part, { minLength: 4, maxLength: 4 }), (parts) => {
       const text = parts.join('.')
