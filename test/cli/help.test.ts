@@ -92,8 +92,9 @@ t.test('each has help with an example that parses', async (t) => {
         name,
       )
     }
-    const looks =
-      /^(show |status|broker (status|verify|ca status)|token list|cluster list|cluster waiting|version)/.test(name)
+    const readers =
+      /^(show |status|broker (status|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|version)/
+    const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)

@@ -1,7 +1,7 @@
 /** What cannot be used as a store: one clear message, and nothing is written. */
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
-import { MaintenanceService } from '../../broker/log/etcd/client/gen/etcd.ts'
+import { MaintenanceService, StatusResponse } from '../../broker/log/etcd/client/gen/etcd.ts'
 import { row } from '../compliance/record-log.ts'
 import { failure } from '../support/failure.ts'
 import { freePort } from '../support/free-port.ts'
@@ -133,8 +133,8 @@ t.test('an etcd that is too old, and nobody', async (t) => {
   server.addService(
     { status: MaintenanceService.status },
     {
-      status: (_call: unknown, reply: (error: null, answer: object) => void) =>
-        reply(null, { version: '3.3.25', errors: [] }),
+      status: (_call: unknown, reply: (error: null, answer: StatusResponse) => void) =>
+        reply(null, StatusResponse.fromPartial({ version: '3.3.25' })),
     },
   )
   const credentials = ServerCredentials.createSsl(null, [pair])
