@@ -1,7 +1,7 @@
 /** What cannot be used as a store: one clear message, and nothing is written. */
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
-import { MaintenanceService, StatusResponse } from '../../broker/log/etcd/client/gen/etcd.ts'
+import { MaintenanceService, type StatusResponse } from '../../broker/log/etcd/client/gen/etcd.ts'
 import { row } from '../compliance/record-log.ts'
 import { failure } from '../support/failure.ts'
 import { freePort } from '../support/free-port.ts'
@@ -134,7 +134,7 @@ t.test('an etcd that is too old, and nobody', async (t) => {
     { status: MaintenanceService.status },
     {
       status: (_call: unknown, reply: (error: null, answer: StatusResponse) => void) =>
-        reply(null, StatusResponse.fromPartial({ version: '3.3.25' })),
+        reply(null, { version: '3.3.25', dbSize: 0, leader: true, errors: [] }),
     },
   )
   const credentials = ServerCredentials.createSsl(null, [pair])
