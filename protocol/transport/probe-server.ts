@@ -120,6 +120,7 @@ function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TL
       host,
       port,
       servername: serverNameOf(init.authority),
+      checkServerIdentity: (_name, shown) => checkBrokerName(shown),
       ALPNProtocols: ['h2'],
       rejectUnauthorized: false,
       ...(init.ca.length > 0 ? { ca: init.ca.map(certificateToPem) } : {}),
