@@ -16,7 +16,7 @@ import {
   subcommand,
 } from '../context.ts'
 import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
-import { parseQuantity } from '../kube/broker/quantity.ts'
+import { parseQuantity } from '../broker/quantity.ts'
 import { type ImageOptions, addImageOptions, parseImage } from '../kube/join/values-options.ts'
 import {
   type ReplicaOptions,

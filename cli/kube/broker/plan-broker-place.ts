@@ -6,7 +6,7 @@ import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { ETCD_MEMBERS, ETCD_VOLUME } from '../../../install/etcd-names.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
-import { parseQuantity } from './quantity.ts'
+import { parseQuantity } from '../../broker/quantity.ts'
 
 /** Something that prevents the deployment. */
 export interface Gap {
