@@ -19,6 +19,7 @@ import type { KubeObject } from './support/kube-request.ts'
 import { mergeKubeconfigs } from './support/kubeconfig-file.ts'
 import { dumpDifference, dumpObjects } from './support/object-dump.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
+import { VOLUMES } from './support/two-clusters.ts'
 
 t.setTimeout(600_000)
 
@@ -47,13 +48,11 @@ async function refusedAtOnce(t: Test, place: InstallTarget, words: readonly stri
   return done
 }
 
-const DISKS = ['disk-1', 'disk-2', 'disk-3', 'disk-4']
-
 /** The disks of the test world are kept for somebody else meanwhile: a cluster without any storage. */
 async function withoutFlags(t: Test, { hub }: World): Promise<void> {
   const { api } = hub.site
   const reserve = (claimRef: object | null) =>
-    Promise.all(DISKS.map((name) => api.merge(`/api/v1/persistentvolumes/${name}`, { spec: { claimRef } })))
+    Promise.all(VOLUMES.map((name) => api.merge(`/api/v1/persistentvolumes/${name}`, { spec: { claimRef } })))
   await reserve({ namespace: 'elsewhere', name: 'data' })
   const bare = await refusedAtOnce(t, hub, ['broker', 'deploy', ...hub.at])
   t.match(bare.stderr, /cannot have the broker like this:\n {2}no load balancer: .*\n {2}no volume: .*\n {2}no image: /)

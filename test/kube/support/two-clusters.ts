@@ -208,7 +208,7 @@ function placeBehindNat(name: string, number: number, underlay: Underlay): NodeP
 }
 
 /** What a storage class would make: a claim takes one of them, and none twice. */
-const VOLUMES = [1, 2, 3, 4, 5, 6, 7].map((n) => `disk-${n}`)
+export const VOLUMES: readonly string[] = [1, 2, 3, 4, 5, 6, 7].map((n) => `disk-${n}`)
 
 function volume(name: string): Readonly<Record<string, unknown>> {
   return {
