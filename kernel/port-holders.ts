@@ -3,6 +3,7 @@
  */
 import { readFile, readdir, readlink } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { PORT_TAKEN } from '../model/status-text.ts'
 import { KernelError } from './errors.ts'
 
 const MAX_NAMED = 3
@@ -13,7 +14,7 @@ const MAX_NAME = 40
  * it: it may be in another container, or be a device of the kernel. Never rejects.
  */
 export async function describePortHolders(port: number): Promise<string> {
-  const what = `UDP port ${port} is taken by`
+  const what = `UDP port ${port} ${PORT_TAKEN}`
   try {
     const sockets = await socketsAt(port)
     const [named, others] = split(await holdersOf(sockets))

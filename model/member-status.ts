@@ -31,6 +31,37 @@ export interface NotImported {
 /** Most findings that one member reports; it counts the others. */
 export const MAX_NOT_IMPORTED = 1000
 
+/** How bad a problem is, the worst first. The names travel. */
+export const PROBLEM_SEVERITIES = ['down', 'degraded', 'notice'] as const
+export type ProblemSeverity = (typeof PROBLEM_SEVERITIES)[number]
+
+export interface ReportedProblem {
+  /** A ReasonCode, or one of a later release. */
+  readonly code: string
+  readonly severity: ProblemSeverity
+  /** Subjects that have it, at least 1. */
+  readonly count: number
+}
+
+/** How a member does, for operators of the broker. Other members use none of it. */
+export interface MemberReport {
+  /** Of its parts, sorted, each once, at most MAX_REPORTED_VERSIONS. */
+  readonly versions: readonly string[]
+  /** Connections of its gateways. */
+  readonly lanes: { readonly up: number; readonly of: number }
+  readonly exports: { readonly count: number; readonly failed: number }
+  /** The worst first, each code once, at most MAX_REPORTED_PROBLEMS. */
+  readonly problems: readonly ReportedProblem[]
+}
+
+export const MAX_REPORTED_VERSIONS = 8
+export const MAX_REPORTED_PROBLEMS = 32
+/** Characters of a version or a code. */
+export const MAX_REPORTED_TEXT = 63
+const MAX_COUNT = 2 ** 31 - 1
+const VERSION = /^[0-9A-Za-z][0-9A-Za-z.+_-]*$/
+const CODE = /^[A-Z][A-Za-z0-9]*$/
+
 export interface MemberStatus {
   /** Sorted, without doubles, at most MAX_NOT_IMPORTED. */
   readonly notImported: readonly NotImported[]
@@ -38,6 +69,41 @@ export interface MemberStatus {
   readonly leftOut: number
   /** Absent: not known. */
   readonly openConnections?: OpenConnections
+  /** Absent: from an earlier release. */
+  readonly report?: MemberReport
+}
+
+/** What is wrong with a report: field and problem in words; undefined for nothing. */
+export function reportProblem(report: MemberReport): { readonly field: string; readonly problem: string } | undefined {
+  const { versions, lanes, exports, problems } = report
+  for (const [field, list, most] of [
+    ['versions', versions, MAX_REPORTED_VERSIONS],
+    ['problems', problems, MAX_REPORTED_PROBLEMS],
+  ] as const) {
+    if (list.length > most) return { field, problem: `${list.length} entries: expected at most ${most}` }
+  }
+  const texts = [
+    ...versions.map((text, i) => ({ field: `versions[${i}]`, text, form: VERSION, expected: 'a version' })),
+    ...problems.map(({ code }, i) => ({ field: `problems[${i}].code`, text: code, form: CODE, expected: 'a code' })),
+  ]
+  const text = texts.find((one) => one.text.length > MAX_REPORTED_TEXT || !one.form.test(one.text))
+  if (text !== undefined) {
+    const expected = `expected ${text.expected} of at most ${MAX_REPORTED_TEXT} characters`
+    return { field: text.field, problem: `${JSON.stringify(text.text.slice(0, 100))}: ${expected}` }
+  }
+  const twice = problems.findIndex(({ code }, i) => problems.findIndex((one) => one.code === code) !== i)
+  if (twice >= 0) return { field: `problems[${twice}].code`, problem: 'comes twice' }
+  const numbers: (readonly [field: string, value: number, min: number, max: number])[] = [
+    ['lanes.of', lanes.of, 0, MAX_COUNT],
+    ['lanes.up', lanes.up, 0, lanes.of],
+    ['exports.count', exports.count, 0, MAX_COUNT],
+    ['exports.failed', exports.failed, 0, exports.count],
+    ...problems.map(({ count }, i) => [`problems[${i}].count`, count, 1, MAX_COUNT] as const),
+  ]
+  const wrong = numbers.find(([, value, min, max]) => !Number.isInteger(value) || value < min || value > max)
+  if (wrong === undefined) return undefined
+  const [field, value, min, max] = wrong
+  return { field, problem: `${value}: expected a whole number from ${min} to ${max}` }
 }
 
 /** What is wrong with a finding: field and problem in words; undefined for nothing. */

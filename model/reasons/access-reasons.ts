@@ -158,6 +158,16 @@ export const ACCESS_REASONS = {
     todo: 'Nothing, if you restored it. Look at `sealane cluster list`: whoever was evicted since is a member again.',
     shows: ['log of the broker'],
   },
+  ReplicaBehind: {
+    means: 'A replica of the broker is more than a thousand changes behind another one.',
+    todo: 'Look at its processor time and its way to etcd. Its members go to others when its pod is deleted.',
+    shows: ['alert SealaneBrokerReplicaBehind'],
+  },
+  StoreSlow: {
+    means: 'One commit of the broker in ten takes half a second or more.',
+    todo: 'Look at the disks of etcd, or of the broker: each change waits for a sync of them.',
+    shows: ['alert SealaneBrokerStoreSlow'],
+  },
   AuditLogUnwritable: {
     means: 'The broker cannot write its audit log. Lines wait, up to a thousand of each kind; the broker goes on.',
     todo: 'Check the folder and the disk that the message names, or what reads its standard output.',

@@ -90,6 +90,11 @@ export const HEALTH_REASONS = {
     todo: 'Look for an overloaded line or CPU between the two gateways.',
     shows: STATUS,
   },
+  LinkSlow: {
+    means: 'The round trip of a link takes more than twice what it took over the last day.',
+    todo: 'Look for an overloaded line, or a longer way that packets take since.',
+    shows: ['alert SealaneLinkSlow'],
+  },
   RouteAgentMissing: {
     means: 'Nodes have no routeagent that reports, so that their pods may have no way to other clusters.',
     todo: 'Look at the pods of the routeagent on these nodes: a taint or a missing image keeps them away.',
@@ -103,6 +108,22 @@ export const HEALTH_REASONS = {
   ImportsWithoutBackends: {
     means: 'Imported services have no pod that is ready in a cluster that is reached.',
     todo: 'Look at the pods of the service where it is exported.',
+    shows: STATUS,
+  },
+  PolicyKeepsOut: {
+    means:
+      'NetworkPolicies select the pods of an exported service and let in nothing, or not all, of the other clusters.',
+    todo: "Add ingress rules with an ipBlock for each range of their pods: `sealane show clusters` has them. A policy's namespaceSelector or podSelector never means pods of another cluster.",
+    shows: STATUS,
+  },
+  PolicyKeepsIn: {
+    means: 'NetworkPolicies let no pod of a namespace call other clusters, whose services are imported there.',
+    todo: 'Nothing, if that is meant. Otherwise add egress rules with an ipBlock for each range of their pods.',
+    shows: STATUS,
+  },
+  PolicyStopsPart: {
+    means: 'A NetworkPolicy in `sealane-system` keeps a part of Sealane from what it needs.',
+    todo: 'Leave the pods of Sealane out of that policy, or add rules for what the message names.',
     shows: STATUS,
   },
   RightMissing: {

@@ -13,6 +13,7 @@ export type RefusalCode =
 export type ReasonPlace =
   | `condition ${string} of ${string}`
   | `event on ${string}`
+  | `alert Sealane${string}`
   | `metric sealane_${string}`
   | `counter of table ${string}`
   | `status of ${string}`

@@ -8,6 +8,7 @@ import { HEALTH_REASONS } from './health-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
 import { LANE_REASONS } from './lane-reasons.ts'
 import { MEMBER_REASONS } from './member-reasons.ts'
+import { PROBE_REASONS } from './probe-reasons.ts'
 import type { ReasonRow, RefusalCode } from './reason-row.ts'
 import { RECORD_REASONS } from './record-reasons.ts'
 import { SERVICE_REASONS } from './service-reasons.ts'
@@ -22,6 +23,7 @@ export const REASON_PARTS = {
   'Packets and the kernel': KERNEL_REASONS,
   'API servers and the store': ACCESS_REASONS,
   'A member as a whole': HEALTH_REASONS,
+  'Found by a closer look': PROBE_REASONS,
 } as const
 
 const REASONS = {
@@ -33,6 +35,7 @@ const REASONS = {
   ...KERNEL_REASONS,
   ...ACCESS_REASONS,
   ...HEALTH_REASONS,
+  ...PROBE_REASONS,
 } as const
 
 export type ReasonCode = keyof typeof REASONS

@@ -2,6 +2,7 @@
  * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
  */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
+import { LogSwitch } from './log-switch.ts'
 import type { LogFields, LogThreshold, Logger, ProblemFields } from './logger.ts'
 import { redact } from './redaction.ts'
 
@@ -11,39 +12,43 @@ export interface LogSink {
 }
 
 /** Lines `{"time":"…","level":"info","component":"gateway","msg":"…",…}` to the sink, stderr by default. */
-export function createLogger(component: string, level: LogThreshold = 'info', sink?: LogSink): Logger {
+export function createLogger(component: string, level: LogThreshold | LogSwitch = 'info', sink?: LogSink): Logger {
   const options = {
-    level,
+    // A child of pino keeps the level that it was made with: the switch decides instead.
+    level: 'debug',
     base: null,
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   }
-  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })), { component })
+  const log = typeof level === 'string' ? new LogSwitch(level) : level
+  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })), log, { component })
 }
 
 class PinoLogger implements Logger {
   readonly #root: Pino
+  readonly #log: LogSwitch
   readonly #fields: LogFields
   readonly #pino: Pino
-  constructor(root: Pino, fields: LogFields) {
+  constructor(root: Pino, log: LogSwitch, fields: LogFields) {
     this.#root = root
+    this.#log = log
     this.#fields = fields
     this.#pino = root.child(fields)
   }
   debug(message: string, fields?: LogFields): void {
-    if (this.#pino.isLevelEnabled('debug')) this.#pino.debug(redact(fields ?? {}), message)
+    if (this.#log.writes('debug')) this.#pino.debug(redact(fields ?? {}), message)
   }
   info(message: string, fields?: LogFields): void {
-    if (this.#pino.isLevelEnabled('info')) this.#pino.info(redact(fields ?? {}), message)
+    if (this.#log.writes('info')) this.#pino.info(redact(fields ?? {}), message)
   }
   warn(message: string, fields: ProblemFields): void {
-    if (this.#pino.isLevelEnabled('warn')) this.#pino.warn(redact(fields), message)
+    if (this.#log.writes('warn')) this.#pino.warn(redact(fields), message)
   }
   error(message: string, fields: ProblemFields): void {
-    if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields), message)
+    if (this.#log.writes('error')) this.#pino.error(redact(fields), message)
   }
   child(fields: LogFields): Logger {
     // Pino writes a field of a child beside its parent's: the name would be there twice.
-    return new PinoLogger(this.#root, { ...this.#fields, ...(redact(fields) as LogFields) })
+    return new PinoLogger(this.#root, this.#log, { ...this.#fields, ...(redact(fields) as LogFields) })
   }
 }
