@@ -30,14 +30,17 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { clusterset, stateDir, limits } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
-  const own: { served?: ServedClusterset } = {}
-  const opening = `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`
-  status.readiness('state', () => (own.served === undefined ? opening : own.served.health.reason))
+  const own: { served?: ServedClusterset; opening: string } = {
+    opening: `being opened: ${config.store?.url ?? join(stateDir, DATABASE_FILE)}`,
+  }
+  status.readiness('state', () => (own.served === undefined ? own.opening : own.served.health.reason))
+  const onStoreAway = (why: string): void => void (own.opening = why)
 
   await using stack = new AsyncDisposableStack()
   const sink = openAuditSink(config.audit)
   const shared = sink === undefined ? undefined : new SharedSink(sink)
-  const first = await ServedClusterset.open({ clock, logger, metrics, sink: shared }, { config, create: true }, signal)
+  const firstDeps = { clock, logger, metrics, sink: shared, onStoreAway }
+  const first = await ServedClusterset.open(firstDeps, { config, create: true }, signal)
   stack.defer(() => first.close())
   stack.defer(deps.onLogsMoved?.(() => first.audit.reopen()) ?? (() => undefined))
   const others = new OtherClustersets({ clock, logger, metrics, sink: shared }, { config, log: first.log })

@@ -9,7 +9,9 @@ export interface BrokerMetrics {
   readonly connectedHere: Gauge
   readonly storeUsable: Gauge
   readonly revision: Gauge
+  readonly storeProblem: Gauge
   readonly commits: Histogram
+  readonly commitSeconds: Histogram
   readonly commitFailures: Counter
   readonly refused: Counter
   readonly joins: Counter
@@ -33,6 +35,7 @@ export interface BrokerMetrics {
   readonly auditWaiting: Gauge
   readonly authorityCreated: Gauge
   readonly authorityExpiry: Gauge
+  readonly certificateExpiry: Gauge
   readonly authorityUsable: Gauge
   readonly authorityWaiting: Gauge
   readonly signatures: Counter
@@ -71,6 +74,16 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
       name: 'sealane_broker_commit_changes',
       help: 'Rows written together in one durable commit.',
       buckets: [1, 2, 5, 10, 50, 100, 500, 1000],
+    }),
+    storeProblem: metrics.gauge({
+      name: 'sealane_broker_store_problem',
+      help: 'Why the store cannot be read or written now, by code (docs/reasons.md): 1 while it is so, 0 afterwards.',
+      labels: ['code'],
+    }),
+    commitSeconds: metrics.histogram({
+      name: 'sealane_broker_commit_seconds',
+      help: 'Time that one durable commit took, tries that other brokers overtook included.',
+      buckets: [0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5],
     }),
     commitFailures: metrics.counter({
       name: 'sealane_broker_commit_failures_total',
@@ -173,6 +186,10 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
       name: 'sealane_broker_authority_expiry_timestamp_seconds',
       help: 'When the certificate authority ends, by role: current, or next during a rotation; 0: there is none.',
       labels: ['role'],
+    }),
+    certificateExpiry: metrics.gauge({
+      name: 'sealane_broker_certificate_expiry_timestamp_seconds',
+      help: 'When the certificate ends by which this broker serves, seconds since 1970.',
     }),
     authorityUsable: metrics.gauge({
       name: 'sealane_broker_authority_usable',

@@ -16,7 +16,7 @@ import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
 import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../model/addresses/needed-ranges.ts'
 import { isInside } from '../../model/addresses/prefix-set.ts'
 import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
-import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
+import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem, reportProblem } from '../../model/member-status.ts'
 import { openConnectionsProblem } from '../../model/open-connections.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import {
@@ -217,7 +217,7 @@ function isPrefix(value: Prefix | Refusal): value is Prefix {
  * The status of a member, which is handed to every other member as it is: undefined when it may be stored. Whose it is
  * says the certificate: a status names no member.
  */
-export function admitStatus({ notImported, leftOut, openConnections }: MemberStatus): Refusal | undefined {
+export function admitStatus({ notImported, leftOut, openConnections, report }: MemberStatus): Refusal | undefined {
   const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
   if (tooMany !== undefined) return tooMany
   for (const [i, one] of notImported.entries()) {
@@ -228,5 +228,7 @@ export function admitStatus({ notImported, leftOut, openConnections }: MemberSta
     return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
   }
   const wrong = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
-  return wrong === undefined ? undefined : refusal('status.openConnections', wrong)
+  if (wrong !== undefined) return refusal('status.openConnections', wrong)
+  const reported = report && reportProblem(report)
+  return reported && refusal(`status.report.${reported.field}`, reported.problem)
 }

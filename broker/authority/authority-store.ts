@@ -131,11 +131,9 @@ class LogAuthorityStore implements AuthorityStore {
 }
 
 async function readCertificateFile(file: string): Promise<Uint8Array> {
-  const text = await readIfThere(file)
-  if (text !== undefined) return caFromPem(file, text)
-  throw new RefusedError(
-    'AuthorityUnusable',
-    'certificate',
-    `certificate ${JSON.stringify(file)}: there is no such file`,
-  )
+  const found = await readIfThere(file)
+  if (found !== undefined) return caFromPem(file, found)
+  const where = 'where the broker runs; a pod has Secret sealane-broker-authority in /etc/sealane/authority'
+  const text = `certificate ${JSON.stringify(file)}: there is no such file ${where}`
+  throw new RefusedError('AuthorityUnusable', 'certificate', text)
 }

@@ -5,6 +5,7 @@
  */
 import { reasonOf } from '../../runtime/error-reason.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
+import { readCertificate } from '../../protocol/identity/read-certificate.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
@@ -31,7 +32,10 @@ export interface AuthorityUpkeepDeps {
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger
-  readonly metrics: Pick<BrokerMetrics, 'authorityCreated' | 'authorityExpiry' | 'authorityUsable' | 'authorityWaiting'>
+  readonly metrics: Pick<
+    BrokerMetrics,
+    'authorityCreated' | 'authorityExpiry' | 'authorityUsable' | 'authorityWaiting' | 'certificateExpiry'
+  >
   /** The port is to serve and to trust as CertificateAuthority.tls() says now. */
   readonly onTls: () => void
 }
@@ -102,6 +106,7 @@ export class AuthorityUpkeep {
       metrics.authorityCreated.set(seconds(facts?.notBeforeMs), { role })
       metrics.authorityExpiry.set(seconds(facts?.notAfterMs), { role })
     }
+    metrics.certificateExpiry.set(seconds(readCertificate(authority.tls().certificate).notAfterMs))
     const { members, tokens } = row.next === undefined ? { members: [], tokens: [] } : waitingNow(log, row, nowMs)
     metrics.authorityWaiting.set(members.length, { what: 'members' })
     metrics.authorityWaiting.set(tokens.length, { what: 'tokens' })

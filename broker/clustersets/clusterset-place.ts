@@ -14,6 +14,11 @@ export function clustersetDir(stateDir: string, name: string): string {
   return join(stateDir, FOLDER, name)
 }
 
+/** The place in etcd of a clusterset of the broker that has this one. Throws UserError that names `field`. */
+export function clustersetUrl(url: string, field: string, name: string): string {
+  return etcdUrlBelow(url, field, `${FOLDER}/${name}`)
+}
+
 /** The configuration of a broker that would serve this clusterset alone. */
 export function clustersetConfig(config: BrokerConfig, row: NamedClusterset): BrokerConfig {
   const { store, authorityDir } = config
@@ -29,5 +34,5 @@ export function clustersetConfig(config: BrokerConfig, row: NamedClusterset): Br
 }
 
 function belowStore(store: EtcdStoreConfig, name: string): EtcdStoreConfig {
-  return { ...store, url: etcdUrlBelow(store.url, '--store', `${FOLDER}/${name}`) }
+  return { ...store, url: clustersetUrl(store.url, '--store', name) }
 }

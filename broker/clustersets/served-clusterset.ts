@@ -24,10 +24,12 @@ import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from '../authority/command-s
 import { Broker } from '../broker.ts'
 import type { BrokerConfig } from '../config.ts'
 import { NOTE_CONTACT_MS } from '../contact/contact-rows.ts'
-import { ReplicaSession } from '../log/etcd/replica-session.ts'
+import { ReplicaSession } from '../log/etcd/session/replica-session.ts'
+import type { GroupObserver } from '../log/grouped-log.ts'
 import { PACKED } from '../log/packed-row.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { StoreHealth } from '../log/store-health.ts'
+import { StoreProblem } from '../log/store-problem.ts'
 import { lockDirectory } from '../log/sqlite/sqlite-file.ts'
 import { BrokerHosts } from '../look-up-hosts.ts'
 import type { BrokerMetrics } from '../metrics.ts'
@@ -42,6 +44,7 @@ import { sharedKeys } from '../state/shared-authority.ts'
 import { StateMark, checkDatabaseThere, checkMark } from '../state/state-mark.ts'
 import { checkStoreRemembered, rememberStore } from '../state/store-config.ts'
 import { MAX_TOKENS } from '../tokens/tokens.ts'
+import { awaitStore } from './await-store.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 export const REFRESH_MS = 1000
@@ -52,6 +55,8 @@ export interface ServedDeps {
   readonly metrics: BrokerMetrics
   /** Of the audit log; undefined: there is none. */
   readonly sink: AuditSink | undefined
+  /** Told why the store cannot be opened yet, which is tried again for a while. Absent: it is tried once. */
+  readonly onStoreAway?: (why: string) => void
 }
 
 export interface ServedInit {
@@ -80,12 +85,14 @@ export class ServedClusterset {
   readonly #config: BrokerConfig
   readonly #moved: AbortSignal
   readonly #replicas: ReplicaSession | undefined
+  readonly #problem: StoreProblem
   readonly #stack: AsyncDisposableStack
 
   private constructor(
     parts: Pick<ServedClusterset, 'broker' | 'log' | 'authority' | 'audit'> & {
       readonly moved: AbortSignal
       readonly replicas: ReplicaSession | undefined
+      readonly problem: StoreProblem
     },
     { deps, config, stack }: { deps: ServedDeps; config: BrokerConfig; stack: AsyncDisposableStack },
   ) {
@@ -95,6 +102,7 @@ export class ServedClusterset {
     this.audit = parts.audit
     this.#moved = parts.moved
     this.#replicas = parts.replicas
+    this.#problem = parts.problem
     this.health = new StoreHealth(deps)
     this.#deps = deps
     this.#config = config
@@ -112,7 +120,8 @@ export class ServedClusterset {
     await makeStateDir(stateDir)
     await using stack = new AsyncDisposableStack()
     stack.defer(lockDirectory(stateDir))
-    const opened = await openState(deps, { config, create }, signal)
+    const problem = new StoreProblem(deps)
+    const opened = await openState(deps, { config, create, observer: problem }, signal)
     stack.defer(() => opened.close())
     const { log, etcd } = opened
     const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
@@ -149,7 +158,7 @@ export class ServedClusterset {
     stack.defer(() => broker.close())
     // Before any member is answered: what a member may hold was not validated in earlier releases.
     await broker.reviewAddresses()
-    const parts = { broker, log, authority, audit, moved: moved.signal, replicas }
+    const parts = { broker, log, authority, audit, moved: moved.signal, replicas, problem }
     return new ServedClusterset(parts, { deps, config, stack: stack.move() })
   }
 
@@ -170,6 +179,13 @@ export class ServedClusterset {
     const refresh = loop(REFRESH_MS, () =>
       this.health
         .check(log, (isCutOff) => port.setCutOff(isCutOff))
+        .then(
+          () => this.#problem.looked(undefined),
+          (error: unknown) => {
+            this.#problem.looked(error)
+            throw error
+          },
+        )
         .finally(() => metrics.storeUsable.set(this.health.reason === undefined ? 1 : 0, { kind })),
     )
     const tidy = loop(NOTE_CONTACT_MS, async () => {
@@ -207,8 +223,8 @@ export class ServedClusterset {
 }
 
 async function openState(
-  { clock, logger, metrics }: ServedDeps,
-  { config, create }: Pick<ServedInit, 'config' | 'create'>,
+  { clock, logger, onStoreAway }: ServedDeps,
+  { config, create, observer }: Pick<ServedInit, 'config' | 'create'> & { readonly observer: GroupObserver },
   signal: AbortSignal,
 ): Promise<OpenedLog> {
   const { stateDir, store, clusterset, acceptEmptyAtMs } = config
@@ -224,8 +240,9 @@ async function openState(
     })
   }
   if (store === undefined) await checkDatabaseThere(stateDir, acceptEmptyAtMs)
-  const onGroup = (changes: number): void => metrics.commits.observe(changes)
-  return openLog({ clock, logger }, { stateDir, store, clusterset, create, onGroup, packing: PACKED }, signal)
+  const init = { stateDir, store, clusterset, create, observer, packing: PACKED }
+  const open = (): Promise<OpenedLog> => openLog({ clock, logger }, init, signal)
+  return onStoreAway === undefined ? open() : awaitStore(open, { clock, logger, onAway: onStoreAway }, signal)
 }
 
 /** For the table of replicas. */

@@ -33,11 +33,19 @@ export interface Journal {
   close(): void
 }
 
+/** Is told of each group, and of what it changes. Must not throw. */
+export interface GroupObserver {
+  begins(): void
+  /** It is durable. */
+  wrote(changes: number): void
+  /** Nothing of it was written. */
+  failed(error: unknown): void
+}
+
 export interface GroupedLogInit {
   /** Removals that are remembered for readers that come back. */
   readonly keepRemoved: number
-  /** Called with the duration of each group and its number of changes. */
-  readonly onGroup?: (changes: number) => void
+  readonly observer?: GroupObserver
   /** Absent: as written. */
   readonly packing?: RowPacking
 }
@@ -117,6 +125,7 @@ export class GroupedLog extends LogReader implements RecordLog {
 
   #writeGroup(waiting: readonly PendingTransaction[]): WrittenGroup {
     try {
+      this.#init.observer?.begins()
       this.#begin()
       const group = new WriteLayer(this.#state)
       let count = 0
@@ -132,12 +141,13 @@ export class GroupedLog extends LogReader implements RecordLog {
       this.#journal.commit(this.#state.revision + changes.length)
       this.#state.apply(changes)
       if (compactTo !== undefined) this.#state.forgetRemoved(compactTo)
-      if (changes.length > 0) this.#init.onGroup?.(changes.length)
+      if (changes.length > 0) this.#init.observer?.wrote(changes.length)
       const visible = [...this.#foreign, ...changes]
       this.#foreign = []
       return { changes: visible, count }
     } catch (error) {
       this.#journal.rollback()
+      this.#init.observer?.failed(error)
       throw error
     }
   }

@@ -94,9 +94,12 @@ export class WriteLayer implements Transaction {
 /** What a layer changes in what is below it, with the revisions after `revision`. To remove what is not there is nothing. */
 export function changesOf(layer: WriteLayer, below: LogView, revision: number): Change[] {
   let next = revision
-  return [...layer.writes]
-    .filter((write) => write.value !== undefined || below.get(write.scope, write.key) !== undefined)
-    .map((write) => ({ ...write, revision: (next += 1) }))
+  return (
+    [...layer.writes]
+      .filter((write) => write.value !== undefined || below.get(write.scope, write.key) !== undefined)
+      // Written out: a copy by spreading takes more memory for as long as the row is there.
+      .map(({ scope, key, value }) => ({ scope, key, revision: (next += 1), value }))
+  )
 }
 
 /** A group may be '': the broker's own records. */

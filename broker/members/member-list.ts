@@ -12,6 +12,8 @@ import {
   type QuotaField,
   type QuotaUse,
 } from '../../model/quota/member-quota.ts'
+import type { MemberReport } from '../../model/member-status.ts'
+import { statusOf } from '../records/status-records.ts'
 import { quotaAndUse } from '../quota/member-quota.ts'
 import { departMember } from './membership.ts'
 import type { WriteContext } from '../records/record-writes.ts'
@@ -49,6 +51,8 @@ export interface MemberSummary {
   readonly globalCIDRs: readonly string[]
   /** Why they are not used as it states them, in sentences. */
   readonly notes: readonly string[]
+  /** What it said last of itself. Absent: nothing, as from an earlier release. */
+  readonly reported?: MemberReport
 }
 
 export interface MemberQuotaSummary {
@@ -97,7 +101,9 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
     }
     const { records } = used
     const contact = { ...validity(view, key, value, nowMs), ...identity, joinedAtMs, lastSeenMs }
-    return { id: key, ...contact, records, quota, ...addresses }
+    const reported = statusOf(view, key)?.report
+    const report = reported === undefined ? {} : { reported }
+    return { id: key, ...contact, records, quota, ...addresses, ...report }
   })
 }
 

@@ -12,6 +12,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { AuditActor } from '../audit/audit-event.ts'
 import { keepEvent } from '../audit/audit-outbox.ts'
+import { clustersetRows } from '../clustersets/clusterset-rows.ts'
 import { type RecordLog, StateError, absentState } from '../log/record-log.ts'
 import { contentOfLog } from '../log/store-content.ts'
 import { MIGRATION_KEY, type MigrationRow, SCOPES, SETTINGS_KEY } from '../state/state.ts'
@@ -39,6 +40,8 @@ export interface Migrated {
   readonly epoch: string
   /** It was over before. */
   readonly repeated: boolean
+  /** Clustersets in the list of what was moved, removed ones included: each is moved by itself. */
+  readonly others: readonly string[]
 }
 
 /** Throws StateError: then either the source serves as before, or the same call goes on. */
@@ -117,7 +120,8 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
 
 function finished(target: RecordLog, rows: number, repeated: boolean): Migrated {
   const members = target.list('member').filter(({ value }) => value.departedAtMs === undefined).length
-  return { rows, members, epoch: target.epoch, repeated }
+  const others = clustersetRows(target).map(({ name }) => name)
+  return { rows, members, epoch: target.epoch, repeated, others }
 }
 
 export interface CancelInit {

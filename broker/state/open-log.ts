@@ -4,6 +4,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { EtcdStoreConfig } from '../config.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
+import type { GroupObserver } from '../log/grouped-log.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import type { RowPacking } from '../log/row-packing.ts'
 import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
@@ -22,7 +23,7 @@ export interface OpenLogInit {
   readonly clusterset?: string
   /** False: the store must be there. */
   readonly create: boolean
-  readonly onGroup?: (changes: number) => void
+  readonly observer?: GroupObserver
   /** GroupedLogInit.packing. */
   readonly packing?: RowPacking
 }
@@ -37,8 +38,8 @@ export interface OpenedLog {
 
 /** Throws StateError, or UserError for a URL that is none. */
 export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: AbortSignal): Promise<OpenedLog> {
-  const { stateDir, store: config, clusterset, create, onGroup, packing } = init
-  const more = { ...(onGroup === undefined ? {} : { onGroup }), ...(packing === undefined ? {} : { packing }) }
+  const { stateDir, store: config, clusterset, create, observer, packing } = init
+  const more = { ...(observer === undefined ? {} : { observer }), ...(packing === undefined ? {} : { packing }) }
   if (config === undefined) {
     const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), create, ...more })
     return { log, etcd: undefined, close: () => log.close() }

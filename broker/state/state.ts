@@ -13,9 +13,9 @@ export interface RecordRow {
   readonly createdAtMs: number
   readonly body: RecordBody
   /** SHA-256 of the content, hex: what Publish compares. Absent on the broker's own records. */
-  readonly hash?: string
+  readonly hash?: string | undefined
   /** Of the content, encoded. Absent on the broker's own records, and in rows of earlier versions. */
-  readonly bytes?: number
+  readonly bytes?: number | undefined
 }
 
 export interface IssuedCertificate {

@@ -7,7 +7,7 @@ import { messageOf } from '../../runtime/thrown.ts'
 import type { EtcdStoreConfig } from '../config.ts'
 import { parseEtcdUrl } from '../log/etcd/etcd-url.ts'
 import type { EtcdStore } from '../log/etcd/etcd-store.ts'
-import { parseSession } from '../log/etcd/session-value.ts'
+import { parseSession } from '../log/etcd/session/session-value.ts'
 import { connectEtcd } from '../state/connect-etcd.ts'
 import type { ReplicaFacts, StoreMemberFacts } from './broker-status.ts'
 

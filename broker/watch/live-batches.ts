@@ -12,9 +12,12 @@ import type { BrokerMetrics } from '../metrics.ts'
 import { parseRecordKey, storedRecord } from '../state/state.ts'
 import type { View } from './view.ts'
 
-/** Bounds of one batch: what a stream is handed at once. */
+/**
+ * Bounds of one batch: what a stream is handed at once. As much as is packed well in the turn of one stream (pack.ts):
+ * of slices that is two thirds of what the same in one piece would be, packed quickly.
+ */
 const MAX_EVENTS = 256
-const MAX_BYTES = 1024 * 1024
+const MAX_BYTES = 112 * 1024
 /** Below that packing gains less than it costs. */
 const PACK_BYTES = 4096
 /** Events and messages that are kept for the next stream. */

@@ -491,7 +491,11 @@ export interface MemberStatus {
   /** Findings that are not in the list. */
   leftOut: number;
   /** Absent: not known. */
-  openConnections?: OpenConnections | undefined;
+  openConnections?:
+    | OpenConnections
+    | undefined;
+  /** How the member does, for operators of the broker. Absent: from an earlier release. */
+  report?: MemberReport | undefined;
 }
 
 export interface MemberStatus_NotImported {
@@ -500,6 +504,24 @@ export interface MemberStatus_NotImported {
   namespace: string;
   name: string;
   cluster: string;
+}
+
+/** At most 8 versions and 32 problems. */
+export interface MemberReport {
+  versions: string[];
+  /** Connections of its gateways, and those of them that are up. */
+  lanesUp: number;
+  lanes: number;
+  exports: number;
+  exportsFailed: number;
+  problems: MemberReport_Problem[];
+}
+
+export interface MemberReport_Problem {
+  /** A reason code, which a later release may know alone. */
+  code: string;
+  severity: string;
+  count: number;
 }
 
 /** What an agent keeps on disk of the watch: replica-file.ts. */
@@ -4844,7 +4866,7 @@ export const ClusterSetIP: MessageFns<ClusterSetIP> = {
 };
 
 function createBaseMemberStatus(): MemberStatus {
-  return { notImported: [], leftOut: 0, openConnections: undefined };
+  return { notImported: [], leftOut: 0, openConnections: undefined, report: undefined };
 }
 
 export const MemberStatus: MessageFns<MemberStatus> = {
@@ -4857,6 +4879,9 @@ export const MemberStatus: MessageFns<MemberStatus> = {
     }
     if (message.openConnections !== undefined) {
       OpenConnections.encode(message.openConnections, writer.uint32(26).fork()).join();
+    }
+    if (message.report !== undefined) {
+      MemberReport.encode(message.report, writer.uint32(34).fork()).join();
     }
     return writer;
   },
@@ -4896,6 +4921,14 @@ export const MemberStatus: MessageFns<MemberStatus> = {
             }
 
             message.openConnections = OpenConnections.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.report = MemberReport.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -4975,6 +5008,175 @@ export const MemberStatus_NotImported: MessageFns<MemberStatus_NotImported> = {
             }
 
             message.cluster = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseMemberReport(): MemberReport {
+  return { versions: [], lanesUp: 0, lanes: 0, exports: 0, exportsFailed: 0, problems: [] };
+}
+
+export const MemberReport: MessageFns<MemberReport> = {
+  encode(message: MemberReport, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.versions) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.lanesUp !== 0) {
+      writer.uint32(16).uint32(message.lanesUp);
+    }
+    if (message.lanes !== 0) {
+      writer.uint32(24).uint32(message.lanes);
+    }
+    if (message.exports !== 0) {
+      writer.uint32(32).uint32(message.exports);
+    }
+    if (message.exportsFailed !== 0) {
+      writer.uint32(40).uint32(message.exportsFailed);
+    }
+    for (const v of message.problems) {
+      MemberReport_Problem.encode(v!, writer.uint32(50).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MemberReport {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMemberReport();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.versions.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.lanesUp = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.lanes = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.exports = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.exportsFailed = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.problems.push(MemberReport_Problem.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseMemberReport_Problem(): MemberReport_Problem {
+  return { code: "", severity: "", count: 0 };
+}
+
+export const MemberReport_Problem: MessageFns<MemberReport_Problem> = {
+  encode(message: MemberReport_Problem, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.code !== "") {
+      writer.uint32(10).string(message.code);
+    }
+    if (message.severity !== "") {
+      writer.uint32(18).string(message.severity);
+    }
+    if (message.count !== 0) {
+      writer.uint32(24).uint32(message.count);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MemberReport_Problem {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMemberReport_Problem();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.code = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.severity = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.count = reader.uint32();
             continue;
           }
         }

@@ -105,7 +105,7 @@ export class PublishSession {
   constructor(deps: PublishSessionDeps, init: Partial<PublishSessionInit> = {}) {
     this.#deps = deps
     this.#init = { ...DEFAULT_PUBLISH_SESSION, ...init }
-    this.#metrics = publishMetrics(deps.metrics)
+    this.#metrics = publishMetrics(deps.metrics, deps.clock)
     this.#quota = new QuotaNotes(deps)
   }
 
@@ -129,7 +129,7 @@ export class PublishSession {
   setDesired(records: ReadonlyMap<string, MemberRecord>): void {
     const refusals = this.#ledger.setWanted(records)
     this.#known = true
-    this.#metrics.records(records.size)
+    this.#metrics.records(records.size, this.#ledger.settled)
     for (const { key, refusal } of refusals) this.#refused({ key, ...refusal })
     this.#poke()
   }
@@ -272,6 +272,7 @@ export class PublishSession {
   }
 
   #onAck(sequence: number, watchdog: Watchdog): void {
+    this.#metrics.acknowledged(sequence)
     this.#facts.acknowledge(sequence)
     this.#status.acknowledge(sequence)
     const changed = this.#ledger.acknowledge(sequence)
@@ -340,7 +341,7 @@ export class PublishSession {
     const message = facts === undefined ? this.#nextStatusOrRecord(sequence) : { t: 'facts' as const, sequence, facts }
     if (message === undefined) return false
     this.#sequence = sequence
-    this.#metrics.sent(message.t)
+    this.#metrics.sent(message.t, sequence)
     await stream.send(message)
     return true
   }
@@ -364,7 +365,7 @@ export class PublishSession {
 
   #setState(state: PublishSessionState): void {
     this.#state = state
-    this.#metrics.live(state.t === 'live')
+    this.#metrics.live(state.t === 'live', this.#ledger.settled)
     this.#deps.onState?.(state)
     this.#notify()
   }

@@ -1,6 +1,8 @@
 /** What the member's two sessions count. Without a registry nothing is counted. */
 import { QUOTA_FIELDS, type QuotaReport } from '../../model/quota/member-quota.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import { AcknowledgeDelay } from './acknowledge-delay.ts'
 
 export interface WatchMetrics {
   received(events: readonly Uint8Array[]): void
@@ -57,15 +59,17 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
 
 export interface PublishMetrics {
   /** One put, remove or facts. */
-  sent(kind: 'put' | 'remove' | 'facts' | 'status'): void
+  sent(kind: 'put' | 'remove' | 'facts' | 'status', sequence: number): void
+  acknowledged(sequence: number): void
   declared(answer: 'inSync' | 'sendDigest'): void
   refused(): void
   disconnected(): void
-  live(live: boolean): void
-  records(count: number): void
+  /** `settled`: the broker has all that is wanted. */
+  live(live: boolean, settled: boolean): void
+  records(count: number, settled: boolean): void
 }
 
-export function publishMetrics(metrics: Metrics | undefined): PublishMetrics {
+export function publishMetrics(metrics: Metrics | undefined, clock?: Pick<Clock, 'monotonic'>): PublishMetrics {
   const sent = metrics?.counter({
     name: 'sealane_publish_messages_total',
     help: 'Changes sent to the broker.',
@@ -86,13 +90,33 @@ export function publishMetrics(metrics: Metrics | undefined): PublishMetrics {
     name: 'sealane_publish_records',
     help: 'Records that this cluster wants published.',
   })
+  const seconds = metrics?.histogram({
+    name: 'sealane_publish_delay_seconds',
+    help: 'Time from when a change was wanted published until the broker had it, without a connection too; of one change at a time.',
+    buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15, 60],
+  })
+  const delay = clock === undefined ? undefined : new AcknowledgeDelay(clock, (took) => seconds?.observe(took))
   return {
-    sent: (type) => sent?.inc({ type }),
+    sent: (type, sequence) => {
+      sent?.inc({ type })
+      // What this cluster says about itself is no export.
+      if (type === 'put' || type === 'remove') delay?.sent(sequence)
+    },
+    acknowledged: (sequence) => delay?.acknowledged(sequence),
     declared: (answer) => declared?.inc({ answer: answer === 'inSync' ? 'in_sync' : 'digest' }),
     refused: () => refused?.inc(),
-    disconnected: () => lost?.inc(),
-    live: (is) => live?.set(is ? 1 : 0),
-    records: (count) => records?.set(count),
+    disconnected: () => {
+      lost?.inc()
+      delay?.lost()
+    },
+    live: (is, settled) => {
+      live?.set(is ? 1 : 0)
+      if (is && settled) delay?.settled()
+    },
+    records: (count, settled) => {
+      records?.set(count)
+      if (!settled) delay?.wanted()
+    },
   }
 }
 

@@ -123,7 +123,8 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     // Checked in peer-check.ts, so that Join works without a certificate and a refusal can say why.
     rejectUnauthorized: false,
     minVersion: 'TLSv1.3',
-    ALPNProtocols: ['h2'],
+    // Not ALPNProtocols: of those each socket has a copy of its own, which holds 64 KiB of a pool of buffers.
+    ALPNCallback: ({ protocols }) => (protocols.includes('h2') ? 'h2' : undefined),
     handshakeTimeout: limits.handshakeTimeoutMs,
     noDelay: true,
     SNICallback: (name, done) => {

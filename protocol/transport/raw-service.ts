@@ -9,6 +9,16 @@ export function identity(bytes: Buffer): Buffer {
   return bytes
 }
 
+/**
+ * A request that lasts as long as its stream, as bytes of its own: what grpc-js gives is a few bytes in 64 KiB of a pool,
+ * and holds all of them.
+ */
+function kept(bytes: Buffer): Buffer {
+  const own = Buffer.allocUnsafeSlow(bytes.length)
+  own.set(bytes)
+  return own
+}
+
 type MethodName = keyof typeof BrokerService
 
 function raw(name: MethodName): ServiceDefinition[string] {
@@ -18,7 +28,7 @@ function raw(name: MethodName): ServiceDefinition[string] {
     requestStream,
     responseStream,
     requestSerialize: identity,
-    requestDeserialize: identity,
+    requestDeserialize: requestStream ? identity : kept,
     responseSerialize: identity,
     responseDeserialize: identity,
   }

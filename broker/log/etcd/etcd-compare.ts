@@ -43,6 +43,11 @@ export function readOp(key: Buffer): RequestOp {
   return { request: { $case: 'requestRange', value: { key, rangeEnd: Buffer.alloc(0), ...none } } }
 }
 
+/** Operations that are done where the comparison holds, as one of another transaction. */
+export function onlyIf(compare: Compare, ops: readonly RequestOp[]): RequestOp {
+  return { request: { $case: 'requestTxn', value: { compare: [compare], success: [...ops], failure: [] } } }
+}
+
 /** What the readOp() at that place gave. */
 export function readAt({ responses }: TxnResponse, place: number): RangeResponse | undefined {
   const response = responses[place]?.response

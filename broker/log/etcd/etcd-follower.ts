@@ -13,12 +13,14 @@ import { errorOf, messageOf } from '../../../runtime/thrown.ts'
 import { StateError } from '../record-log.ts'
 import { type EtcdReader, isCompacted } from './etcd-reader.ts'
 import type { ReplicaState } from './replica-state.ts'
+import type { WriteTurns } from './write-turns.ts'
 
 const BACKOFF = { minMs: 50, maxMs: 3000 }
 
 export interface FollowerDeps {
   readonly reader: EtcdReader
   readonly state: ReplicaState
+  readonly turns: WriteTurns
   readonly clock: Clock
   readonly logger: Logger
 }
@@ -51,10 +53,12 @@ export class EtcdFollower {
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    const { reader, state } = this.#deps
+    const { reader, state, turns } = this.#deps
+    turns.forget()
+    for (const want of await reader.wants(signal)) turns.see(want)
     if (this.#needsList) state.takeListing(await reader.list(state.seen, signal))
     this.#needsList = false
-    for await (const commit of reader.follow(state.asOf, signal)) {
+    for await (const commit of reader.follow(state.asOf, signal, turns)) {
       state.take(commit)
       this.#reportFollowing()
     }

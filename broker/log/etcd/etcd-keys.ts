@@ -4,6 +4,7 @@
  *   PREFIX/log/format            whose store it is, written once
  *   PREFIX/log/head              how far the log has come: every write compares and moves it
  *   PREFIX/log/row/SCOPE/KEY     a row, or that it is gone
+ *   PREFIX/log/want/ID           a replica that was overtaken and wants to write
  *   PREFIX/staged/ID/NUMBER      parts of a write that is too large for one request
  *   PREFIX/authority/FINGERPRINT a key that all replicas sign with
  *   PREFIX/replica/ID            a replica that runs, held by its lease
@@ -31,14 +32,17 @@ export class EtcdKeys {
   }
   /** What a store has beside its format and its head; a store whose prefix begins with this one is not in it. */
   get content(): readonly KeyRange[] {
-    return [this.rows, this.allStaged, below(`${this.prefix}/authority/`), this.replicas]
+    return [this.rows, this.wants, this.allStaged, below(`${this.prefix}/authority/`), this.replicas]
   }
-  /** What is watched: the head and the rows. */
+  /** What is watched: the head, the rows, and who wants to write. */
   get log(): KeyRange {
     return below(`${this.prefix}/log/`)
   }
   get rows(): KeyRange {
     return below(this.#row)
+  }
+  get wants(): KeyRange {
+    return below(`${this.prefix}/log/want/`)
   }
   get replicas(): KeyRange {
     return below(`${this.prefix}/replica/`)
@@ -57,6 +61,16 @@ export class EtcdKeys {
     if (!text.startsWith(this.#row)) return undefined
     const slash = text.indexOf('/', this.#row.length)
     return slash < 0 ? undefined : { scope: text.slice(this.#row.length, slash) as Scope, key: text.slice(slash + 1) }
+  }
+
+  want(replica: string): Buffer {
+    return Buffer.from(`${this.prefix}/log/want/${replica}`)
+  }
+  /** The replica that wants to write; undefined: the key says nothing of that. */
+  parseWant(key: Buffer): string | undefined {
+    const text = key.toString()
+    const beginning = `${this.prefix}/log/want/`
+    return text.startsWith(beginning) ? text.slice(beginning.length) : undefined
   }
 
   staged(id: string): KeyRange {

@@ -1,7 +1,7 @@
 /**
  * A log below one prefix of an etcd, which several replicas write. Reads come from memory; decisions are made on what is
  * there, and count only when etcd confirms that nothing else was there meanwhile: a write by its comparison with the
- * head, and a decision without a write by a look at the head after it.
+ * head, and a decision without a write by a look at the head, after it or after it was asked for.
  */
 import { randomUUID } from 'node:crypto'
 import { Backoff } from '../../../reconcile/backoff.ts'
@@ -21,12 +21,14 @@ import type { EtcdStore } from './etcd-store.ts'
 import { EtcdWriter, type WriteOutcome } from './etcd-writer.ts'
 import { type OpenedStore, openStore } from './open-store.ts'
 import { ReplicaState } from './replica-state.ts'
+import { WriteTurns } from './write-turns.ts'
 
 /** Changes after which no more transactions are added to a group. */
 const GROUP_CHANGES = 512
 const SWEEP_ROWS = 500
-/** A replica that is overtaken tries again at once, then ever later, by chance. */
+/** A replica that is overtaken tries again at once, and after a few times ever later, by chance. */
 const OVERTAKEN = { minMs: 1, maxMs: 100 }
+const AT_ONCE = 4
 const FIND_OUT = { minMs: 50, maxMs: 1000 }
 
 export interface EtcdTiming {
@@ -77,7 +79,10 @@ export class EtcdLog extends LogReader implements RecordLog {
   readonly #writer: EtcdWriter
   readonly #replica = randomUUID()
   readonly #stop = new AbortController()
+  /** With why nothing can be written any more. */
+  readonly #lost = new AbortController()
   readonly #following: Promise<void>
+  readonly #turns: WriteTurns
   #waiting: PendingTransaction[] = []
   #working: Promise<void> | undefined
   #closing: Promise<void> | undefined
@@ -96,9 +101,10 @@ export class EtcdLog extends LogReader implements RecordLog {
     const { store, clock, logger } = init
     this.#reader = reader
     this.#writer = new EtcdWriter(store, reader, createdAt)
+    this.#turns = new WriteTurns(clock, this.#replica)
     const onChanges = (changes: readonly Change[]): void => this.reportCommit(changes)
     this.#state = new ReplicaState({ store, replica: this.#replica, onChanges }, rows, listing)
-    const follower = new EtcdFollower({ reader, state: this.#state, clock, logger })
+    const follower = new EtcdFollower({ reader, state: this.#state, turns: this.#turns, clock, logger })
     this.#following = follower.run(this.#stop.signal).catch((error: unknown) => this.#onBroken(error))
     this.#poke()
   }
@@ -151,46 +157,95 @@ export class EtcdLog extends LogReader implements RecordLog {
     } catch (error) {
       const failed = this.#waiting
       this.#waiting = []
-      for (const one of failed) one.fail(this.#init.store.stateError(error))
+      const reason = this.#init.store.stateError(error)
+      this.#init.observer?.failed(reason)
+      for (const one of failed) one.fail(reason)
     }
+    if (this.#turns.isWanted) this.#takeBackTurn()
+  }
+
+  /** Nothing of ours is to be written any more, so others need not wait for it. Best effort: they do not for long. */
+  #takeBackTurn(): void {
+    this.#turns.done()
+    this.#writer.forgetWant(this.#replica, this.#stop.signal).catch((error: unknown) => {
+      this.#init.logger.debug('a turn to write is not taken back', { why: messageOf(error) })
+    })
   }
 
   async #writeGroup(signal: AbortSignal): Promise<void> {
-    const { clock, store, onGroup } = this.#init
+    const { clock, store, observer } = this.#init
+    observer?.begins()
     const endMs = clock.monotonic() + this.#timing.groupMs
     const backoff = new Backoff(clock, OVERTAKEN)
-    for (let overtaken = 0; ; overtaken += 1) {
-      if (overtaken > 1) await clock.sleep(backoff.next(), signal)
+    const { asOf } = this.#state
+    // How many of those that wait had been asked for when the head was last looked up.
+    let asked = 0
+    for (let overtaken = 0; ;) {
+      if (overtaken > AT_ONCE) await clock.sleep(backoff.next(), signal)
       if (clock.monotonic() > endMs) {
         const text = `${store.where}: other brokers were faster ${overtaken} times within ${this.#timing.groupMs / 1000} s`
         throw new StateError('Locked', store.where, `${text}: it is tried again`)
       }
+      if (this.#broken !== undefined) throw this.#broken
       const from = this.#state.seen
       if (from.head.staged !== undefined) {
         await this.#learn(await this.#writer.complete(this.#nextId(), from, signal))
+        overtaken += 1
         continue
       }
-      const { taken, changes } = this.#decide()
-      const outcome =
-        changes.length === 0 ? await this.#confirm(from, signal) : await this.#write(from, changes, signal)
-      if (outcome.t === 'made') {
-        this.#waiting = this.#waiting.slice(taken.length)
-        // It is durable: what goes wrong with the rest of the store from here is for those who come after it.
-        await this.#learn(outcome, changes).catch((error: unknown) => this.#onLateFailure(error))
-        for (const one of taken) one.settle()
-        if (changes.length > 0) onGroup?.(changes.length)
+      const group = this.#decide(asked)
+      if (group.changes.length === 0 && asked > 0) {
+        this.#settle(group.taken)
         return
       }
-      this.#checkForward(outcome, from)
-      await this.#learn(outcome)
+      // What is decided while others write is decided anew.
+      if (group.changes.length > 0 && (await this.#turns.await(asOf, signal))) continue
+      const outcome = await this.#try(group, from, signal)
+      if (outcome.t === 'made') return
+      overtaken += 1
+      asked = group.taken.length
     }
   }
 
-  #decide(): Group {
+  /** Writes the group and settles it, or learns by whom it was overtaken. */
+  async #try({ taken, changes }: Group, from: Seen, signal: AbortSignal): Promise<WriteOutcome> {
+    const isWrite = changes.length > 0
+    const outcome = isWrite ? await this.#write(from, changes, signal) : await this.#confirm(from, signal)
+    if (outcome.t === 'made') {
+      if (isWrite) this.#turns.done()
+      // It is durable: what goes wrong with the rest of the store from here is for those who come after it.
+      await this.#learn(outcome, changes).catch((error: unknown) => this.#onLateFailure(error))
+      this.#settle(taken)
+      if (isWrite) this.#init.observer?.wrote(changes.length)
+      return outcome
+    }
+    this.#checkForward(outcome, from)
+    if (outcome.wants !== undefined) this.#turns.overtaken(outcome.wants)
+    await this.#learn(outcome)
+    return outcome
+  }
+
+  /** The first of those that wait. */
+  #settle(taken: readonly PendingTransaction[]): void {
+    this.#waiting = this.#waiting.slice(taken.length)
+    for (const one of taken) one.settle()
+  }
+
+  /**
+   * All that wait, or where all together change nothing, the first `asked` of them: these hold without a look at the head,
+   * if they change nothing by themselves. What one of them writes may be what a later one takes back.
+   */
+  #decide(asked: number): Group {
+    const all = this.#decided(this.#waiting)
+    if (all.changes.length > 0 || asked === 0 || asked >= all.taken.length) return all
+    return this.#decided(this.#waiting.slice(0, asked))
+  }
+
+  #decided(waiting: readonly PendingTransaction[]): Group {
     const { rows } = this.#state
     const group = new WriteLayer(rows)
     const taken: PendingTransaction[] = []
-    for (const one of this.#waiting) {
+    for (const one of waiting) {
       if (group.size >= GROUP_CHANGES) break
       one.run(group)
       taken.push(one)
@@ -213,7 +268,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     const id = this.#nextId()
     const compacted = this.#compactTo() ?? from.head.compacted
     try {
-      return await this.#writer.write({ id, from, changes, compacted }, signal)
+      return await this.#writer.write({ id, from, changes, compacted, served: this.#turns.served }, signal)
     } catch (error) {
       if (!(error instanceof EtcdError && error.failure === 'unknown')) throw error
       return await this.#findOut(id, from, error, signal)
@@ -265,7 +320,7 @@ export class EtcdLog extends LogReader implements RecordLog {
       store.client.turnAway()
     })
     try {
-      await this.#state.reach(revision, AbortSignal.any([late.signal, this.#stop.signal]))
+      await this.#state.reach(revision, AbortSignal.any([late.signal, this.#stop.signal, this.#lost.signal]))
     } finally {
       cancel()
     }
@@ -305,6 +360,7 @@ export class EtcdLog extends LogReader implements RecordLog {
   #onBroken(error: unknown): void {
     const { store, logger } = this.#init
     this.#broken = error instanceof StateError ? error : new StateError('Failed', store.where, messageOf(error), error)
+    this.#lost.abort(this.#broken)
     logger.error('the store is lost', { reason: this.#broken.reason, why: this.#broken.message })
   }
 

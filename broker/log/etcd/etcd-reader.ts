@@ -5,6 +5,7 @@ import type { Change } from '../record-log.ts'
 import { readAt, readOp } from './etcd-compare.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import type { Head } from './etcd-values.ts'
+import type { Want, WriteTurns } from './write-turns.ts'
 
 /** Rows of one answer. */
 const PAGE = 500
@@ -69,17 +70,35 @@ export class EtcdReader {
   }
 
   /**
-   * Each commit after a revision of etcd, as it is pushed. Throws EtcdError (compacted) where a list must come first, and
+   * Each commit after a revision of etcd, as it is pushed, and to `turns` which replicas want to write. Throws EtcdError (compacted) where a list must come first, and
    * StateError when the store is taken away.
    */
-  async *follow(after: number, signal: AbortSignal): AsyncGenerator<Commit & { readonly asOf: number }, void> {
+  async *follow(
+    after: number,
+    signal: AbortSignal,
+    turns?: Pick<WriteTurns, 'see' | 'seeServed'>,
+  ): AsyncGenerator<Commit & { readonly asOf: number }, void> {
     const { client, keys } = this.#store
     for await (const { events } of client.watch({ ...keys.log, startRevision: after + 1 }, signal)) {
       for (const [asOf, group] of byRevision(events)) {
+        for (const { type, kv } of group) {
+          const replica = kv === undefined ? undefined : keys.parseWant(kv.key)
+          if (kv === undefined || replica === undefined) continue
+          if (type === DELETED) turns?.seeServed(replica)
+          else turns?.see({ replica, since: kv.createRevision })
+        }
         const commit = await this.#commit(group, asOf, signal)
         if (commit !== undefined) yield { ...commit, asOf }
       }
     }
+  }
+
+  /** Who wants to write now. Throws EtcdError. */
+  async wants(signal: AbortSignal): Promise<readonly Want[]> {
+    const { client, keys } = this.#store
+    const range = { ...keys.wants, limit: PAGE, keysOnly: true }
+    const { kvs } = await client.range(range, { action: 'look at who wants to write', signal })
+    return kvs.map(({ key, createRevision }) => ({ replica: keys.parseWant(key) ?? '', since: createRevision }))
   }
 
   /** The changes of a write that is not in its rows yet, as of a revision of etcd (0: now). */

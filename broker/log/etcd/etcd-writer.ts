@@ -6,7 +6,7 @@
 import type { TxnRequest, TxnResponse } from './client/gen/etcd.ts'
 import { EtcdError } from './client/etcd-error.ts'
 import type { Change } from '../record-log.ts'
-import { MAX_OPS, hasValue, isThere, nested, putOp, readAt, readOp, removeOp } from './etcd-compare.ts'
+import { MAX_OPS, hasValue, onlyIf, isThere, nested, putOp, readAt, readOp, removeOp } from './etcd-compare.ts'
 import { wasCreatedAt, wasWrittenAt } from './etcd-compare.ts'
 import type { EtcdReader, Seen } from './etcd-reader.ts'
 import type { EtcdStore } from './etcd-store.ts'
@@ -19,8 +19,12 @@ const MAX_PART_CHANGES = 2000
 /** As many keys can be compared in one transaction. */
 const MAX_PARTS = 60
 
-/** `conflict`: another replica was faster, or parts of the write were taken for left over; nothing is written. */
-export type WriteOutcome = { readonly t: 'made' | 'conflict'; readonly seen: Seen }
+/**
+ * `conflict`: another replica was faster, or parts of the write were taken for left over; no row is written. `wants` is the
+ * revision of etcd since which the store says that this replica wants to write; absent: it does not.
+ */
+export type WriteOutcome =
+  { readonly t: 'made'; readonly seen: Seen } | { readonly t: 'conflict'; readonly seen: Seen; readonly wants?: number }
 
 /** What became of a write without an answer. `made`: `seen` is the head now, which may be a later one. */
 export type Finding = WriteOutcome | { readonly t: 'unknown' }
@@ -33,6 +37,15 @@ export interface WriteInit {
   readonly changes: readonly Change[]
   /** Removals up to here are forgotten from now on. */
   readonly compacted: number
+  /** Replicas that need not want to write any more when this is made. */
+  readonly served: readonly string[]
+}
+
+interface Move {
+  readonly ops: TxnRequest['success']
+  readonly compare: TxnRequest['compare']
+  /** What is done where another replica was faster, in a store that is still ours. */
+  readonly lost?: TxnRequest['failure']
 }
 
 export class EtcdWriter {
@@ -49,8 +62,10 @@ export class EtcdWriter {
 
   /** Throws EtcdError; after `unknown`, findOut() says what became of it. */
   async write(init: WriteInit, signal: AbortSignal): Promise<WriteOutcome> {
-    const { id, from, changes, compacted } = init
+    const { id, from, changes, compacted, served } = init
     const { keys } = this.#store
+    const had = served.map((replica) => removeOp({ key: keys.want(replica) }))
+    const wants = putOp(keys.want(replicaOf(id)), Buffer.alloc(0))
     const head: Head = {
       revision: from.head.revision + changes.length,
       compacted,
@@ -59,14 +74,19 @@ export class EtcdWriter {
     const rows = changes.map((change) => ({ key: keys.row(change.scope, change.key), value: encodeRow(change) }))
     const bytes = rows.reduce((sum, { key, value }) => sum + key.length + value.length, 0)
     const action = `write of ${changes.length} rows`
-    if (rows.length <= MAX_OPS && bytes <= MAX_WRITE_BYTES) {
-      const ops = nested(rows.map(({ key, value }) => putOp(key, value)))
-      return this.#move(from, head, { ops, compare: [] }, { action, signal })
+    if (rows.length + had.length <= MAX_OPS && bytes <= MAX_WRITE_BYTES) {
+      const ops = nested([...rows.map(({ key, value }) => putOp(key, value)), ...had])
+      return this.#move(from, head, { ops, compare: [], lost: [wants] }, { action, signal })
     }
     const parts = await this.#stage(id, changes, signal)
     const compare = parts.map((key) => isThere(key))
     const staged = { id, parts: parts.length }
-    return this.#move(from, { ...head, staged }, { ops: [], compare }, { action, signal })
+    return this.#move(
+      from,
+      { ...head, staged },
+      { ops: had, compare, lost: [wants, removeOp(keys.staged(id))] },
+      { action, signal },
+    )
   }
 
   /**
@@ -118,6 +138,13 @@ export class EtcdWriter {
     return answer.succeeded ? { t: 'made', seen: from } : this.#conflict(answer)
   }
 
+  /** The store says no more that a replica wants to write. */
+  async forgetWant(replica: string, signal: AbortSignal): Promise<void> {
+    const { client, keys } = this.#store
+    const request = { compare: [this.#isOurs()], success: [removeOp({ key: keys.want(replica) })], failure: [] }
+    await client.txn(request, { action: 'take back of a turn', signal })
+  }
+
   /** Takes away parts that no head names: their replica was killed before it said that they are valid. */
   async sweepStaged(from: Seen, signal: AbortSignal): Promise<void> {
     const { client, keys } = this.#store
@@ -150,7 +177,7 @@ export class EtcdWriter {
   async #move(
     from: Seen,
     head: Head,
-    { ops, compare }: { readonly ops: TxnRequest['success']; readonly compare: TxnRequest['compare'] },
+    { ops, compare, lost = [] }: Move,
     init: { readonly action: string; readonly signal: AbortSignal },
   ): Promise<WriteOutcome> {
     const { client, keys } = this.#store
@@ -158,17 +185,23 @@ export class EtcdWriter {
     const request: TxnRequest = {
       compare: [...this.#unmoved(from), ...compare],
       success: [putOp(keys.head, value), ...ops],
-      failure: [readOp(keys.head)],
+      failure: [readOp(keys.head), ...(lost.length === 0 ? [] : [onlyIf(this.#isOurs(), lost)])],
     }
     const answer = await client.txn(request, init)
-    if (!answer.succeeded) return this.#conflict(answer)
-    return { t: 'made', seen: { head, value, revision: answer.header?.revision ?? 0 } }
+    const revision = answer.header?.revision ?? 0
+    if (!answer.succeeded) return { ...this.#conflict(answer), ...(lost.length === 0 ? {} : { wants: revision }) }
+    return { t: 'made', seen: { head, value, revision } }
   }
 
   /** By its content as well: an etcd that was put back from a backup gives its revisions out again. */
   #unmoved({ revision, value }: Seen): TxnRequest['compare'] {
     const { keys } = this.#store
-    return [wasCreatedAt(keys.format, this.#createdAt), wasWrittenAt(keys.head, revision), hasValue(keys.head, value)]
+    return [this.#isOurs(), wasWrittenAt(keys.head, revision), hasValue(keys.head, value)]
+  }
+
+  /** The store is the one that was opened: in another one nothing is written, whatever comes of it. */
+  #isOurs(): TxnRequest['compare'][number] {
+    return wasCreatedAt(this.#store.keys.format, this.#createdAt)
   }
 
   #conflict(answer: TxnResponse): WriteOutcome {

@@ -2,12 +2,13 @@
  * What replicas of one store say of themselves: which members have a stream open at each. Held by a lease, so that what a
  * replica said that was killed goes by itself. Nothing is decided by it; decisions are in the log.
  */
-import { Backoff } from '../../../reconcile/backoff.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { orAborted, withDeadline } from '../../../reconcile/until-aborted.ts'
-import type { Logger } from '../../../runtime/logging/logger.ts'
-import { messageOf } from '../../../runtime/thrown.ts'
-import type { EtcdStore } from './etcd-store.ts'
+import { Backoff } from '../../../../reconcile/backoff.ts'
+import type { Clock } from '../../../../reconcile/clock.ts'
+import { withDeadline } from '../../../../reconcile/until-aborted.ts'
+import { WakeableSleep } from '../../../../reconcile/wakeable-sleep.ts'
+import type { Logger } from '../../../../runtime/logging/logger.ts'
+import { messageOf } from '../../../../runtime/thrown.ts'
+import type { EtcdStore } from '../etcd-store.ts'
 import { type SessionValue, formatSession, parseSession } from './session-value.ts'
 
 /** A replica that is gone counts for so long. */
@@ -36,10 +37,11 @@ export class ReplicaSession {
   #members: readonly string[] = []
   #isSaid = false
   #wasFirst = false
-  #onChange: () => void = () => undefined
+  readonly #renewal: WakeableSleep
 
   constructor(init: ReplicaSessionInit) {
     this.#init = init
+    this.#renewal = new WakeableSleep(init.clock)
   }
 
   /** Ids of the replicas that run, this one among them once etcd knows it. */
@@ -63,7 +65,7 @@ export class ReplicaSession {
     if (sorted.join() === this.#members.join()) return
     this.#members = sorted
     this.#isSaid = false
-    this.#onChange()
+    this.#renewal.wake()
   }
 
   /** Until the signal; then the lease ends. */
@@ -104,25 +106,13 @@ export class ReplicaSession {
           const value = formatSession({ members: this.#members, ...this.#init.says })
           await client.put(keys.replica(id), value, { action: 'session of this broker', signal }, lease)
         }
-        await this.#renewalDue(signal)
+        // Or until there is something new to say.
+        await this.#renewal.sleep(RENEW_MS, signal)
         if ((await client.keepLease(lease, signal)) <= 0) return
       }
     } finally {
       // Gone by itself otherwise.
       await withDeadline(clock, END_MS, (late) => client.revokeLease(lease, late)).catch(() => undefined)
-    }
-  }
-
-  /** Or there is something new to say. */
-  async #renewalDue(signal: AbortSignal): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<undefined>()
-    const cancel = this.#init.clock.setTimer(RENEW_MS, () => resolve(undefined))
-    this.#onChange = () => resolve(undefined)
-    try {
-      await orAborted(promise, signal)
-    } finally {
-      cancel()
-      this.#onChange = () => undefined
     }
   }
 
