@@ -13,7 +13,10 @@ export interface AgentMetrics {
   readonly writeFailures: Counter
   readonly loopSeconds: Histogram
   readonly loopFailures: Counter
+  readonly certificateStart: Gauge
   readonly certificateExpiry: Gauge
+  readonly brokerHeard: Gauge
+  readonly importDelay: Histogram
 }
 
 export function agentMetrics(metrics: Metrics): AgentMetrics {
@@ -63,9 +66,22 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
       help: 'Rounds of a loop that failed and are tried again.',
       labels: ['loop'],
     }),
+    certificateStart: metrics.gauge({
+      name: 'sealane_agent_certificate_start_timestamp_seconds',
+      help: "When this cluster's certificate begins, seconds since 1970; 0: none was looked at yet.",
+    }),
     certificateExpiry: metrics.gauge({
       name: 'sealane_agent_certificate_expiry_timestamp_seconds',
-      help: "When this cluster's certificate ends, seconds since 1970.",
+      help: "When this cluster's certificate ends, seconds since 1970; 0: none was looked at yet.",
+    }),
+    brokerHeard: metrics.gauge({
+      name: 'sealane_agent_broker_heard_timestamp_seconds',
+      help: 'When the broker was heard last, seconds since 1970: the replica may be as old as that. 0: not heard yet.',
+    }),
+    importDelay: metrics.histogram({
+      name: 'sealane_agent_import_delay_seconds',
+      help: 'Time from a change that came from the broker until the local API has it; of each round that of its first change.',
+      buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15, 60],
     }),
   }
 }

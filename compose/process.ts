@@ -3,10 +3,12 @@ import { SystemClock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { METRICS_EVERYWHERE, STATUS_METRICS } from '../install/pod.ts'
 import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http-status.ts'
+import { LogSwitch, toggleBySignal } from '../runtime/logging/log-switch.ts'
 import type { LogThreshold } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
+import { openFiles } from '../runtime/open-files.ts'
 import { StatusBoard } from '../runtime/status-board.ts'
 import { sealaneVersion } from '../runtime/version.ts'
 import { UserError } from '../runtime/user-error.ts'
@@ -16,7 +18,8 @@ export interface ProcessInit {
   readonly name: string
   /** One or more. */
   readonly statusListen: readonly string[]
-  readonly logLevel: LogThreshold
+  /** A switch: what other loggers of the process go by as well. */
+  readonly logLevel: LogThreshold | LogSwitch
   /** What was counted with before; a new registry by default. */
   readonly metrics?: Metrics | undefined
 }
@@ -29,7 +32,8 @@ export async function withProcess(
   init: ProcessInit,
   work: (deps: ComponentDeps, started: () => void) => Promise<void>,
 ): Promise<void> {
-  const logger = createLogger(init.name, init.logLevel)
+  const log = typeof init.logLevel === 'string' ? new LogSwitch(init.logLevel) : init.logLevel
+  const logger = createLogger(init.name, log)
   const metrics = init.metrics ?? createMetrics(init.name)
   const status = new StatusBoard()
   const metricsFor = readMetricsFor(process.env[STATUS_METRICS])
@@ -38,9 +42,11 @@ export async function withProcess(
   status.report('part', () => init.name)
   status.report('version', () => version)
   status.report('startedAt', () => startedAt)
+  status.report('files', () => openFiles())
   status.readiness('process', () => (isStarted ? undefined : 'is starting'))
   const clock = new SystemClock()
   const servers: StatusServer[] = []
+  const forget = toggleBySignal(log, logger)
   try {
     // A server each: who fills the one up does not keep the node's own probes out of the other.
     for (const listen of init.statusListen) {
@@ -50,6 +56,7 @@ export async function withProcess(
     }
     await work({ clock, logger, metrics, status }, () => (isStarted = true))
   } finally {
+    forget()
     await Promise.all(servers.map((server) => server.close()))
   }
 }

@@ -5,11 +5,14 @@
 import type { SiteConfig } from '../kubeapi/files/site-file.ts'
 import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
+import type { LogSwitch } from '../runtime/logging/log-switch.ts'
 import type { LogThreshold } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
+import { sealaneVersion } from '../runtime/version.ts'
+import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
 import { membershipByIdentity, membershipByObject } from './membership-info.ts'
@@ -20,7 +23,7 @@ export interface RunSiteInit {
   /** Undefined: all that this node needs. */
   readonly components: readonly ComponentName[] | undefined
   readonly statusListen: readonly string[]
-  readonly logLevel: LogThreshold
+  readonly logLevel: LogThreshold | LogSwitch
   readonly signal: AbortSignal
 }
 
@@ -67,6 +70,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0
+    void showMember(run, deps.metrics, signal)
     const start = async (component: ComponentName): Promise<void> => {
       try {
         const module = await MODULES[component]()
@@ -82,6 +86,13 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     }
     await Promise.all(components.map(start))
   })
+}
+
+/** The page says whose it is once that is known. */
+async function showMember({ membership }: SiteRun, metrics: Metrics, signal: AbortSignal): Promise<void> {
+  const info = memberInfo(metrics)
+  const found = await membership(signal).catch(() => undefined)
+  if (found !== undefined) info.set(1, { member: found.cluster, version: sealaneVersion() })
 }
 
 /** A part that waits for the join is not ready, and the status page says so. */

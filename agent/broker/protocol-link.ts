@@ -131,6 +131,7 @@ class ProtocolLink implements BrokerLink {
       onContact: (silent) => {
         contact.set(silent)
         this.#life.heard()
+        deps.agentMetrics.brokerHeard.set(clock.now() / 1000)
       },
       onAuthorities: (authorities) => this.#renewal.takeAuthorities(authorities),
       onState: (state) => {

@@ -6,10 +6,11 @@
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { isConditionTrue } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
-import { type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
+import { type MemberReport, type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
 import type { StoredRecord } from '../../model/records.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
 import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { ContactView, Publisher, ReplicaView } from '../broker/broker-link.ts'
@@ -19,6 +20,7 @@ import { planImporters } from './importers.ts'
 import { loopDeps } from '../loop-deps.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import type { PlannedExport } from './plan-exports.ts'
+import { planMemberReport } from './plan-member-report.ts'
 import { planMemberStatus } from './plan-member-status.ts'
 import type { ImportFindings, SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
@@ -54,6 +56,7 @@ export class ReportLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #connections: ReportedConnections
+  readonly #version = sealaneVersion()
   #notImported: Readonly<Record<string, number>> | undefined
   /** By member. Undefined until all records have been looked at once. */
   #statuses: Map<string, MemberStatus> | undefined
@@ -77,6 +80,7 @@ export class ReportLoop {
     this.#subscriptions.add(replica.onExported(poke))
     this.#subscriptions.add(publisher.onChange(poke))
     this.#subscriptions.add(this.#connections.onChange(poke))
+    for (const kind of ['Gateway', 'Cluster'] as const) this.#subscriptions.add(api.cache(kind).onChange(poke))
     findings.onImports(poke)
     findings.onExports(poke)
     findings.onExpired(poke)
@@ -136,7 +140,8 @@ export class ReportLoop {
     const world = { own, view, exported, members, clusters, namespaces, allowedNamespaces, problems }
     const status = planMemberStatus(world)
     const openConnections = this.#connections.get()
-    this.#deps.publisher.setStatus(openConnections === undefined ? status : { ...status, openConnections })
+    const report = this.#report(status)
+    this.#deps.publisher.setStatus({ ...status, report, ...(openConnections === undefined ? {} : { openConnections }) })
     const counts: Record<string, number> = {}
     for (const reason of NOT_IMPORTED_REASONS) {
       const count = status.notImported.filter((one) => one.reason === reason).length
@@ -144,6 +149,20 @@ export class ReportLoop {
       if (count > 0) counts[reason] = count
     }
     this.#notImported = counts
+  }
+
+  #report({ notImported }: MemberStatus): MemberReport {
+    const { api, findings } = this.#deps
+    return planMemberReport({
+      own: this.#init.own,
+      version: this.#version,
+      gateways: api.cache('Gateway').list(),
+      routeAgents: api.cache('RouteAgent').list(),
+      clusters: api.cache('Cluster').list(),
+      exports: findings.exportPlan?.exports ?? new Map(),
+      conflicts: findings.ownFindings,
+      notImported,
+    })
   }
 
   #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {

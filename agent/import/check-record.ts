@@ -13,7 +13,7 @@ import {
   specialPart,
 } from '../../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
-import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
+import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem, reportProblem } from '../../model/member-status.ts'
 import { openConnectionsProblem } from '../../model/open-connections.ts'
 import { type NeededRange, neededIn, neededText } from '../../model/addresses/needed-ranges.ts'
 import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../../model/objects.ts'
@@ -127,7 +127,7 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
 
 function statusProblem(
   { cluster, namespace, name }: RecordKey,
-  { notImported, leftOut, openConnections }: MemberStatus,
+  { notImported, leftOut, openConnections, report }: MemberStatus,
 ): Problem | undefined {
   if (namespace !== '' || name !== cluster)
     return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
@@ -140,7 +140,8 @@ function statusProblem(
     const wrong = findingProblem(one)
     if (wrong !== undefined) return problem('InvalidValue', `${wrong.field} ${wrong.problem}`)
   }
-  return undefined
+  const reported = report && reportProblem(report)
+  return reported && problem('InvalidValue', `report.${reported.field} ${reported.problem}`)
 }
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): Problem | undefined {

@@ -76,6 +76,8 @@ export class MirrorLoop {
   readonly #leftOut: LeftOut
   readonly #dirty = new DirtyServices()
   #last: LastPlan | undefined
+  /** When the first change came that is not written yet, monotonic. */
+  #changedAtMs: number | undefined
   /** Services of namespaces that are here, and why they are not imported all the same. */
   readonly #problems = new Map<ServiceKey, NotImportedReason>()
   readonly #statuses: ImportStatuses
@@ -95,6 +97,7 @@ export class MirrorLoop {
       // What members report about themselves is not mirrored.
       const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
       if (mirrored.length === 0 && changes.length > 0) return
+      this.#changedAtMs ??= deps.clock.monotonic()
       this.#dirty.noteRecords(mirrored)
       this.#loop.poke()
     })
@@ -157,16 +160,21 @@ export class MirrorLoop {
     if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
     // What this cluster exports is known from now on.
     if (this.#last?.world.ownKnown === false && findings.exportPlan !== undefined) this.#dirty.noteAll()
+    const changedAtMs = this.#changedAtMs
     const taken = this.#dirty.take(replica)
+    this.#changedAtMs = undefined
     try {
       const last = this.#last
       if (taken === undefined || last === undefined) await this.#all(expired, signal)
       else await this.#some(last, taken, signal)
     } catch (error) {
+      this.#changedAtMs = changedAtMs ?? this.#changedAtMs
       // What was left undone is found by looking at everything.
       this.#dirty.noteAll()
       throw error
     }
+    if (changedAtMs === undefined) return
+    this.#deps.metrics.importDelay.observe((this.#deps.clock.monotonic() - changedAtMs) / 1000)
   }
 
   /**

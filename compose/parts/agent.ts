@@ -7,6 +7,7 @@ import { parseClusterId } from '../../model/ids.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import type { SiteRun } from '../run.ts'
+import { watchProblems } from '../problems/watch-problems.ts'
 import { actInTurn } from '../site-agents.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
@@ -33,7 +34,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   await kube.elect((leading) => joinAndRun({ ...deps, api }, init, leading), signal)
 }
 
-function runMember(
+async function runMember(
   deps: ComponentDeps & Pick<AgentDeps, 'onRefused'>,
   site: SiteRun,
   signal: AbortSignal,
@@ -42,7 +43,14 @@ function runMember(
   const { allowedNamespaces } = config
   const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined }
   const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
-  return runAgent({ ...deps, ...dns, api }, agentConfig(config.state, change), signal)
+  const over = new AbortController()
+  const problems = watchProblems({ ...deps, api }, AbortSignal.any([signal, over.signal]))
+  try {
+    await runAgent({ ...deps, ...dns, api }, agentConfig(config.state, change), signal)
+  } finally {
+    over.abort()
+    await problems
+  }
 }
 
 function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {

@@ -2,6 +2,7 @@
 import { localOperator } from '../../broker/audit/operator.ts'
 import type { EtcdStoreConfig } from '../../broker/config.ts'
 import { type Migrated, cancelMigration, migrateStore } from '../../broker/migrate/migration.ts'
+import { listedClusterset } from '../../broker/migrate/listed-clusterset.ts'
 import { openPlace } from '../../broker/migrate/open-place.ts'
 import type { StorePlace } from '../../broker/migrate/store-place.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -15,10 +16,13 @@ export interface MoveInit {
   readonly state: string
   readonly login: Omit<EtcdStoreConfig, 'url'>
   readonly force: boolean
+  /** Of several at one broker: which one; absent: the broker's own. */
+  readonly clusterset?: string | undefined
 }
 
-/** Throws StateError, and UserError for a place that cannot be meant. */
-export async function moveStore(init: MoveInit, signal: AbortSignal): Promise<Migrated> {
+/** Throws StateError, RefusedError for a clusterset that is not there, and UserError for a place that cannot be meant. */
+export async function moveStore(given: MoveInit, signal: AbortSignal): Promise<Migrated> {
+  const init = await checked(given, signal)
   const { from, to, force } = init
   const places = { from: placeOf(from, '--from', init, signal), to: placeOf(to, '--to', init, signal) }
   return migrateStore({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
@@ -26,9 +30,10 @@ export async function moveStore(init: MoveInit, signal: AbortSignal): Promise<Mi
 
 /** Without `to` the target is not asked. Throws as moveStore() does. */
 export async function cancelMove(
-  init: Omit<MoveInit, 'to'> & { readonly to?: string },
+  given: Omit<MoveInit, 'to'> & { readonly to?: string },
   signal: AbortSignal,
 ): Promise<void> {
+  const init = await checked(given, signal)
   const { from, to, force } = init
   const places = {
     from: placeOf(from, '--from', init, signal),
@@ -37,11 +42,19 @@ export async function cancelMove(
   await cancelMigration({ clock: new SystemClock(), who: localOperator(), signal }, { ...places, force })
 }
 
+/** The same, and its clusterset is one that the broker has. */
+async function checked<T extends Omit<MoveInit, 'to'>>(init: T, signal: AbortSignal): Promise<T> {
+  const { from, clusterset } = init
+  if (clusterset === undefined) return init
+  const own = placeOf(from, '--from', { ...init, clusterset: undefined }, signal)
+  return { ...init, clusterset: await listedClusterset(own, clusterset) }
+}
+
 function placeOf(
   text: string,
   flag: string,
-  { state, login }: Pick<MoveInit, 'state' | 'login'>,
+  { state, login, clusterset }: Pick<MoveInit, 'state' | 'login' | 'clusterset'>,
   signal: AbortSignal,
 ): StorePlace {
-  return openPlace(text, { flag, stateDir: state, login, clock: new SystemClock(), signal })
+  return openPlace(text, { flag, stateDir: state, login, clusterset, clock: new SystemClock(), signal })
 }

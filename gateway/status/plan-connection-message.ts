@@ -1,6 +1,7 @@
 /** The text for a connection that is not up: which end receives what, and which UDP port somebody has to open. Pure. */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../model/objects.ts'
+import { ANSWERS_LOST, HEARS_NOTHING, NONE_ANSWERS } from '../../model/status-text.ts'
 import type { LinkState } from '../cable/cable.ts'
 import type { EndpointChoice } from '../reach/choose-endpoint.ts'
 
@@ -43,16 +44,16 @@ function seen(init: ConnectionMessageInit): string {
   const there = at === undefined ? 'UDP' : `UDP ${at.port}`
   if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
     if (hasSession(init)) {
-      return `packets arrive from ${from}, but none that answers ours: let ${here} in here and ${there} in there, or its gateway hangs`
+      return `packets arrive from ${from}, ${NONE_ANSWERS}: let ${here} in here and ${there} in there, or its gateway hangs`
     }
-    return `packets arrive from ${from}, but our answers do not get there: let ${here} out of this node and ${there} into that one`
+    return `packets arrive from ${from}, ${ANSWERS_LOST}: let ${here} out of this node and ${there} into that one`
   }
   if (choice.how === 'wait' || at === undefined) {
     const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
     return `we have no address to send to and ${last}: open ${here} here, for it calls us`
   }
   const sent = (link?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
-  return `${sent} to UDP ${formatAddressPort(at)} and hear nothing${lastHeard(init)}: open UDP ${at.port} there`
+  return `${sent} to UDP ${formatAddressPort(at)} ${HEARS_NOTHING}${lastHeard(init)}: open UDP ${at.port} there`
 }
 
 /** Both ends took part in a handshake: while it counts, packets got through both ways. */

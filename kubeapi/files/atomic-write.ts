@@ -3,13 +3,14 @@
  * Temporary names start with a dot; every reader here passes those by.
  */
 import { randomBytes } from 'node:crypto'
-import { linkSync, mkdirSync, readdirSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
 const TEMPORARY = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
 
-function temporaryPath(path: string): string {
+/** A name of our own in the folder of `path`, for what is not yet or no more to be seen. */
+export function temporaryPath(path: string): string {
   // Long names keep only their start: the temporary name must not exceed the limit that the real one just meets.
   return join(dirname(path), `.${basename(path).slice(0, 100)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`)
 }
@@ -79,8 +80,9 @@ export function removeStaleTemporaries(folder: string, now: number): void {
   try {
     for (const entry of readdirSync(folder, { withFileTypes: true })) {
       const path = join(folder, entry.name)
-      if (entry.isDirectory()) removeStaleTemporaries(path, now)
-      else if (TEMPORARY.test(entry.name) && now - statSync(path).mtimeMs > STALE_MS) unlinkSync(path)
+      const isTemporary = TEMPORARY.test(entry.name)
+      if (isTemporary && now - statSync(path).mtimeMs > STALE_MS) rmSync(path, { recursive: true, force: true })
+      else if (!isTemporary && entry.isDirectory()) removeStaleTemporaries(path, now)
     }
   } catch {
     // Tidiness only: another process may be doing the same, or the folder is not ours to tidy.

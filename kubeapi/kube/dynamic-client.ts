@@ -122,23 +122,29 @@ export class DynamicClient {
     }
   }
 
-  async list(init: ListInit, signal?: AbortSignal): Promise<DynamicObject[]> {
+  list(init: ListInit, signal?: AbortSignal): Promise<DynamicObject[]> {
+    return this.listPicked(init, (object) => object, signal)
+  }
+
+  /** As list(), but of each object only what is picked stays in memory while the next page comes. */
+  async listPicked<T>(init: ListInit, pick: (object: DynamicObject) => T, signal?: AbortSignal): Promise<T[]> {
     const { apiVersion, kind, namespace, labelSelector, fieldSelector, most = Infinity, metadataOnly = false } = init
     const resource = await this.#resource(init, signal)
     const title = `${resource.plural}${namespace === undefined ? '' : ` in ${namespace}`}`
     const path = resourcePath(resource, resource.namespaced ? namespace : undefined)
-    const found: DynamicObject[] = []
+    const found: T[] = []
     let next: string | undefined
     do {
       const query = { labelSelector, fieldSelector, limit: Math.min(PAGE, most), continue: next }
       const { body } = await this.#ask<{
         metadata?: { continue?: string }
-        items?: Omit<DynamicObject, 'apiVersion' | 'kind'>[]
+        items?: object[]
       }>(
         { verb: 'list', title, method: 'GET', path, query, ...(metadataOnly ? { accept: METADATA_ONLY } : {}) },
         signal,
       )
-      for (const item of body.items ?? []) found.push({ ...item, apiVersion, kind } as DynamicObject)
+      // Items of a list do not say what they are.
+      for (const item of body.items ?? []) found.push(pick(Object.assign(item, { apiVersion, kind }) as DynamicObject))
       next = body.metadata?.continue === '' ? undefined : body.metadata?.continue
     } while (next !== undefined && found.length < most)
     return found

@@ -24,7 +24,7 @@ import { HttpClient } from './http/http-client.ts'
 import type { LeaseStore } from '../lease-store.ts'
 import { KubeLeaseStore } from './kube-lease-store.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
-import { type CommandResult, type PodCommand, execInPod } from './http/pod-exec.ts'
+import type { CommandResult, PodCommand } from './http/pod-exec.ts'
 import type { ServerAccess } from './access/server-access.ts'
 import { ServerConnection } from './http/server-connection.ts'
 
@@ -145,8 +145,10 @@ export class KubeApi implements ClusterApi {
   }
 
   /** Runs a command in a container to its end. See execInPod(). */
-  exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
+  async exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
     const { clock } = this.#deps
+    // It brings WebSockets along, which most have no use for.
+    const { execInPod } = await import('./http/pod-exec.ts')
     return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
   }
 

@@ -113,7 +113,8 @@ export class CertificateRenewal {
     const again = new Backoff(clock, AGAIN)
     while (!signal.aborted) {
       await this.#adopt()
-      const { notAfterMs } = this.#facts
+      const { notBeforeMs, notAfterMs } = this.#facts
+      agentMetrics.certificateStart.set(Math.floor(notBeforeMs / 1000))
       agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
       const dueInMs = this.#dueInMs()
       if (dueInMs > 0) {

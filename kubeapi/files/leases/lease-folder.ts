@@ -3,18 +3,34 @@
  * once and never changed. The next version is made by a hard link, which fails where somebody was faster, so no lock is
  * needed that a dead process could keep. The highest version counts.
  */
-import { linkSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  unlinkSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { messageOf } from '../../../runtime/thrown.ts'
 import { ClusterApiError } from '../../cluster-api.ts'
 import type { StoredLease } from '../../lease-store.ts'
-import { errorCode, isMissing, writeTemporary } from '../atomic-write.ts'
+import { errorCode, isMissing, temporaryPath, writeTemporary } from '../atomic-write.ts'
 import { MAX_LEASE_BYTES, isLeaseName, parseLease } from './lease-shape.ts'
 import { LAST_VERSION, readVersions, versionFile } from './lease-versions.ts'
 
 export interface LeaseFolderDeps {
   /** Called with each file that does not count. */
   readonly onDamaged: (path: string, why: string) => void
+}
+
+interface Made {
+  readonly uid: string | undefined
+  /** Of its file. */
+  readonly ino: number
 }
 
 /** Versions so much older than the newest one go, but some always stay. */
@@ -78,23 +94,35 @@ export class LeaseFolder {
     try {
       const now = this.read(name)?.metadata
       const isSame = now?.resourceVersion === resourceVersion && (now?.uid ?? metadata.uid) === metadata.uid
-      if (!isSame || !link(temporary, path) || !this.#follows(name, before, metadata.uid)) throw conflict(name)
+      const { ino } = lstatSync(temporary)
+      if (!isSame || !link(temporary, path) || !this.#follows(name, before, { uid: metadata.uid, ino }))
+        throw conflict(name)
       this.#prune(folder)
     } catch (error) {
-      throw error instanceof ClusterApiError ? error : unavailable('write', path, error)
+      throw error instanceof ClusterApiError ? error : this.#notWritten(path, error)
     } finally {
       rmSync(temporary, { force: true })
     }
     return { ...lease, metadata: { ...metadata, resourceVersion: String(before + 1) } }
   }
 
-  /** Absent is fine. Throws ClusterApiError Unavailable. */
+  /**
+   * All versions go at once, also while others write: the folder is moved out of sight first. Absent is fine. Throws
+   * ClusterApiError Unavailable.
+   */
   remove(name: string): void {
     const folder = this.#folderOf(name)
+    const removed = temporaryPath(folder)
     try {
-      rmSync(folder, { recursive: true, force: true })
+      renameSync(folder, removed)
     } catch (error) {
+      if (errorCode(error) === 'ENOENT') return
       throw unavailable('remove', folder, error)
+    }
+    try {
+      rmSync(removed, { recursive: true, force: true })
+    } catch {
+      // It is removed all the same: what is left is a temporary, which the next start tidies.
     }
   }
 
@@ -114,8 +142,15 @@ export class LeaseFolder {
     try {
       return await writeTemporary(path, text)
     } catch (error) {
-      throw unavailable('write', path, error)
+      throw this.#notWritten(path, error)
     }
+  }
+
+  /** What another process removed meanwhile was written by it, as it were. */
+  #notWritten(path: string, error: unknown): ClusterApiError {
+    const isRemoved =
+      errorCode(error) === 'ENOENT' && statSync(this.#root, { throwIfNoEntry: false })?.isDirectory() === true
+    return isRemoved ? conflict(basename(dirname(path))) : unavailable('write', path, error)
   }
 
   /** Highest first. */
@@ -153,13 +188,15 @@ export class LeaseFolder {
    * make one anew that had been pruned: the one before it is pruned then as well. Version 1 has none before it, but all
    * that follow have its uid.
    */
-  #follows(name: string, before: number, uid: string | undefined): boolean {
+  #follows(name: string, before: number, { uid, ino }: Made): boolean {
     const folder = this.#folderOf(name)
     const isFirst =
       before === 0
         ? this.read(name)?.metadata.uid === uid
         : lstatSync(join(folder, versionFile(before)), { throwIfNoEntry: false }) !== undefined
-    if (!isFirst) rmSync(join(folder, versionFile(before + 1)), { force: true })
+    const path = join(folder, versionFile(before + 1))
+    // Where the Lease was removed meanwhile, it may be another process's.
+    if (!isFirst && lstatSync(path, { throwIfNoEntry: false })?.ino === ino) rmSync(path, { force: true })
     return isFirst
   }
 

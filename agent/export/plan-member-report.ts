@@ -1,0 +1,103 @@
+/** How this cluster does, for operators of the broker: versions, lanes, exports, problems by code. Pure. */
+import {
+  CONDITION_CLUSTER_DNS,
+  CONDITION_CONNECTED,
+  CONDITION_IN_CONTACT,
+  CONDITION_READY,
+  findCondition,
+} from '../../model/conditions.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import {
+  MAX_REPORTED_PROBLEMS,
+  MAX_REPORTED_VERSIONS,
+  type MemberReport,
+  type MemberStatus,
+  PROBLEM_SEVERITIES,
+  type ProblemSeverity,
+  type ReportedProblem,
+  reportProblem,
+} from '../../model/member-status.ts'
+import type { Cluster, Condition, Gateway, RouteAgent } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
+import type { PlannedExport } from './plan-exports.ts'
+
+export interface MemberReportWorld {
+  /** Id of this cluster. */
+  readonly own: string
+  /** Of the agent. */
+  readonly version: string
+  readonly gateways: readonly Gateway[]
+  readonly routeAgents: readonly RouteAgent[]
+  readonly clusters: readonly Cluster[]
+  readonly exports: ReadonlyMap<ServiceKey, Pick<PlannedExport, 'valid'>>
+  /** Of own exports. */
+  readonly conflicts: ReadonlyMap<ServiceKey, ConflictFinding>
+  readonly notImported: MemberStatus['notImported']
+}
+
+/** Numbers that change with every packet are no part of it: a report goes out when something has become so. */
+export function planMemberReport(world: MemberReportWorld): MemberReport {
+  const connections = world.gateways.flatMap(({ status }) => status?.connections ?? [])
+  const failed = [...world.exports.values()].filter(({ valid }) => valid.status === 'False')
+  return {
+    versions: versionsOf(world),
+    lanes: { up: connections.filter(({ state }) => state === 'up').length, of: connections.length },
+    exports: { count: world.exports.size, failed: failed.length },
+    problems: problemsOf(world),
+  }
+}
+
+function versionsOf({ version, gateways, routeAgents }: MemberReportWorld): string[] {
+  const all = [version, ...[...gateways, ...routeAgents].flatMap(({ status }) => status?.version ?? [])]
+  return [...new Set(all)]
+    .filter((one) => isSendable({ versions: [one] }))
+    .sort()
+    .slice(0, MAX_REPORTED_VERSIONS)
+}
+
+function problemsOf(world: MemberReportWorld): ReportedProblem[] {
+  const found = new Map<string, { severity: ProblemSeverity; count: number }>()
+  const add = (severity: ProblemSeverity, reasons: string): void => {
+    for (const code of reasons.split(',')) {
+      const before = found.get(code)
+      const worst = PROBLEM_SEVERITIES.find((one) => one === before?.severity || one === severity) ?? severity
+      found.set(code, { severity: worst, count: (before?.count ?? 0) + 1 })
+    }
+  }
+  const unlessTrue = (severity: ProblemSeverity, conditions: readonly Condition[] | undefined, type: string): void => {
+    const condition = findCondition(conditions, type)
+    if (condition !== undefined && condition.status !== 'True') add(severity, condition.reason)
+  }
+  for (const { status, metadata } of world.clusters) {
+    if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
+    else {
+      unlessTrue('down', status?.conditions, CONDITION_CONNECTED)
+      unlessTrue('notice', status?.conditions, CONDITION_IN_CONTACT)
+    }
+  }
+  const failure: ReasonCode = 'RoundFailed'
+  for (const { status } of world.gateways) {
+    unlessTrue('degraded', status?.conditions, CONDITION_READY)
+    if (status?.failure !== undefined) add('degraded', failure)
+  }
+  for (const { status } of world.routeAgents) if (status?.failure !== undefined) add('degraded', failure)
+  for (const { valid } of world.exports.values()) if (valid.status === 'False') add('degraded', valid.reason)
+  for (const { reasons } of world.conflicts.values()) for (const reason of reasons) add('notice', reason)
+  for (const { reason } of world.notImported) add('notice', reason)
+  return [...found]
+    .map(([code, { severity, count }]) => ({ code, severity, count }))
+    .filter((one) => isSendable({ problems: [one] }))
+    .sort((a, b) => rank(a) - rank(b) || (a.code < b.code ? -1 : 1))
+    .slice(0, MAX_REPORTED_PROBLEMS)
+}
+
+function rank({ severity }: ReportedProblem): number {
+  return PROBLEM_SEVERITIES.indexOf(severity)
+}
+
+/** Objects here may have been written by anybody who may write them. */
+function isSendable(part: Partial<MemberReport>): boolean {
+  const nothing = { versions: [], lanes: { up: 0, of: 0 }, exports: { count: 0, failed: 0 }, problems: [] }
+  return reportProblem({ ...nothing, ...part }) === undefined
+}

@@ -1,0 +1,105 @@
+/**
+ * Looks at this cluster every 15 s as `sealane status` does, from what the agent has in memory, and counts what is
+ * wrong: alerts speak of the same causes by the same codes. Nothing is asked for it, and nothing waits for it.
+ */
+import { readReport, slimmed } from '../../cli/status/facts-from.ts'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import { type Fact, FACTS_FORMAT, type FactSet } from '../../explain/facts/fact.ts'
+import type { FactKind } from '../../explain/facts/shapes.ts'
+import type { RankedFinding } from '../../explain/finding.ts'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { type KubeObject, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import { reportedLoop } from '../../reconcile/loop-deps.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { type Services, leaveOutHealthy } from './leave-out-healthy.ts'
+import { type ProblemMetrics, problemMetrics } from './problem-metrics.ts'
+
+export interface ProblemsDeps extends ComponentDeps {
+  readonly api: Pick<ClusterApi, 'cache'>
+}
+
+export const LOOK_EVERY_MS = 15_000
+/** How many problems are named. */
+export const MOST_SUBJECTS = 20
+
+/** Beside the services; all of them the agent follows: no other is asked for. */
+const KINDS = [
+  'Membership',
+  'Cluster',
+  'Endpoint',
+  'Gateway',
+  'RouteAgent',
+  'Node',
+] as const satisfies readonly FactKind[]
+const SERVICE_KINDS = ['ServiceExport', 'ServiceImport', 'EndpointSlice'] as const satisfies readonly FactKind[]
+
+const SOURCE = 'the agent'
+
+/** Until the signal; nothing is wrong afterwards, as far as this process says. Never rejects. */
+export async function watchProblems(deps: ProblemsDeps, signal: AbortSignal): Promise<void> {
+  const { clock, metrics: registry } = deps
+  const metrics = problemMetrics(registry)
+  const logger = deps.logger.child({ component: 'agent' })
+  const loop = new ReconcileLoop(
+    reportedLoop({ clock, logger, loop: 'problems', count: () => undefined }),
+    { ...DEFAULT_LOOP, resyncMs: LOOK_EVERY_MS },
+    () => {
+      showProblems(metrics, diagnoseMember(ownFacts(deps)).problems)
+      metrics.looked.set(clock.now() / 1000)
+      return Promise.resolve()
+    },
+  )
+  await loop.run(signal)
+  showProblems(metrics, [])
+}
+
+/** The worst first. */
+export function showProblems(metrics: ProblemMetrics, problems: readonly RankedFinding[]): void {
+  const counts = new Map<string, { readonly code: string; readonly severity: string; count: number }>()
+  for (const { reason: code, severity } of problems) {
+    const row = counts.get(`${code} ${severity}`) ?? { code, severity, count: 0 }
+    row.count += 1
+    counts.set(`${code} ${severity}`, row)
+  }
+  metrics.problems.reset()
+  for (const { code, severity, count } of counts.values()) metrics.problems.set(count, { code, severity })
+  metrics.subjects.reset()
+  for (const { reason: code, severity, subject } of problems.slice(0, MOST_SUBJECTS)) {
+    const { kind, namespace = '', name } = subject
+    metrics.subjects.set(1, { code, severity, kind, namespace, subject: name })
+  }
+}
+
+/** A kind that was not read yet is one that nobody knows, not one of which there is none. */
+export function ownFacts({ api, clock, status }: Pick<ProblemsDeps, 'api' | 'clock' | 'status'>): FactSet {
+  const nowMs = clock.now()
+  const at = new Date(nowMs).toISOString()
+  const fact = (kind: FactKind, objects: readonly KubeObject[]): Fact => {
+    const items = objects.map((object) => slimmed(kind, object as unknown as Parameters<typeof slimmed>[1]))
+    return { t: 'objects', kind, items, source: SOURCE, at }
+  }
+  const read = KINDS.filter((kind) => api.cache(kind).synced).map((kind) => fact(kind, api.cache(kind).list()))
+  const [exports, imports, slices] = [
+    api.cache('ServiceExport'),
+    api.cache('ServiceImport'),
+    api.cache('EndpointSlice'),
+  ]
+  const services = leaveOutHealthy(
+    { exports: exports.list(), imports: imports.list(), slices: slices.list() },
+    {
+      self: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId,
+      gateways: api.cache('Gateway').list(),
+      nowMs,
+    },
+  )
+  const left = SERVICE_KINDS.filter((kind) => api.cache(kind).synced).map((kind) => fact(kind, listOf(services, kind)))
+  const said = { part: 'agent', version: sealaneVersion(), ...status.reports(), now: at }
+  const report = { ...readReport(said, SOURCE, SOURCE), at }
+  return { format: FACTS_FORMAT, takenAt: at, target: SOURCE, facts: [...read, ...left, report] }
+}
+
+function listOf({ exports, imports, slices }: Services, kind: (typeof SERVICE_KINDS)[number]): readonly KubeObject[] {
+  return { ServiceExport: exports, ServiceImport: imports, EndpointSlice: slices }[kind]
+}
