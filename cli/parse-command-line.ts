@@ -23,7 +23,11 @@ export function throwingUsageErrors(command: Command, exitCode: 2 | 3 = 2): Comm
 }
 
 function usageMessage({ code, message }: CommanderError, command: Command): string {
-  const expected = command.commands.map((one) => one.name()).join(', ')
+  const expected = command
+    .createHelp()
+    .visibleCommands(command)
+    .map((one) => one.name())
+    .join(', ')
   const [first = ''] = message.split('\n')
   switch (code) {
     case 'commander.help':

@@ -2,10 +2,14 @@
 import { Command } from 'commander'
 import { addBrokerCommand } from './commands/broker.ts'
 import { addClusterCommand } from './commands/cluster.ts'
+import { addDiagnoseCommand } from './commands/look/diagnose.ts'
 import { addExportCommands } from './commands/export.ts'
 import { addJoinCommand } from './commands/join.ts'
 import { addLeaveCommand } from './commands/leave.ts'
 import { addGatewayCommand } from './commands/gateway.ts'
+import { addGatherCommand } from './commands/look/gather.ts'
+import { addMachineCommand } from './commands/look/machine.ts'
+import { addMembersCommand } from './commands/look/members.ts'
 import { addShowCommand } from './commands/look/show.ts'
 import { addStatusCommand } from './commands/look/status.ts'
 import { addTokenCommand } from './commands/token.ts'
@@ -40,6 +44,10 @@ export function buildProgram(
   addUpCommand(program, context)
   addExportCommands(program, context)
   addStatusCommand(program, context)
+  addDiagnoseCommand(program, context)
+  addGatherCommand(program, context)
+  addMembersCommand(program, context)
+  addMachineCommand(program, context)
   addShowCommand(program, context)
   addVersionCommand(program, context)
   return program

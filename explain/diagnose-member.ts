@@ -13,26 +13,32 @@ import { links } from './checks/links.ts'
 import { membership } from './checks/membership.ts'
 import { nodes } from './checks/nodes.ts'
 import { parts } from './checks/parts.ts'
+import { callersKeptOut } from './checks/policies/callers-kept-out.ts'
+import { callsKeptIn } from './checks/policies/calls-kept-in.ts'
+import { partsClosed } from './checks/policies/parts-closed.ts'
+import { brokerCalls } from './checks/probes/broker-calls.ts'
+import { dnsServers } from './checks/probes/dns-servers.ts'
+import { firewalls } from './checks/probes/firewalls.ts'
+import { hosts } from './checks/probes/hosts.ts'
 import { routeAgents } from './checks/route-agents.ts'
 import { unanswered } from './checks/unanswered.ts'
 import { versions } from './checks/versions.ts'
 import { readFacts } from './facts/read-facts.ts'
-import { type Finding, type RankedFinding, type Severity, worst } from './finding.ts'
+import { type Area, type Finding, type RankedFinding, type Severity, worst } from './finding.ts'
 import { type Overview, overviewOf } from './overview/overview.ts'
 import { rankFindings } from './rank-findings.ts'
 import { type Check, type World, worldOf } from './world.ts'
-
-export type Area = 'access' | 'membership' | 'parts' | 'broker' | 'lanes' | 'dns' | 'services'
 
 /** Every check, by what it is about. */
 export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
   access: [unanswered],
   membership: [membership],
-  parts: [parts, nodes, versions],
-  broker: [broker, contact],
+  parts: [parts, partsClosed, nodes, versions],
+  broker: [broker, contact, brokerCalls],
   lanes: [gateways, links, linkQuality, routeAgents],
-  dns: [clusterDns],
-  services: [exports_, imports],
+  dns: [clusterDns, dnsServers],
+  services: [exports_, imports, callersKeptOut, callsKeptIn],
+  host: [hosts, firewalls],
 }
 
 export type Health = 'healthy' | Exclude<Severity, 'notice'>
@@ -44,11 +50,17 @@ export interface Diagnosis {
   readonly problems: readonly RankedFinding[]
 }
 
-/** Takes a FactSet, or whatever a file has: what cannot be used becomes a finding. Never throws. */
-export function diagnoseMember(facts: unknown): Diagnosis {
+/**
+ * Takes a FactSet, or whatever a file has: what cannot be used becomes a finding. Of an area, only problems that it has a
+ * part in count. Never throws.
+ */
+export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   const world = worldOf(readFacts(facts))
-  const findings = Object.values(CHECKS).flatMap((checks) => checks.flatMap((check) => findingsOf(check, world)))
-  const problems = rankFindings(findings)
+  const areas = Object.entries(CHECKS) as [Area, readonly Check[]][]
+  const findings = areas.flatMap(([area, checks]) =>
+    checks.flatMap((check) => findingsOf(check, world).map((finding) => ({ ...finding, area }))),
+  )
+  const problems = rankFindings(findings).filter(({ areas: parts }) => only === undefined || parts.includes(only))
   const severity = worst(problems.map((problem) => problem.severity)) ?? 'notice'
   return { health: severity === 'notice' ? 'healthy' : severity, overview: overviewOf(world), problems }
 }

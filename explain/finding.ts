@@ -8,6 +8,10 @@ import type { ReasonCode } from '../model/reasons/reasons.ts'
 export const SEVERITIES = ['down', 'degraded', 'notice'] as const
 export type Severity = (typeof SEVERITIES)[number]
 
+/** What is looked at together. */
+export const AREAS = ['access', 'membership', 'parts', 'broker', 'lanes', 'dns', 'services', 'host'] as const
+export type Area = (typeof AREAS)[number]
+
 /** What a finding is about: mostly an object. */
 export interface Subject {
   readonly kind: string
@@ -32,6 +36,8 @@ export interface Finding {
   readonly mend?: string
   /** What it follows from, where that is found too; the first that is counts. */
   readonly because?: readonly Cause[]
+  /** Of the check that found it. */
+  readonly area?: Area
 }
 
 export interface Cause {
@@ -41,10 +47,12 @@ export interface Cause {
 }
 
 /** A finding without a cause among the others, with all that follows from it. */
-export interface RankedFinding extends Omit<Finding, 'because' | 'mend'> {
+export interface RankedFinding extends Omit<Finding, 'because' | 'mend' | 'area'> {
   /** That of the worst that follows from it, where that is worse. */
   readonly severity: Severity
   readonly mend: string
+  /** Of all that is in it, in the order of AREAS. */
+  readonly areas: readonly Area[]
   /** One for each reason, the worst first. */
   readonly consequences: readonly Consequence[]
 }

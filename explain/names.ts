@@ -17,3 +17,6 @@ export const MEMBER_PARTS = Object.keys(PART_WORKLOADS) as readonly MemberPart[]
 export function workloadName(part: MemberPart): string {
   return `sealane-${part}`
 }
+
+/** Where pods of dns listen; their Service has 53. */
+export const DNS_POD_PORT = 5353

@@ -5,6 +5,7 @@
 import { type ReasonCode, reasonRow } from '../model/reasons/reasons.ts'
 import { fitText, printable } from '../model/status-text.ts'
 import {
+  AREAS,
   type Cause,
   type Consequence,
   type Finding,
@@ -91,6 +92,7 @@ function rankedFinding(root: Finding, below: readonly Finding[]): RankedFinding 
     at: clean(at),
     ...(since === undefined ? {} : { since: clean(since) }),
     mend: clean(mend),
+    areas: AREAS.filter((area) => [root, ...below].some((one) => one.area === area)),
     consequences: counted(below),
   }
 }

@@ -126,7 +126,16 @@ export const CONTROL_PLANE_CAUSES: readonly Cause[] = [
   { reason: 'NoMembership' },
   { reason: 'AgentSilent' },
   { reason: 'BrokerUnreached' },
+  { reason: 'MemberEvicted' },
 ]
+
+/** Status pages of this machine that do not answer: what their process does not do either, follows from it. */
+export function hangingHere({ unanswered }: World): readonly Cause[] {
+  return unanswered.flatMap(({ what, reason }): readonly Cause[] => {
+    const [, page] = /^Page (.+)$/.exec(what) ?? []
+    return page === undefined ? [] : [{ reason, subject: { kind: 'Page', name: page } }]
+  })
+}
 
 /** `gw1, gw2 and 3 more` */
 export function named(names: Iterable<string>, most = 5): string {

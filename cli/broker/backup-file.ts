@@ -20,7 +20,7 @@ export interface BackupFileInit {
 
 /** Throws UserError where the file exists or cannot be written; and what `write` and `check` throw. */
 export async function writeBackupFile({ file, force, write, check }: BackupFileInit): Promise<void> {
-  if (!force && (await isThere(file))) throw exists(file)
+  await refuseExisting({ file, force })
   const part = join(dirname(file), `.${basename(file).slice(0, 100)}.${randomBytes(6).toString('hex')}.part`)
   try {
     await write(part)
@@ -39,6 +39,11 @@ export async function writeBackupFile({ file, force, write, check }: BackupFileI
   } finally {
     await rm(part, { force: true })
   }
+}
+
+/** To be asked before what takes long. */
+export async function refuseExisting({ file, force }: Pick<BackupFileInit, 'file' | 'force'>): Promise<void> {
+  if (!force && (await isThere(file))) throw exists(file)
 }
 
 function exists(file: string): UserError {

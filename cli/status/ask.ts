@@ -4,6 +4,7 @@ import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { formatDuration } from '../../runtime/duration.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { orAborted } from '../../reconcile/until-aborted.ts'
 import { OutOfTime } from '../within-time.ts'
 
 export interface Question {
@@ -55,17 +56,6 @@ async function withinOwnTime<T>(
   } finally {
     cancel()
   }
-}
-
-/** Whatever is asked may not look at its signal. */
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = new Promise<never>((_resolve, reject) => {
-    const end = (): void => reject(signal.reason as Error)
-    if (signal.aborted) end()
-    else signal.addEventListener('abort', end, { once: true })
-  })
-  aborted.catch(() => undefined)
-  return Promise.race([work, aborted])
 }
 
 function unansweredFact({ what, source, needed, right, ms }: Question, error: unknown): UnansweredFact {

@@ -8,9 +8,21 @@ export interface AnyObject {
   readonly [field: string]: unknown
 }
 
+/** Of these kinds, which others write, the fields of the spec that a check reads. */
+const READ_FIELDS: Partial<Readonly<Record<FactKind, readonly string[]>>> = {
+  NetworkPolicy: ['podSelector', 'policyTypes', 'ingress', 'egress'],
+  Service: ['type', 'selector', 'ipFamilies', 'ports'],
+}
+
 /** Without who wrote which field; of endpoints no more than whether they are ready. */
 export function slimmed(kind: FactKind, object: AnyObject): unknown {
   const { managedFields: _fields, ...metadata } = object.metadata as Readonly<Record<string, unknown>>
+  const fields = READ_FIELDS[kind]
+  if (fields !== undefined) {
+    const { name, namespace } = metadata
+    const spec = Object.entries(object['spec'] ?? {}).filter(([field]) => fields.includes(field))
+    return { metadata: { name, namespace }, spec: Object.fromEntries(spec) }
+  }
   if (kind !== 'EndpointSlice') return { ...object, metadata }
   const endpoints = Array.isArray(object['endpoints']) ? (object['endpoints'] as readonly unknown[]) : []
   const { name, namespace, labels } = metadata

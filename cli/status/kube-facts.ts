@@ -12,6 +12,7 @@ import { selectorLabels } from '../../install/names.ts'
 import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { type Question, KindMissingError, askFor } from './ask.ts'
 import { readReport, slimmed } from './facts-from.ts'
+import { policyFacts } from './policy-facts.ts'
 
 export interface KubeFactsInit {
   readonly title: string
@@ -20,7 +21,7 @@ export interface KubeFactsInit {
   readonly signal: AbortSignal
 }
 
-type Reader = Pick<DynamicClient, 'list' | 'knows' | 'readPod'>
+type Reader = Pick<DynamicClient, 'listPicked' | 'knows' | 'readPod'>
 
 interface ListPlace {
   readonly apiVersion: string
@@ -28,6 +29,8 @@ interface ListPlace {
   readonly namespace?: string
   readonly labelSelector?: string
   readonly needed: boolean
+  /** Of more nothing is said: a part of them would say what is not so. Absent: however many there are. */
+  readonly most?: number
 }
 
 const OURS = Object.entries(selectorLabels('agent')).map((pair) => pair.join('='))
@@ -48,7 +51,12 @@ const PLACES: Readonly<Record<FactKind, ListPlace>> = {
   Pod: { ...KIND_PLACES.Pod, ...INSTALLED },
   Deployment: { apiVersion: 'apps/v1', plural: 'deployments', ...INSTALLED },
   DaemonSet: { apiVersion: 'apps/v1', plural: 'daemonsets', ...INSTALLED },
+  NetworkPolicy: { apiVersion: 'networking.k8s.io/v1', plural: 'networkpolicies', needed: false, most: 10_000 },
+  Service: { ...KIND_PLACES.Service, needed: false },
 }
+/** Kinds of which a list is all that is asked, and at once. */
+const FURTHER: readonly FactKind[] = ['Pod', 'ServiceExport', 'ServiceImport', 'NetworkPolicy', 'Service']
+const OTHERS = (Object.keys(PLACES) as readonly FactKind[]).filter((kind) => !FURTHER.includes(kind))
 
 /** Of a pod that does not answer: what it would say is worth no longer wait. */
 const PART_MS = 700
@@ -61,25 +69,32 @@ const MOST_PODS = 8
 export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<readonly Fact[]> {
   const { signal, timeoutMs } = init
   await knowGroups(reader, signal)
-  const kinds = Object.keys(PLACES) as readonly FactKind[]
   const source = `API server of ${init.title}`
-  const listed = kinds.map(async (kind) => {
-    const { right, ...place } = { ...PLACES[kind], right: rightOf(PLACES[kind]) }
+  const ask = (kind: FactKind, namespace?: string): Promise<readonly Fact[]> => {
+    const place = { ...PLACES[kind], ...(namespace === undefined ? {} : { namespace }) }
     const question: Question = {
       what: kind,
       source,
       needed: place.needed,
       ms: timeoutMs,
-      right,
-      ask: async (limited) => [objectsFact(kind, source, await listOf(reader, kind, limited))],
+      right: rightOf(place),
+      ask: async (limited) => [objectsFact(kind, source, await listOf(reader, kind, place, limited))],
     }
-    const began = performance.now()
-    const facts = await askFor(question, signal)
-    if (kind !== 'Pod') return facts
+    return askFor(question, signal)
+  }
+  const began = performance.now()
+  const [pods, exports, imports] = [ask('Pod'), ask('ServiceExport'), ask('ServiceImport')]
+  const reports = pods.then((facts) => {
     const way = performance.now() - began
-    return [...facts, ...(await reportFacts(reader, facts, Math.round(PART_MS + 2 * way), signal))]
+    return reportFacts(reader, facts, Math.round(PART_MS + 2 * way), signal)
   })
-  return (await Promise.all(listed)).flat()
+  const policies = Promise.all([ask('NetworkPolicy'), exports, imports]).then(([found, exported, imported]) => {
+    return policyFacts({ policies: found, exports: exported, imports: imported }, (namespace) =>
+      ask('Service', namespace),
+    )
+  })
+  const others = OTHERS.map((kind) => ask(kind))
+  return (await Promise.all([pods, reports, exports, imports, policies, ...others])).flat()
 }
 
 /** Each group once, before all ask at once. */
@@ -91,11 +106,20 @@ async function knowGroups(reader: Reader, signal: AbortSignal): Promise<void> {
   await Promise.all([...first].map(([apiVersion, kind]) => reader.knows({ apiVersion, kind }, signal)))
 }
 
-async function listOf(reader: Reader, kind: FactKind, signal: AbortSignal): Promise<readonly DynamicObject[]> {
-  const { apiVersion, plural, namespace, labelSelector } = PLACES[kind]
+async function listOf(
+  reader: Reader,
+  kind: FactKind,
+  { apiVersion, plural, namespace, labelSelector, most }: ListPlace,
+  signal: AbortSignal,
+): Promise<readonly unknown[]> {
   const scope = labelSelector === undefined ? { namespace } : { namespace, labelSelector }
+  const bound = most === undefined ? {} : { most: most + 1 }
   try {
-    return await reader.list({ apiVersion, kind, ...scope }, signal)
+    const pick = (object: DynamicObject): unknown => slimmed(kind, object)
+    const found = await reader.listPicked({ apiVersion, kind, ...scope, ...bound }, pick, signal)
+    if (most !== undefined && found.length > most)
+      throw new Error(`there are more than ${most}: they are not looked at`)
+    return found
   } catch (error) {
     if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
     throw new KindMissingError(`${plural}.${apiVersion}`)
@@ -108,8 +132,8 @@ function rightOf({ apiVersion, plural, namespace }: ListPlace): string {
   return `list ${plural}${apiVersion.includes('/') ? `.${group ?? ''}` : ''}${place}`
 }
 
-function objectsFact(kind: FactKind, source: string, items: readonly DynamicObject[]): Fact {
-  return { t: 'objects', kind, source, at: new Date().toISOString(), items: items.map((item) => slimmed(kind, item)) }
+function objectsFact(kind: FactKind, source: string, items: readonly unknown[]): Fact {
+  return { t: 'objects', kind, source, at: new Date().toISOString(), items }
 }
 
 /** All at once; a pod that is going is not asked. */

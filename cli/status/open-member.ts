@@ -1,8 +1,13 @@
-/** Opens the cluster or the site that `sealane status` is about, for one look or many. */
-import { type Diagnosis, diagnoseMember } from '../../explain/diagnose-member.ts'
+/** Opens the cluster or the site that a command looks at, and gathers facts about it, once or many times. */
+import type { FactSet } from '../../explain/facts/fact.ts'
+import type { Area } from '../../explain/finding.ts'
+import { selectorLabels } from '../../install/names.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { CommandContext } from '../context.ts'
+import type { Progress } from '../diagnose/progress.ts'
+import type { ClusterAdmin } from '../kube/access/admin.ts'
 import type { Target } from '../open-target.ts'
 import { type KubeTarget, targetFlags } from '../target.ts'
 import { withinTime } from '../within-time.ts'
@@ -12,57 +17,77 @@ export interface MemberInit extends Target {
   /** Of a site: status pages on this machine. */
   readonly pages: readonly string[]
   readonly timeoutMs: number
+  /** What `sealane status` has no time for: absent, only objects and status pages are looked at. */
+  readonly closer?: CloserLook
 }
 
-type Diagnose = () => Promise<Diagnosis>
+export interface CloserLook {
+  /** Undefined: all. */
+  readonly area?: Area | undefined
+  readonly progress: Progress
+}
+
+type Gather = () => Promise<FactSet>
 
 /** Only the driver that is meant is loaded. Throws UserError where nothing can be looked at. */
 export async function openMember<T>(
   init: MemberInit,
   context: CommandContext,
-  work: (diagnose: Diagnose) => Promise<T>,
+  work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
   return init.kube === undefined ? openSiteMember(init, context, work) : openKubeMember(init.kube, init, context, work)
 }
 
 async function openSiteMember<T>(
-  { site, pages, timeoutMs }: MemberInit,
+  { site, pages, timeoutMs, closer }: MemberInit,
   context: CommandContext,
-  work: (diagnose: Diagnose) => Promise<T>,
+  work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
   const { withSite } = await import('../open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
   return withSite(site, context, ({ api, config }) =>
     work(async () => {
-      const facts = () => siteFacts(api, { file: config.file, pages, timeoutMs, signal })
-      return diagnoseMember(await gatherFacts(`site ${config.name}`, facts))
+      const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
+      const title = `site ${config.name}`
+      if (closer === undefined) return gatherFacts(title, () => facts)
+      const { siteProbes } = await import('../diagnose/site-probes.ts')
+      const { area, progress } = closer
+      const probes = siteProbes(api, { config, area, progress, signal })
+      const all = Promise.all([progress.follow('objects and status pages', facts), probes])
+      return gatherFacts(title, async () => (await all).flat())
     }),
   )
 }
 
 async function openKubeMember<T>(
   target: KubeTarget,
-  { timeoutMs }: MemberInit,
+  { timeoutMs, closer }: MemberInit,
   context: CommandContext,
-  work: (diagnose: Diagnose) => Promise<T>,
+  work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
   const { withAdmin } = await import('../kube/access/installed-site.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)
     const init = { title: admin.title, timeoutMs, signal: context.signal }
-    return work(async () => diagnoseMember(await gatherFacts(admin.title, () => kubeFacts(api.dynamic, init))))
+    return work(async () => {
+      const facts = kubeFacts(api.dynamic, init)
+      if (closer === undefined) return gatherFacts(admin.title, () => facts)
+      const { networkProbes } = await import('../diagnose/network-probes.ts')
+      const { podProbes } = await import('../diagnose/pod-probes.ts')
+      const { area, progress } = closer
+      const probe = { area, progress, signal: context.signal }
+      const probes = [podProbes(admin, probe), networkProbes(admin, probe)]
+      const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])
+      return gatherFacts(admin.title, async () => (await all).flat())
+    })
   })
 }
 
-interface Installed {
-  readonly title: string
-  readonly contextName: string | undefined
-  knows(type: { readonly apiVersion: string; readonly kind: string }, signal: AbortSignal): Promise<boolean>
-}
+type Installed = Pick<ClusterAdmin, 'title' | 'contextName' | 'knows' | 'list'>
 
-/** A cluster that has no kind of ours at all is not one that is down. */
+/** A cluster that has neither a kind of ours nor a part is not one that is down. */
 async function checkInstalled(
   admin: Installed,
   target: KubeTarget,
@@ -76,8 +101,22 @@ async function checkInstalled(
   const others = await withinTime(signal, timeoutMs, (limited) =>
     admin.knows({ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster' }, limited),
   )
-  if (others) return
-  throw new UserError(`${admin.title}: Sealane is not installed there`, {
+  if (others || (await hasParts(admin, timeoutMs, signal))) return
+  throw new NotInstalledError(`${admin.title}: Sealane is not installed there`, {
     hint: `first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE`,
   })
 }
+
+/** Somebody may have deleted every CRD. Who may not see it is not held up. */
+async function hasParts(admin: Installed, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
+  const labelSelector = Object.entries(selectorLabels('agent'))
+    .map((pair) => pair.join('='))
+    .join(',')
+  const parts = withinTime(signal, timeoutMs, (limited) =>
+    admin.list('apps/v1', 'Deployment', { namespace: SYSTEM_NAMESPACE, labelSelector }, limited),
+  )
+  return (await parts.catch(() => [])).length > 0
+}
+
+/** Of a command that looks at several: this one is none of them. */
+export class NotInstalledError extends UserError {}

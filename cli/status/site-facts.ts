@@ -1,12 +1,12 @@
 /** Facts of a site without Kubernetes: its folders, and the status page of what runs on this machine. */
-import { request } from 'node:http'
 import type { Fact } from '../../explain/facts/fact.ts'
 import type { FactKind } from '../../explain/facts/shapes.ts'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { FileApi } from '../../kubeapi/files/file-api.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { type AnyObject, readReport, slimmed } from './facts-from.ts'
-import { NothingRunsError, askFor } from './ask.ts'
+import { askFor } from './ask.ts'
+import { textOfPage } from './page.ts'
 
 export interface SiteFactsInit {
   /** The site file. */
@@ -85,32 +85,11 @@ function troubled(api: ClusterApi, source: string): readonly Fact[] {
   }))
 }
 
-function pageOf(address: string, signal: AbortSignal): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const asked = request(`http://${address}/status`, { signal, agent: false }, (response) => {
-      const chunks: Buffer[] = []
-      let size = 0
-      response.on('data', (chunk: Buffer) => {
-        chunks.push(chunk)
-        size += chunk.length
-        if (size > MAX_PAGE) asked.destroy(new Error(`${address} answers more than a status page has`))
-      })
-      response.on('error', reject)
-      response.on('end', () => {
-        if (response.statusCode !== 200) {
-          reject(new Error(`${address} answers ${response.statusCode ?? 0}: its release may not say how it does`))
-          return
-        }
-        try {
-          resolve(JSON.parse(Buffer.concat(chunks).toString()))
-        } catch {
-          reject(new Error(`${address} answers no JSON: something else listens there`))
-        }
-      })
-    })
-    asked.on('error', (error: NodeJS.ErrnoException) => {
-      reject(error.code === 'ECONNREFUSED' ? new NothingRunsError(address) : error)
-    })
-    asked.end()
-  })
+async function pageOf(address: string, signal: AbortSignal): Promise<unknown> {
+  const text = await textOfPage(address, '/status', MAX_PAGE, signal)
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error(`${address} answers no JSON: something else listens there`)
+  }
 }

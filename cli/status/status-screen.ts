@@ -165,7 +165,8 @@ function heardColumn<T extends { readonly heardSecondsAgo?: number }>(): Column<
   return { title: 'HEARD', cell, align: 'right' }
 }
 
-function problemsText({ takenAt }: Overview, problems: readonly RankedFinding[], wide: boolean): string {
+/** The worst first; of many the first few, unless all are wanted. */
+export function problemsText({ takenAt }: Overview, problems: readonly RankedFinding[], wide: boolean): string {
   if (problems.length === 0) return 'no problems\n'
   const shown = wide ? problems : problems.slice(0, MOST_PROBLEMS)
   const rest = problems.length - shown.length

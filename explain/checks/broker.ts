@@ -1,11 +1,12 @@
 /** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
 import { knownReason, reasonRow } from '../../model/reasons/reasons.ts'
-import type { Finding } from '../finding.ts'
-import { type World, durationText, seenAt, seenSubject } from '../world.ts'
+import type { Cause, Finding, Subject } from '../finding.ts'
+import { type World, durationText, hangingHere, seenAt, seenSubject } from '../world.ts'
 
 /** By the clocks of two machines. A holder renews every few seconds. */
 const LEASE_OLD_MS = 45_000
 const CERTIFICATE_SOON_MS = 6 * 3600_000
+const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' }
 
 export function broker(world: World): readonly Finding[] {
   // Nobody has asked the agent for anything yet.
@@ -14,7 +15,8 @@ export function broker(world: World): readonly Finding[] {
 }
 
 /** A report of an agent that acts is as good as its Lease. */
-function agentSilent({ agentLease, broker, nowMs }: World): readonly Finding[] {
+function agentSilent(world: World): readonly Finding[] {
+  const { agentLease, broker, nowMs } = world
   if (agentLease === undefined || broker !== undefined) return []
   const { holderIdentity, renewTime } = agentLease.object.spec ?? {}
   const ageMs = nowMs - Date.parse(renewTime ?? '')
@@ -30,15 +32,35 @@ function agentSilent({ agentLease, broker, nowMs }: World): readonly Finding[] {
       subject: seenSubject('Lease', agentLease),
       seen,
       ...seenAt(agentLease, renewTime),
-      because: ['PartNotReady', 'PartMissing'].map((reason) => ({
-        reason: reason as 'PartNotReady' | 'PartMissing',
-        subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' },
-      })),
+      because: [
+        ...(['PartNotReady', 'PartMissing', 'PolicyStopsPart'] as const).map((reason) => ({
+          reason,
+          subject: AGENT,
+        })),
+        ...(isOfThisMachine(world, holderIdentity ?? '') ? hangingHere(world) : []),
+      ],
     },
   ]
 }
 
-function unreached({ broker, nowMs }: World): readonly Finding[] {
+/** On a plain site an agent has the name of its node in its own. */
+function isOfThisMachine({ probes }: World, holder: string): boolean {
+  return probes.host?.some(({ object: { node } }) => holder.startsWith(`${node}_`)) === true
+}
+
+/** What a call to the broker from this machine may say of it. */
+const CALLED = [
+  'BrokerSilent',
+  'BrokerNoTls',
+  'ClockDiffers',
+  'CertificateExpired',
+  'CertificateNotYetValid',
+  'CertificateUntrusted',
+  'CertificateOtherClusterset',
+  'CertificateWrongIdentity',
+] as const
+
+function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
   if (broker === undefined) return []
   const { publish, watch, since, reason, heardAt, addresses } = broker.object
   if (publish === 'live' && watch === 'live') return []
@@ -49,19 +71,36 @@ function unreached({ broker, nowMs }: World): readonly Finding[] {
   const known = `${addresses} address${addresses === 1 ? '' : 'es'} known`
   return [
     {
-      reason: 'BrokerUnreached',
-      // A connection that is being made anew is no news yet.
-      severity: ageMs < 15_000 ? 'notice' : 'degraded',
+      ...(why === 'MemberEvicted'
+        ? { reason: why, severity: 'down' as const }
+        : // A connection that is being made anew is no news yet.
+          {
+            reason: 'BrokerUnreached' as const,
+            severity: ageMs < 15_000 ? ('notice' as const) : ('degraded' as const),
+          }),
       subject: { kind: 'Broker', name: '-' },
       seen: `publishing is ${publish}, watching is ${watch}: ${heard}, ${known}.${why === undefined ? '' : ` ${why}:`}${means}`,
       ...seenAt(broker, since),
       ...(why === undefined ? {} : { mend: reasonRow(why).todo }),
+      // What an operator of the broker decided has no cause here.
+      because: why === 'MemberEvicted' ? [] : causes(selfSubject),
     },
   ]
 }
 
-function failingAddresses({ broker }: World): readonly Finding[] {
-  if (broker === undefined) return []
+function causes(selfSubject: Subject): readonly Cause[] {
+  return [
+    { reason: 'ClockDiffers', subject: selfSubject },
+    { reason: 'CertificateExpired', subject: selfSubject },
+    ...CALLED.map((reason) => ({ reason, subject: { kind: 'Broker', name: '-' } })),
+    { reason: 'FilesNearlyOut' },
+    { reason: 'PolicyStopsPart', subject: AGENT },
+  ]
+}
+
+function failingAddresses({ broker, probes }: World): readonly Finding[] {
+  // A call to each of them says more.
+  if (broker === undefined || probes['broker-call'] !== undefined) return []
   const { failing, addresses, publish, watch } = broker.object
   if (failing === 0 || publish !== 'live' || watch !== 'live') return []
   const seen = `at ${failing} of ${addresses} known addresses nobody answered last`
@@ -75,7 +114,7 @@ function certificate({ broker, nowMs, selfSubject }: World): readonly Finding[] 
   if (broker === undefined || ends === undefined || !(leftMs < CERTIFICATE_SOON_MS)) return []
   const at = { subject: selfSubject, ...seenAt(broker) }
   if (leftMs <= 0) return [{ reason: 'CertificateExpired', severity: 'degraded', seen: `it ended at ${ends}`, ...at }]
-  const because = [{ reason: 'BrokerUnreached' as const }]
+  const because = [{ reason: 'BrokerUnreached' as const }, { reason: 'MemberEvicted' as const }]
   const seen = `it ends at ${ends}, in ${durationText(leftMs)}`
   return [{ reason: 'CertificateEndsSoon', severity: 'degraded', seen, ...at, because }]
 }

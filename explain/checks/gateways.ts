@@ -2,10 +2,11 @@
 import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
 import { LABEL_GATEWAY, gatewayProblem, leavingReason } from '../../model/lanes/gateway-node.ts'
 import { heartbeatAgeMs } from '../../model/lanes/heartbeat.ts'
+import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, absentAt, durationText, seenAt, seenSubject } from '../world.ts'
+import { type World, absentAt, durationText, hangingHere, seenAt, seenSubject } from '../world.ts'
 
 type SeenGateway = Seen<FactObjects['Gateway']>
 type SeenNode = Seen<FactObjects['Node']>
@@ -50,8 +51,10 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
   ]
 }
 
-function silentFinding({ nowMs, fresh, others = [] }: World, gateway: SeenGateway): Finding {
+function silentFinding(world: World, gateway: SeenGateway): Finding {
+  const { nowMs, fresh, others = [], probes } = world
   const { metadata, status } = gateway.object
+  const isHere = probes.host?.some(({ object }) => object.node === metadata.name) === true
   const ageMs = heartbeatAgeMs(gateway.object, nowMs)
   const isLast = fresh.length === 0 && others.length > 0
   return {
@@ -60,7 +63,15 @@ function silentFinding({ nowMs, fresh, others = [] }: World, gateway: SeenGatewa
     subject: seenSubject('Gateway', gateway),
     seen: `${ageMs === undefined ? 'it does not report' : `last heard ${durationText(ageMs)} ago`}${isLast ? ', and no other gateway reports' : ''}`,
     ...seenAt(gateway, status?.heartbeatTime),
-    because: [nodeCause(metadata.name), GATEWAY_PODS],
+    because: [
+      ...[
+        nodeCause(metadata.name),
+        GATEWAY_PODS,
+        { reason: 'DiskFull' as const },
+        { reason: 'FilesNearlyOut' as const },
+      ],
+      ...(isHere ? hangingHere(world) : []),
+    ],
   }
 }
 
@@ -70,7 +81,8 @@ function failure(gateway: SeenGateway): readonly Finding[] {
   if (status?.failure === undefined) return []
   const since = findCondition(status.conditions, CONDITION_READY)?.lastTransitionTime
   const at = { subject: seenSubject('Gateway', gateway), ...seenAt(gateway, since) }
-  return [{ reason: 'RoundFailed', severity: 'degraded', seen: status.failure, ...at }]
+  const isTaken = status.failure.includes(PORT_TAKEN)
+  return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, ...at }]
 }
 
 function labelFindings({ fresh }: World, node: SeenNode): readonly Finding[] {

@@ -23,10 +23,12 @@ function lostFinding(
       ? [{ reason: 'ImportsWithoutBackends', subject: selfSubject }]
       : []
     : clusters.flatMap((name) =>
-        (['ClusterCutOff', 'NeitherEndCallable', 'NoLane', 'Silent', 'GatewayStatusStale'] as const).map((reason) => ({
-          reason,
-          subject: { kind: 'Cluster', name },
-        })),
+        (['ClusterCutOff', 'UdpOneWay', 'NeitherEndCallable', 'NoLane', 'Silent', 'GatewayStatusStale'] as const).map(
+          (reason) => ({
+            reason,
+            subject: { kind: 'Cluster', name },
+          }),
+        ),
       )
   return {
     reason: 'ImportsWithoutBackends',

@@ -4,7 +4,7 @@
  */
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import { NEITHER_CALLABLE } from '../../model/status-text.ts'
+import { ANSWERS_LOST, NEITHER_CALLABLE, NONE_ANSWERS } from '../../model/status-text.ts'
 import type { Cause, Finding, Subject } from '../finding.ts'
 import { type Link, type World, absentAt, named, seenAt } from '../world.ts'
 
@@ -44,7 +44,7 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
   const here = cutOff.filter((id) => !isAway.has(id))
   if (first === undefined || here.length < 2 || cutOff.length < others.length || all.length === 0) return []
   const seen = `none of ${others.length} clusters is reached: ${named(cutOff)}`
-  const because = [{ reason: 'NoGateway' as const }]
+  const because: readonly Cause[] = [{ reason: 'NoGateway' }, ...WAYS_BLOCKED, ...routesMissing(all)]
   return [{ reason: 'AllClustersCutOff', severity: 'down', subject: selfSubject, seen, ...seenAt(first), because }]
 }
 
@@ -64,6 +64,8 @@ function cutOffFinding(world: World, id: string): Finding {
   const because: readonly Cause[] = [
     { reason: 'Silent', subject: clusterSubject(id) },
     { reason: 'AllClustersCutOff', subject: selfSubject },
+    ...WAYS_BLOCKED,
+    ...routesMissing(down),
   ]
   if (best === undefined) {
     const isThere = objects.Endpoint?.some(({ object: endpoint }) => endpoint.spec.cluster === id)
@@ -71,8 +73,28 @@ function cutOffFinding(world: World, id: string): Finding {
     return { reason: 'NoLane', seen, ...base, because: [...because, { reason: 'NoGateway' }] }
   }
   const hopeless = down.every(({ connection }) => connection.message.includes(NEITHER_CALLABLE))
+  const oneWay = down.every(isOneWay)
   const seen = `none of ${down.length} link${down.length === 1 ? '' : 's'} is up: ${best.connection.message}`
-  return { reason: hopeless ? 'NeitherEndCallable' : 'ClusterCutOff', seen, ...base, because }
+  return { reason: hopeless ? 'NeitherEndCallable' : oneWay ? 'UdpOneWay' : 'ClusterCutOff', seen, ...base, because }
+}
+
+/** Some packets of the far end come: it is there, and what goes there, or comes from there, is lost on the way. */
+function isOneWay({ connection: { message } }: Link): boolean {
+  return message.includes(ANSWERS_LOST) || message.includes(NONE_ANSWERS)
+}
+
+/** What closes the ways of a whole gateway. */
+const WAYS_BLOCKED: readonly Cause[] = [
+  // The others call an evicted member no longer.
+  { reason: 'MemberEvicted' },
+  { reason: 'FirewallDrops' },
+  { reason: 'PortTaken' },
+]
+
+/** Without its routes no link of a gateway carries anything, not even the probes. */
+function routesMissing(down: readonly Link[]): readonly Cause[] {
+  const nodes = new Set(down.map(({ node }) => node))
+  return [...nodes].map((name) => ({ reason: 'KernelRoutesMissing', subject: { kind: 'Node', name } }))
 }
 
 /** Gateways without a link that is up to clusters that others reach, with the links that should be. */
@@ -104,7 +126,12 @@ function gatewayFinding(node: string, down: readonly Link[]): Finding {
     subject: { kind: 'Gateway', name: node },
     seen: `none of its ${down.length} links is up, to ${clusters}: ${first?.connection.message ?? ''}`,
     ...(first === undefined ? { source: '-', at: '-' } : seenAt(first.gateway)),
-    because: [{ reason: 'NodeNotReady', subject: { kind: 'Node', name: node } }],
+    because: [
+      { reason: 'NodeNotReady', subject: { kind: 'Node', name: node } },
+      { reason: 'FirewallDrops', subject: { kind: 'Node', name: node } },
+      { reason: 'KernelRoutesMissing', subject: { kind: 'Node', name: node } },
+      { reason: 'PortTaken', subject: { kind: 'Gateway', name: node } },
+    ],
   }
 }
 
@@ -131,6 +158,7 @@ function linkFinding({ node, connection, gateway }: Link): Finding {
     because: [
       { reason: 'ClusterCutOff', subject: clusterSubject(cluster) },
       { reason: 'NeitherEndCallable', subject: clusterSubject(cluster) },
+      { reason: 'UdpOneWay', subject: clusterSubject(cluster) },
       { reason: 'GatewayCutOff', subject: { kind: 'Gateway', name: node } },
       { reason: 'FarGatewayUnreached', subject: { kind: 'Endpoint', name: farName(connection) } },
     ],

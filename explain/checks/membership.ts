@@ -1,7 +1,15 @@
 /** Whether this cluster belongs to a clusterset. */
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import type { Finding } from '../finding.ts'
+import type { Cause, Finding } from '../finding.ts'
 import { CONTROL_PLANE_CAUSES, type World, absentAt, seenAt } from '../world.ts'
+import { runs } from './parts.ts'
+
+const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' }
+/** The agent joins; one that runs and is not ready waits for that. */
+const WHO_JOINS: readonly Cause[] = [
+  { reason: 'PartMissing', subject: AGENT },
+  { reason: 'PartNotReady', subject: AGENT },
+]
 
 export function membership(world: World): readonly Finding[] {
   const { objects, self, selfSubject } = world
@@ -12,7 +20,8 @@ export function membership(world: World): readonly Finding[] {
   if (own === undefined) {
     const at = absentAt(world)
     const seen = 'there is no Membership: this cluster has not joined'
-    return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at }]
+    const because = runs(world, 'agent') ? [] : WHO_JOINS
+    return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at, because }]
   }
   if (own.object.spec.phase === 'leaving') {
     const seen = `this cluster is leaving clusterset ${own.object.spec.clusterset}`

@@ -25,18 +25,22 @@ function partFindings(world: World, part: MemberPart): readonly Finding[] {
   const { status, spec } = workload.object
   const wanted = (kind === 'Deployment' ? (spec?.replicas ?? 1) : status?.desiredNumberScheduled) ?? 0
   const ready = (kind === 'Deployment' ? status?.readyReplicas : status?.numberReady) ?? 0
-  if (ready >= wanted) return []
-  const pods = podsOf(world, part).filter((pod) => !isReady(pod))
+  const waiting = podsOf(world, part).filter((pod) => !isReady(pod))
+  // While a new release cannot start, pods of the old one stay.
+  const pods = ready >= wanted ? waiting.filter(cannotStart) : waiting
+  if (ready >= wanted && pods.length === 0) return []
+  const beside = ready >= wanted ? ', and a new one cannot start' : ''
   const troubles = pods.map((pod) => `${pod.object.metadata.name}: ${troubleOf(pod)}`)
   const why = troubles.length === 0 ? workloadTrouble(workload) : named(troubles, 3)
+  const subject = seenSubject(kind, workload)
   const finding: Finding = {
     reason: 'PartNotReady',
     // Without DNS no name is answered. What the kernel carries goes on without the other parts.
     severity: part === 'dns' && ready === 0 ? 'down' : 'degraded',
-    subject: seenSubject(kind, workload),
-    seen: `${ready} of ${wanted} pods of the ${part} are ready${why === '' ? '' : `: ${why}`}`,
+    subject,
+    seen: `${ready} of ${wanted} pods of the ${part} are ready${beside}${why === '' ? '' : `: ${why}`}`,
     ...seenAt(workload),
-    because: nodesOf(pods),
+    because: [...nodesOf(pods), { reason: 'PolicyStopsPart', subject }],
   }
   return [finding]
 }
@@ -45,8 +49,27 @@ function podsOf({ objects }: World, part: MemberPart): readonly Pod[] {
   return (objects.Pod ?? []).filter(({ object }) => object.metadata.labels?.[LABEL_COMPONENT] === part)
 }
 
+/** Some pod of the part has begun, ready or not. */
+export function runs(world: World, part: MemberPart): boolean {
+  return podsOf(world, part).some((pod) => pod.object.status?.phase === 'Running' && !cannotStart(pod))
+}
+
 function isReady({ object }: Pod): boolean {
   return object.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true
+}
+
+/** What Kubernetes says of a container that will not start by waiting. */
+const STUCK = new Set([
+  'ImagePullBackOff',
+  'ErrImagePull',
+  'InvalidImageName',
+  'ErrImageNeverPull',
+  'CrashLoopBackOff',
+  'CreateContainerConfigError',
+])
+
+function cannotStart({ object: { status } }: Pod): boolean {
+  return (status?.containerStatuses ?? []).some(({ state }) => STUCK.has(state?.waiting?.reason ?? ''))
 }
 
 /** In the words of who knows it best: the container's state, else the scheduler's. */

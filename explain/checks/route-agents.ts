@@ -1,4 +1,5 @@
 /** Whether the pods of every node have a way to the other clusters. */
+import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
@@ -43,9 +44,8 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
 function failure(agent: SeenAgent): readonly Finding[] {
   const seen = agent.object.status?.failure
   if (seen === undefined) return []
-  return [
-    { reason: 'RoundFailed', severity: 'degraded', subject: seenSubject('RouteAgent', agent), seen, ...seenAt(agent) },
-  ]
+  const reason = seen.includes(PORT_TAKEN) ? 'PortTaken' : 'RoundFailed'
+  return [{ reason, severity: 'degraded', subject: seenSubject('RouteAgent', agent), seen, ...seenAt(agent) }]
 }
 
 /** A closed port between nodes cuts many off at once: one finding has them all. */

@@ -1,5 +1,5 @@
 /** What could not be asked, or not be read: who does not know is not well. */
-import type { Finding } from '../finding.ts'
+import type { Cause, Finding } from '../finding.ts'
 import type { World } from '../world.ts'
 
 export function unanswered({ unanswered, malformed }: World): readonly Finding[] {
@@ -13,7 +13,7 @@ export function unanswered({ unanswered, malformed }: World): readonly Finding[]
         seen: message,
         source,
         at,
-        because: becauseOf(what),
+        because: [...becauseOf(what), ...(reason === 'NothingRuns' ? STARTS_NOT : [])],
       }
     }),
     ...malformed.map(({ what, problem, source, at }): Finding => {
@@ -28,6 +28,9 @@ export function unanswered({ unanswered, malformed }: World): readonly Finding[]
     }),
   ]
 }
+
+/** A process does not begin with such settings, and says so itself. */
+const STARTS_NOT: readonly Cause[] = [{ reason: 'DnsLoop' }]
 
 /** `pod sealane-agent-x2x1k`: the first word is the kind. */
 function subjectOfQuestion(what: string): Finding['subject'] {

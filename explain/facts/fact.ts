@@ -15,7 +15,8 @@ import type {
   ServiceImport,
 } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { FactKind, NodeConditions, PartReport, Pod, Workload } from './shapes.ts'
+import type { ProbeItems, ProbeKind } from './probe-shapes.ts'
+import type { FactKind, NetworkPolicy, NodeConditions, PartReport, Pod, ServiceFact, Workload } from './shapes.ts'
 
 export const FACTS_FORMAT = 1
 
@@ -29,7 +30,7 @@ export interface FactSet {
   readonly facts: readonly Fact[]
 }
 
-export type Fact = ObjectsFact | ReportFact | UnansweredFact
+export type Fact = ObjectsFact | ReportFact | ProbeFact | UnansweredFact
 
 interface FactOrigin {
   /** Who said it: `API server`, `pod sealane-agent-x2x1k`. */
@@ -49,6 +50,13 @@ export interface ObjectsFact extends FactOrigin {
 export interface ReportFact extends FactOrigin {
   readonly t: 'report'
   readonly report: PartReport
+}
+
+/** What was found by looking closer: each item as `probe-shapes.ts` has its kind. */
+export interface ProbeFact<K extends ProbeKind = ProbeKind> extends FactOrigin {
+  readonly t: 'probe'
+  readonly kind: K
+  readonly items: readonly ProbeItems[K][]
 }
 
 /** A question that nobody answered. */
@@ -79,4 +87,8 @@ export interface FactObjects extends Readonly<Record<FactKind, unknown>> {
   readonly Pod: Pod
   readonly Deployment: Workload
   readonly DaemonSet: Workload
+  /** In Sealane's own namespace, and in those that export or import something. */
+  readonly NetworkPolicy: NetworkPolicy
+  /** Exported, in namespaces that have a NetworkPolicy. */
+  readonly Service: ServiceFact
 }

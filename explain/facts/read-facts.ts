@@ -4,6 +4,7 @@
  */
 import { printable } from '../../model/status-text.ts'
 import type { FactObjects, UnansweredFact } from './fact.ts'
+import { PROBE_KINDS, PROBE_NAMES, PROBE_SHAPES, type ProbeItems, type ProbeKind } from './probe-shapes.ts'
 import { FACT_KINDS, type FactKind, OBJECT_SHAPES, type PartReport, factSetShape, factShape } from './shapes.ts'
 
 /** A thing, who said it, and when (RFC 3339). */
@@ -22,6 +23,8 @@ export interface KnownFacts {
   /** By name; undefined for a kind that nobody could read. */
   readonly objects: { readonly [K in FactKind]?: readonly Seen<FactObjects[K]>[] }
   readonly reports: readonly Seen<PartReport>[]
+  /** By name; undefined for what nobody has looked at. */
+  readonly probes: { readonly [K in ProbeKind]?: readonly Seen<ProbeItems[K]>[] }
   readonly unanswered: readonly UnansweredFact[]
   /** What is no fact, in words. */
   readonly malformed: readonly MalformedFact[]
@@ -42,7 +45,7 @@ export function readFacts(value: unknown): KnownFacts {
   const set = factSetShape.safeParse(value)
   if (!set.success) {
     const malformed = { what: 'facts', problem: problemOf(set.error), source: 'the facts themselves', at: EPOCH }
-    return { takenAt: EPOCH, nowMs: 0, target: '', objects: {}, reports: [], unanswered: [], malformed: [malformed] }
+    return { takenAt: EPOCH, nowMs: 0, target: '', ...NOTHING, malformed: [malformed] }
   }
   const { takenAt, target, facts } = set.data
   const reading = new Reading(takenAt)
@@ -50,12 +53,14 @@ export function readFacts(value: unknown): KnownFacts {
   return { takenAt, nowMs: Date.parse(takenAt), target: printable(target), ...reading.result() }
 }
 
+const NOTHING = { objects: {}, reports: [], probes: {}, unanswered: [] }
 const EPOCH = '1970-01-01T00:00:00Z'
 
 class Reading {
   readonly #takenAt: string
   readonly #objects = new Map<FactKind, Map<string, Seen<unknown>>>()
   readonly #reports = new Map<string, Seen<PartReport>>()
+  readonly #probes = new Map<ProbeKind, Map<string, Seen<unknown>>>()
   readonly #unanswered: UnansweredFact[] = []
   readonly #malformed: MalformedFact[] = []
 
@@ -77,6 +82,9 @@ class Reading {
       case 'report':
         keepLatest(this.#reports, `${fact.report.part}/${fact.report.name}`, { ...fact, object: fact.report })
         return
+      case 'probe':
+        this.#takeProbes(fact)
+        return
       case 'unanswered':
         this.#unanswered.push(fact)
     }
@@ -96,13 +104,28 @@ class Reading {
     }
   }
 
+  #takeProbes({ kind, items, source, at }: { kind: ProbeKind; items: unknown[]; source: string; at: string }): void {
+    const known = this.#probes.get(kind) ?? new Map<string, Seen<unknown>>()
+    this.#probes.set(kind, known)
+    for (const item of items) {
+      const read = PROBE_SHAPES[kind].safeParse(item)
+      if (!read.success) this.#malformed.push({ what: `Probe ${kind}`, problem: problemOf(read.error), source, at })
+      else keepLatest(known, PROBE_NAMES[kind](read.data as never), { object: item, source, at })
+    }
+  }
+
   result(): Omit<KnownFacts, 'takenAt' | 'nowMs' | 'target'> {
     const objects = FACT_KINDS.flatMap((kind) => {
       const known = this.#objects.get(kind)
       return known === undefined ? [] : [[kind, sortedValues(known)] as const]
     })
+    const probes = PROBE_KINDS.flatMap((kind) => {
+      const known = this.#probes.get(kind)
+      return known === undefined ? [] : [[kind, sortedValues(known)] as const]
+    })
     return {
       objects: Object.fromEntries(objects),
+      probes: Object.fromEntries(probes),
       reports: sortedValues(this.#reports),
       unanswered: this.#unanswered.sort(byText),
       malformed: fewer(this.#malformed.sort(byText)),

@@ -3,6 +3,7 @@
  * more.
  */
 import { z } from 'zod'
+import { PROBE_KINDS, type ProbeKind } from './probe-shapes.ts'
 
 /** A text as it may stand in an object; what is longer is no name and no message of ours. */
 const text = z.string().max(32_768)
@@ -94,6 +95,7 @@ const pod = z.looseObject({
   spec: z
     .looseObject({
       nodeName: text.optional(),
+      hostNetwork: z.boolean().optional(),
       containers: z.array(z.looseObject({ image: text.optional() })).optional(),
     })
     .optional(),
@@ -138,6 +140,47 @@ const workload = z.looseObject({
 })
 export type Workload = z.infer<typeof workload>
 
+const portName = z.union([count, text]).nullish()
+
+const service = z.looseObject({
+  metadata: inNamespace,
+  spec: z
+    .looseObject({
+      type: text.optional(),
+      selector: textMap.nullish(),
+      ipFamilies: texts.nullish(),
+      ports: z.array(z.looseObject({ protocol: text.optional(), port: count, targetPort: portName })).nullish(),
+    })
+    .optional(),
+})
+export type ServiceFact = z.infer<typeof service>
+
+const labelSelector = z.looseObject({
+  matchLabels: textMap.nullish(),
+  matchExpressions: z.array(z.looseObject({ key: text, operator: text, values: texts.nullish() })).nullish(),
+})
+export type LabelSelector = z.infer<typeof labelSelector>
+
+const policyPorts = z
+  .array(z.looseObject({ protocol: text.nullish(), port: portName, endPort: count.nullish() }))
+  .nullish()
+const policyPeers = z
+  .array(z.looseObject({ ipBlock: z.looseObject({ cidr: text, except: texts.nullish() }).nullish() }))
+  .nullish()
+
+const networkPolicy = z.looseObject({
+  metadata: inNamespace,
+  spec: z
+    .looseObject({
+      podSelector: labelSelector.nullish(),
+      policyTypes: texts.nullish(),
+      ingress: z.array(z.looseObject({ from: policyPeers, ports: policyPorts })).nullish(),
+      egress: z.array(z.looseObject({ to: policyPeers, ports: policyPorts })).nullish(),
+    })
+    .optional(),
+})
+export type NetworkPolicy = z.infer<typeof networkPolicy>
+
 /** By kind. */
 export const OBJECT_SHAPES = {
   Membership: z.looseObject({
@@ -171,7 +214,7 @@ export const OBJECT_SHAPES = {
   ServiceExport: z.looseObject({ metadata: inNamespace, status: z.looseObject({ conditions }).optional() }),
   ServiceImport: z.looseObject({
     metadata: inNamespace,
-    spec: z.looseObject({ type: text, ports: z.array(z.looseObject({ port: count })) }),
+    spec: z.looseObject({ type: text, ports: z.array(z.looseObject({ port: count })), ips: texts.optional() }),
     status: z.looseObject({ clusters: z.array(z.looseObject({ cluster: name })).optional(), conditions }).optional(),
   }),
   EndpointSlice: z.looseObject({
@@ -197,6 +240,8 @@ export const OBJECT_SHAPES = {
   Pod: pod,
   Deployment: workload,
   DaemonSet: workload,
+  NetworkPolicy: networkPolicy,
+  Service: service,
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
 /** The kinds that checks read. */
@@ -235,6 +280,8 @@ const partReport = z.looseObject({
   now: text.optional(),
   /** Of the agent that acts. */
   broker: brokerReport.optional(),
+  /** Files that it has open, and may have. */
+  files: z.looseObject({ used: count, limit: count }).optional(),
   /** Of the agent that acts: exports of others that are not imported here, by reason. */
   notImported: z.record(z.string(), count).optional(),
 })
@@ -251,6 +298,12 @@ export const factShape = z.discriminatedUnion('t', [
     items: z.array(z.unknown()),
   }),
   z.looseObject({ t: z.literal('report'), ...origin, report: partReport }),
+  z.looseObject({
+    t: z.literal('probe'),
+    ...origin,
+    kind: z.enum(PROBE_KINDS as [ProbeKind]),
+    items: z.array(z.unknown()),
+  }),
   z.looseObject({
     t: z.literal('unanswered'),
     ...origin,

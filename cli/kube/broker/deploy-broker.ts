@@ -175,15 +175,23 @@ async function watchStart(admin: ClusterAdmin, values: InstallValues, init: Depl
   await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
 }
 
-/** The one pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
-export async function brokerPod(
+/** A pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
+export async function brokerPod(...args: Parameters<typeof brokerPods>): Promise<string> {
+  const [first] = await brokerPods(...args)
+  return first
+}
+
+/** All that are ready, those that are being deleted last. Throws what brokerPod() throws. */
+export async function brokerPods(
   admin: Pick<ClusterAdmin, 'title' | 'list'>,
   { namespace, flags }: { readonly namespace: string; readonly flags: string },
   signal: AbortSignal,
-): Promise<string> {
+): Promise<readonly [string, ...string[]]> {
   const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
-  const ready = pods.find(isReady)
-  if (ready !== undefined) return refOf(ready).name
+  const going = (pod: ManifestObject): boolean => 'deletionTimestamp' in pod.metadata
+  const ready = pods.filter(isReady).sort((a, b) => Number(going(a)) - Number(going(b)))
+  const [first, ...others] = ready.map((pod) => refOf(pod).name)
+  if (first !== undefined) return [first, ...others]
   const state = pods.length === 0 ? 'there is none' : 'it is not ready'
   throw new UserError(`${admin.title}: no broker to ask: ${state}`, {
     hint: `first: sealane broker deploy ${flags}`,

@@ -41,7 +41,7 @@ export function podMembers(ask: AskBroker): Members {
   return {
     members: async () => {
       const words = ['cluster', 'list', '--all']
-      return (await askForJson<{ readonly items: MemberSummary[] }>(ask, words)).items
+      return (await askForJson<{ readonly items: MemberSummary[] }>(ask, words, { looks: true })).items
     },
     evict: async ({ cluster, force }) => {
       const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]
@@ -52,7 +52,8 @@ export function podMembers(ask: AskBroker): Members {
       const words = Object.entries(change).flatMap(([field, value]) => [`--${field}`, String(value)])
       return (await askForJson<{ readonly changed: boolean }>(ask, ['cluster', 'quota', cluster, ...words])).changed
     },
-    waiting: async () => (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'])).items,
+    waiting: async () =>
+      (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'], { looks: true })).items,
     accept: (init) => askForJson<Answer>(ask, answerWords('accept', init)),
     refuse: (init) => askForJson<Answer>(ask, answerWords('refuse', init)),
     rekey: async ({ cluster, ttlMs }) => {

@@ -1,0 +1,96 @@
+/** What a bundle is made of: each item has a size, a time and a fate of its own. */
+import { Buffer } from 'node:buffer'
+import type { FactSet } from '../../explain/facts/fact.ts'
+import { printable } from '../../model/status-text.ts'
+import { orAborted } from '../../reconcile/until-aborted.ts'
+import { formatDuration } from '../../runtime/duration.ts'
+import { messageOf } from '../../runtime/thrown.ts'
+import { withinTime } from '../within-time.ts'
+import { Redactor } from './redactor.ts'
+import { type TarFile, isTarName } from './tar.ts'
+
+export interface BundleItem {
+  /** Its file in the bundle, in the folder ROOT: `plans/127.0.0.1:9471.txt`. */
+  readonly name: string
+  readonly ms: number
+  readonly maxBytes: number
+  /** Of a text that is too long: logs keep their end, the others their beginning. What is no text is left out whole. */
+  readonly keeps?: 'beginning' | 'end'
+  readonly ask: (signal: AbortSignal) => Promise<Answer>
+}
+
+export type Answer = { readonly text: string } | { readonly json: unknown }
+
+export interface Missing {
+  readonly item: string
+  readonly why: string
+}
+
+export interface Collected {
+  readonly files: readonly TarFile[]
+  readonly missing: readonly Missing[]
+}
+
+/** So that who unpacks it has one folder. */
+export const ROOT = 'sealane-gather/'
+
+/** Of everything, before it is packed. */
+const MAX_TOTAL = 96 << 20
+
+/** All are asked at once. Rejects only after the signal. */
+export async function collect(items: readonly BundleItem[], signal: AbortSignal): Promise<Collected> {
+  const redactor = new Redactor()
+  const answers = await Promise.all(items.map(async (item) => ({ item, answer: await answerOf(item, signal) })))
+  signal.throwIfAborted()
+  const missing: Missing[] = []
+  const texts: { readonly item: BundleItem; readonly text: string }[] = []
+  for (const { item, answer } of answers) {
+    if ('why' in answer) missing.push({ item: item.name, why: printable(redactor.text(answer.why)).slice(0, 500) })
+    else texts.push({ item, text: 'text' in answer ? redactor.text(answer.text) : jsonText(redactor, answer.json) })
+  }
+  const files: TarFile[] = []
+  let total = 0
+  for (const { item, text } of texts) {
+    const content = bounded(item, Buffer.from(redactor.finish(text)))
+    const why = content === undefined ? `larger than ${item.maxBytes} bytes` : 'the bundle is full'
+    if (content === undefined || total + content.length > MAX_TOTAL) missing.push({ item: item.name, why })
+    else {
+      total += content.length
+      files.push({ name: item.name, content })
+    }
+  }
+  return { files, missing: missing.map(({ item, why }) => ({ item, why: redactor.finish(why) })) }
+}
+
+function jsonText(redactor: Redactor, value: unknown): string {
+  return `${JSON.stringify(redactor.value(value), undefined, 1)}\n`
+}
+
+async function answerOf(item: BundleItem, signal: AbortSignal): Promise<Answer | { readonly why: string }> {
+  if (!isTarName(ROOT + item.name)) return { why: 'its name cannot be the name of a file' }
+  try {
+    return await withinTime(signal, item.ms, (limited) => orAborted(item.ask(limited), limited))
+  } catch (error) {
+    signal.throwIfAborted()
+    const isLate = error instanceof Error && error.name === 'OutOfTime'
+    return { why: isLate ? `no answer within ${formatDuration(item.ms)}` : messageOf(error) }
+  }
+}
+
+/** Undefined: what is too long cannot be cut. */
+function bounded({ maxBytes, keeps }: BundleItem, content: Buffer): Buffer | undefined {
+  if (content.length <= maxBytes) return content
+  if (keeps === undefined) return undefined
+  const note = Buffer.from(`# cut: ${content.length} bytes were there\n`)
+  if (keeps === 'end') return Buffer.concat([note, content.subarray(content.length - maxBytes)])
+  return Buffer.concat([note, content.subarray(0, maxBytes)])
+}
+
+/** The facts that `sealane status` reads, kept for later. */
+export function factsItem(ms: number, gather: () => Promise<FactSet>): BundleItem {
+  return { name: FACTS_FILE, ms, maxBytes: MAX_FACTS, ask: async () => ({ json: await gather() }) }
+}
+
+/** Where they are in a bundle. */
+export const FACTS_FILE = 'facts.json'
+export const MAX_FACTS = 48 << 20

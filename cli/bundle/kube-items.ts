@@ -1,0 +1,124 @@
+/**
+ * What a bundle has of a Kubernetes cluster: objects, what its parts report, their pages as far as they give them to the
+ * API server's proxy, and their logs. All that is needed is to read; Secrets are not asked for.
+ */
+import { STATUS_PORTS } from '../../install/ports.ts'
+import type { DynamicClient } from '../../kubeapi/kube/dynamic-client.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
+import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { gatherFacts } from '../status/gather-facts.ts'
+import { kubeFacts } from '../status/kube-facts.ts'
+import { withinTime } from '../within-time.ts'
+import { type Answer, type BundleItem, factsItem } from './items.ts'
+
+export interface KubeItemsInit {
+  readonly title: string
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+type Reader = Pick<DynamicClient, 'list' | 'listPicked' | 'knows' | 'readPod' | 'read'>
+
+interface Listed {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly namespace?: string
+  readonly labelSelector?: string
+}
+
+const OURS = { namespace: SYSTEM_NAMESPACE }
+const LISTS: readonly Listed[] = [
+  ...(['Membership', 'Cluster', 'Endpoint', 'Gateway', 'RouteAgent', 'ServiceExport', 'ServiceImport'] as const).map(
+    (kind) => ({ apiVersion: KIND_PLACES[kind].apiVersion, kind }),
+  ),
+  { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', labelSelector: LABEL_SOURCE_CLUSTER },
+  { apiVersion: 'v1', kind: 'Node' },
+  { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy' },
+  { apiVersion: 'v1', kind: 'Pod', ...OURS },
+  { apiVersion: 'v1', kind: 'Event', ...OURS },
+  { apiVersion: 'v1', kind: 'ConfigMap', ...OURS },
+  { apiVersion: 'v1', kind: 'Service', ...OURS },
+  { apiVersion: 'apps/v1', kind: 'Deployment', ...OURS },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet', ...OURS },
+  { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...OURS },
+]
+
+const MAX_BYTES = 8 << 20
+const MAX_LOG = 1 << 20
+const LOG_LINES = 2000
+/** A cluster of thousands of nodes has as many route agents: more of them say nothing new. */
+const MOST_PODS = 40
+
+/** Asks for the pods first: they are what else there is to ask. */
+export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<readonly BundleItem[]> {
+  const { title, timeoutMs, signal } = init
+  const facts = factsItem(2 * timeoutMs + 1000, () => gatherFacts(title, () => kubeFacts(reader, init)))
+  const objects = LISTS.map((place): BundleItem => {
+    const ask = async (limited: AbortSignal): Promise<Answer> => ({
+      json: { items: await reader.list(place, limited) },
+    })
+    return { name: `objects/${place.kind}.json`, ms: timeoutMs, maxBytes: MAX_BYTES, ask }
+  })
+  const pods = await podsOf(reader, timeoutMs, signal)
+  const version: BundleItem = {
+    ...{ name: 'version.json', ms: timeoutMs, maxBytes: MAX_BYTES },
+    ask: async (limited) => ({ json: await reader.read('/version', limited) }),
+  }
+  const of = pods
+    .slice(0, MOST_PODS)
+    .flatMap((pod) => [...logItems(reader, pod, timeoutMs), ...pageItems(reader, pod, timeoutMs)])
+  return [facts, version, ...objects, ...of]
+}
+
+interface PodPart {
+  readonly name: string
+  readonly part: string
+  readonly containers: readonly string[]
+}
+
+/** None where they cannot be listed: the list itself says why. */
+async function podsOf(reader: Reader, ms: number, signal: AbortSignal): Promise<readonly PodPart[]> {
+  try {
+    const place = { apiVersion: 'v1', kind: 'Pod', ...OURS }
+    const pods = await withinTime(signal, ms, (limited) => reader.list(place, limited))
+    return pods.map((pod) => {
+      const { metadata, spec } = pod as unknown as Pod
+      const part = metadata.labels?.['app.kubernetes.io/component'] ?? ''
+      return { name: metadata.name, part, containers: (spec?.containers ?? []).map(({ name }) => name) }
+    })
+  } catch {
+    signal.throwIfAborted()
+    return []
+  }
+}
+
+interface Pod {
+  readonly metadata: { readonly name: string; readonly labels?: Readonly<Record<string, string>> }
+  readonly spec?: { readonly containers?: readonly { readonly name: string }[] }
+}
+
+function logItems(reader: Reader, { name: pod, containers }: PodPart, ms: number): readonly BundleItem[] {
+  return containers.map((container): BundleItem => {
+    const query = `container=${encodeURIComponent(container)}&tailLines=${LOG_LINES}&limitBytes=${MAX_LOG}`
+    const path = `/api/v1/namespaces/${SYSTEM_NAMESPACE}/pods/${encodeURIComponent(pod)}/log?${query}`
+    const name = `logs/${pod.slice(0, 60)}.${container.slice(0, 20)}.txt`
+    const ask = async (limited: AbortSignal): Promise<Answer> => textAnswer(await reader.read(path, limited))
+    return { name, ms, maxBytes: MAX_LOG, keeps: 'end', ask }
+  })
+}
+
+function pageItems(reader: Reader, { name: pod, part }: PodPart, ms: number): readonly BundleItem[] {
+  const port = (STATUS_PORTS as Readonly<Record<string, number>>)[part]
+  if (port === undefined) return []
+  return ['status', 'readyz', 'metrics', 'debug/plan'].map((page): BundleItem => {
+    const at = { namespace: SYSTEM_NAMESPACE, name: pod, port, path: `/${page}` }
+    const name = `${page.replace('debug/', '')}/${pod.slice(0, 60)}.txt`
+    const ask = async (limited: AbortSignal): Promise<Answer> => textAnswer(await reader.readPod(at, limited))
+    return { name, ms, maxBytes: MAX_BYTES, keeps: 'beginning', ask }
+  })
+}
+
+/** A text that is JSON by chance, one line of a log, was read as such. */
+function textAnswer(answer: unknown): Answer {
+  return typeof answer === 'string' ? { text: answer } : { json: answer }
+}

@@ -1,0 +1,160 @@
+/**
+ * Takes secrets out of what goes into a bundle. First by structure: fields that hold a secret by their name, variables
+ * of containers, data of Secrets. Then by pattern, in every text. What was found once is looked for everywhere in the
+ * end, also as base64. Pure.
+ */
+import { Buffer } from 'node:buffer'
+import { spellingsOf } from './secret-spellings.ts'
+
+const REDACTED = '<redacted>'
+
+const WORDS =
+  'passwords?|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|psk|pre[-_]?shared[-_]?key|private[-_]?key|key[-_]data|credentials?|authorization|bearer'
+const SENSITIVE = new RegExp(WORDS, 'i')
+/** They say where a secret is, or how many there are. */
+const PLACE = /(files?|names?|ref|path|count|total|ttl|seconds|id|kind|type|policy)$/i
+
+const PEM = /-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|$)/g
+const JOIN_TOKEN = /sealane1\.[\w-]+/g
+const WEB_TOKEN = /eyJ[\w-]{5,}\.[\w-]+\.[\w-]*/g
+const LOGIN = /\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{4,})/gi
+const URL_LOGIN = /(:\/\/[^\s/@:]{0,200}:)([^\s/@]{1,500})@/g
+const NAMED = new RegExp(
+  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})((?:\\\\?["'])?\\s{0,3}[:=]\\s{0,3})(?:(\\\\?["'])([^"'\\\\\\n]{0,8192})|([^\\s,;}\\]"'\\\\]+))`,
+  'gi',
+)
+const FLAG = new RegExp(`(--?[\\w-]{0,40}(?:${WORDS})[\\w-]{0,40})(\\s{1,3})([^\\s"'-][^\\s"']*)`, 'gi')
+const ENCODED = /[\w+/-]{16,}={0,2}/g
+
+/** Of 32 octets, as WireGuard has them; longer runs are secrets of some other kind, or might be. */
+const KEY_LENGTHS = [43, 44]
+const LONG_RUN = 40
+/** Base64 in base64. */
+const MOST_DEPTH = 3
+const MOST_LEARNED = 100
+const MOST_NUMBERED = 10_000
+
+type Fields = Readonly<Record<string, unknown>>
+
+export class Redactor {
+  readonly #learned = new Set<string>()
+  /** Equal keys stay equal: who is whose peer can be told, and no key. */
+  readonly #numbers = new Map<string, number>()
+
+  /** A secret that is known by itself. */
+  learn(secret: string): void {
+    const isWorthKnowing = secret.length >= 8 && !/^([a-z][a-z.:/-]*|[\d.:]+|<redacted.*|\/.*)$/.test(secret)
+    if (isWorthKnowing && this.#learned.size < MOST_LEARNED) this.#learned.add(secret)
+  }
+
+  text(text: string, depth = 0): string {
+    return text
+      .replace(PEM, REDACTED)
+      .replace(JOIN_TOKEN, REDACTED)
+      .replace(WEB_TOKEN, REDACTED)
+      .replace(LOGIN, (_all, scheme: string, gap: string, value: string) => `${scheme}${gap}${this.#gone(value)}`)
+      .replace(URL_LOGIN, (_all, before: string, value: string) => `${before}${this.#gone(value)}@`)
+      .replace(NAMED, (...all: (string | undefined)[]) => this.#named(all))
+      .replace(FLAG, (all: string, flag: string, gap: string, value: string) =>
+        isSensitive(flag) ? `${flag}${gap}${this.#gone(value)}` : all,
+      )
+      .replace(ENCODED, (run) => this.#encoded(run, depth))
+  }
+
+  /** Of anything that JSON has. */
+  value(value: unknown): unknown {
+    if (typeof value === 'string') return this.text(value)
+    if (Array.isArray(value)) return this.#list(value as readonly unknown[])
+    if (typeof value !== 'object' || value === null) return value
+    const fields = value as Fields
+    const isSecret = fields['kind'] === 'Secret'
+    const isNamed = typeof fields['name'] === 'string' && isSensitive(fields['name'])
+    const kept = Object.entries(fields).flatMap(([key, one]): [string, unknown][] => {
+      if (key === 'managedFields' || key === 'kubectl.kubernetes.io/last-applied-configuration') return []
+      const hides = isSensitive(key) || (isNamed && key === 'value') || (isSecret && /^(data|stringData)$/.test(key))
+      const name = this.text(key)
+      if (key === 'env' && Array.isArray(one)) return [[name, this.#variables(one as readonly unknown[])]]
+      if (hides && typeof one === 'string') return [[name, this.#gone(one)]]
+      return [[name, isSecret && hides ? this.#leaves(one) : this.value(one)]]
+    })
+    return Object.fromEntries(kept)
+  }
+
+  /** To be called last, with each text: what was found anywhere goes everywhere. */
+  finish(text: string): string {
+    let rest = text
+    for (const spelling of this.#spellings()) if (rest.includes(spelling)) rest = rest.replaceAll(spelling, REDACTED)
+    return rest
+  }
+
+  /** The longest first: one may be in another. */
+  #spellings(): readonly string[] {
+    return [...this.#learned].flatMap(spellingsOf).sort((a, b) => b.length - a.length)
+  }
+
+  #gone(secret: string): string {
+    this.learn(secret)
+    return REDACTED
+  }
+
+  #named([all = '', key = '', between = '', quote, quotedValue, bare]: readonly (string | undefined)[]): string {
+    const value = quotedValue ?? bare ?? ''
+    const isPlain = value === '' || /^(true|false|null|[\d.]+|<redacted.*)$/.test(value)
+    if (isPlain || !isSensitive(key)) return all
+    // "authorization: Bearer x": the word is no secret, and what comes after it is gone already.
+    if (/^(Bearer|Basic)$/i.test(value)) return all
+    return `${key}${between}${quote ?? ''}${this.#gone(value)}`
+  }
+
+  #encoded(run: string, depth: number): string {
+    const slashes = run.split('/').length - 1
+    const isMixed = /[a-z]/.test(run) && /[A-Z]/.test(run) && /\d/.test(run)
+    if (isMixed && run.length >= LONG_RUN && slashes * 8 < run.length) return this.#hidden(run)
+    if (depth >= MOST_DEPTH) return run
+    const decoded = Buffer.from(run, 'base64').toString('latin1')
+    if (!/^[\t\n\r -~]+$/.test(decoded)) return run
+    return this.text(decoded, depth + 1) === decoded ? run : REDACTED
+  }
+
+  #hidden(run: string): string {
+    if (!KEY_LENGTHS.includes(run.length)) return REDACTED
+    const known = this.#numbers.get(run)
+    if (known !== undefined) return `<redacted-key-${known}>`
+    if (this.#numbers.size >= MOST_NUMBERED) return REDACTED
+    this.#numbers.set(run, this.#numbers.size + 1)
+    return `<redacted-key-${this.#numbers.size}>`
+  }
+
+  /** In a command line the secret is the word after the flag. */
+  #list(items: readonly unknown[]): unknown[] {
+    return items.map((item, index) => {
+      const before = items[index - 1]
+      const isAfterFlag = typeof before === 'string' && /^--?[\w-]+$/.test(before) && isSensitive(before)
+      return isAfterFlag && typeof item === 'string' && !item.startsWith('-') ? this.#gone(item) : this.value(item)
+    })
+  }
+
+  /** Of the variables of a container only the names are of use. */
+  #variables(items: readonly unknown[]): unknown[] {
+    return items.map((item) => {
+      if (typeof item !== 'object' || item === null || !('value' in item)) return this.value(item)
+      const { name, value } = item as { readonly name?: unknown; readonly value: unknown }
+      if (typeof name === 'string' && typeof value === 'string' && isSensitive(name)) this.learn(value)
+      return { name: this.value(name), value: REDACTED }
+    })
+  }
+
+  #leaves(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return REDACTED
+    return Object.fromEntries(
+      Object.entries(value).map(([key, one]) => {
+        if (typeof one === 'string') this.learn(one)
+        return [this.text(key), REDACTED]
+      }),
+    )
+  }
+}
+
+function isSensitive(key: string): boolean {
+  return SENSITIVE.test(key) && !PLACE.test(key)
+}

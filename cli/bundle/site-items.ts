@@ -1,0 +1,108 @@
+/** What a bundle has of a site without Kubernetes: its objects, the pages of its parts, and this machine's kernel. */
+import { open } from 'node:fs/promises'
+import { KERNEL_QUESTIONS, askKernel } from '../../compose/kernel-questions.ts'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
+import { gatherFacts } from '../status/gather-facts.ts'
+import { textOfPage } from '../status/page.ts'
+import { SILENT_PROGRESS } from '../diagnose/progress.ts'
+import { siteProbes } from '../diagnose/site-probes.ts'
+import { siteFacts } from '../status/site-facts.ts'
+import { type BundleItem, factsItem } from './items.ts'
+
+export interface SiteItemsInit {
+  readonly config: SiteConfig
+  /** host:port of status pages. */
+  readonly pages: readonly string[]
+  /** Files that the parts write their logs to. */
+  readonly logs: readonly string[]
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+const KINDS = [
+  ...(['Membership', 'Cluster', 'Endpoint', 'Gateway', 'RouteAgent', 'Node', 'Lease'] as const),
+  ...(['Service', 'ServiceExport', 'ServiceImport', 'EndpointSlice'] as const),
+]
+const PAGES = [
+  { path: '/debug/plan', folder: 'plans' },
+  { path: '/metrics', folder: 'metrics' },
+  { path: '/status', folder: 'status' },
+  { path: '/readyz', folder: 'ready' },
+]
+const MAX_BYTES = 8 << 20
+const MAX_LOG = 2 << 20
+
+export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly BundleItem[] {
+  const { config, pages, logs, timeoutMs: ms, signal } = init
+  // With the closer look of `sealane diagnose`, so that it can be had of the bundle.
+  const facts = async (): ReturnType<typeof siteFacts> => {
+    const said = siteFacts(api, { file: config.file, pages, timeoutMs: ms, signal })
+    const closer = siteProbes(api, { config, area: undefined, progress: SILENT_PROGRESS, signal })
+    return (await Promise.all([said, closer])).flat()
+  }
+  const objects = KINDS.map((kind): BundleItem => {
+    const ask = async (limited: AbortSignal): Promise<{ readonly json: unknown }> => {
+      const cache = api.cache(kind)
+      await cache.whenSynced(limited)
+      return { json: { items: cache.list() } }
+    }
+    return { name: `objects/${kind}.json`, ms, maxBytes: MAX_BYTES, ask }
+  })
+  const said = pages.flatMap((address) =>
+    PAGES.map(({ path, folder }): BundleItem => {
+      const ask = async (limited: AbortSignal): Promise<{ readonly text: string }> => ({
+        text: await textOfPage(address, path, MAX_BYTES, limited),
+      })
+      return { name: `${folder}/${fileName(address)}.txt`, ms, maxBytes: MAX_BYTES, keeps: 'beginning', ask }
+    }),
+  )
+  const kernel = KERNEL_QUESTIONS.map((question): BundleItem => {
+    const { name, keeps } = question
+    const ask = async (limited: AbortSignal): ReturnType<BundleItem['ask']> => {
+      const text = await askKernel(question, ms, limited)
+      return name.endsWith('.json') ? jsonOrText(text) : { text }
+    }
+    return { name, ms, maxBytes: name.startsWith('logs/') ? MAX_LOG : MAX_BYTES, keeps, ask }
+  })
+  const written = logs.map((file, index): BundleItem => {
+    const ask = async (): Promise<{ readonly text: string }> => ({ text: await endOf(file) })
+    return { name: `logs/file-${index + 1}.txt`, ms, maxBytes: MAX_LOG, keeps: 'end', ask }
+  })
+  // The facts have deadlines of their own, and say themselves what was late.
+  return [
+    factsItem(2 * ms + 1000, () => gatherFacts(`site ${config.name}`, facts)),
+    ...objects,
+    ...said,
+    ...kernel,
+    ...written,
+  ]
+}
+
+function jsonOrText(text: string): { readonly json: unknown } | { readonly text: string } {
+  try {
+    return { json: JSON.parse(text) as unknown }
+  } catch {
+    return { text }
+  }
+}
+
+function fileName(address: string): string {
+  return address.replaceAll(/[^A-Za-z0-9.:-]/g, '').slice(0, 60)
+}
+
+/** No more of a log than is kept is read. */
+async function endOf(file: string): Promise<string> {
+  const handle = await open(file, 'r')
+  try {
+    const found = await handle.stat()
+    if (!found.isFile()) throw new Error(`${file}: it is no regular file`)
+    const length = Math.min(found.size, MAX_LOG)
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, found.size - length)
+    const text = buffer.subarray(0, bytesRead).toString()
+    // A line that is cut might have lost what tells that a secret follows.
+    return found.size > length ? text.slice(text.indexOf('\n') + 1) : text
+  } finally {
+    await handle.close()
+  }
+}

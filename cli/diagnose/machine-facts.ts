@@ -1,0 +1,123 @@
+/** What a pod says of its machine, or of its network, and how that is read: it may be of another release. */
+import type { Fact } from '../../explain/facts/fact.ts'
+import {
+  type BrokerCall,
+  type DnsAnswer,
+  type IdentityReport,
+  PROBE_SHAPES,
+  type ProbeItems,
+  type ProbeKind,
+} from '../../explain/facts/probe-shapes.ts'
+import { factShape } from '../../explain/facts/shapes.ts'
+import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { MOST_ADDRESSES } from './broker-probe.ts'
+import type { AskedServer, MachineFacts } from './machine-command.ts'
+
+const MOST_FACTS = 100
+
+interface Origin {
+  readonly source: string
+  /** RFC 3339. */
+  readonly at: string
+}
+
+export interface AboutMachine extends Origin {
+  readonly node: string
+}
+
+export interface AboutNetwork extends Origin {
+  /** Whether it was to call the broker. */
+  readonly broker: boolean
+  /** Whom it was to ask. */
+  readonly servers: readonly AskedServer[]
+}
+
+/** Facts about a node, whatever the pod calls it. Throws Error where it says something else. */
+export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachine): readonly Fact[] {
+  return readFacts(stdout, origin, node, ({ kind, items }) => {
+    const hosts = kind === 'host' ? itemsOf('host', items) : undefined
+    return hosts && { t: 'probe', kind: 'host', ...origin, items: hosts.map((host) => ({ ...host, node })) }
+  })
+}
+
+/** What came of the calls and questions that it was given, and no more. Throws Error where it says something else. */
+export function readNetworkFacts(stdout: string, { broker, servers, ...origin }: AboutNetwork): readonly Fact[] {
+  const waiting = new Map(servers.map((asked) => [asked.server, asked]))
+  let calls = 0
+  return readFacts(stdout, origin, 'from pods', ({ kind, items }) => {
+    if (kind === 'dns-answer') {
+      const answers = itemsOf(kind, items)?.map((item) => answerTo(waiting, item))
+      return answers?.every((answer) => answer !== undefined) === true
+        ? { t: 'probe', kind, ...origin, items: answers }
+        : undefined
+    }
+    if (kind === 'broker-call') calls += items.length
+    if (!broker || calls > MOST_ADDRESSES) return undefined
+    if (kind === 'identity') {
+      const identities = itemsOf(kind, items)
+      return identities && { t: 'probe', kind, ...origin, items: identities.slice(0, 1).map(knownIdentity) }
+    }
+    const found = kind === 'broker-call' ? itemsOf(kind, items) : undefined
+    return found && { t: 'probe', kind: 'broker-call', ...origin, items: found.map(knownCall) }
+  })
+}
+
+/** Which server it is, and what was asked of it, this command knows itself. Each answers once. */
+function answerTo(
+  waiting: Map<string, AskedServer>,
+  { server, result, message, ms }: DnsAnswer,
+): DnsAnswer | undefined {
+  const asked = waiting.get(server)
+  waiting.delete(server)
+  return asked && { ...asked, name: CLUSTERSET_ZONE, result, ...(message === undefined ? {} : { message }), ms }
+}
+
+/** No field but those that have a meaning here: whatever else a pod says is not passed on. */
+function knownIdentity({ begins, ends }: IdentityReport): IdentityReport {
+  return { begins, ends }
+}
+
+function knownCall({ address, stage, reason, message, ms }: BrokerCall): BrokerCall {
+  return {
+    ...{ address, stage, ms },
+    ...(reason === undefined ? {} : { reason }),
+    ...(message === undefined ? {} : { message }),
+  }
+}
+
+interface SaidProbe {
+  readonly kind: ProbeKind
+  readonly items: readonly unknown[]
+}
+
+/** `take` gives undefined for what was not asked. `about` stands beside each question that the pod could not answer. */
+function readFacts(
+  stdout: string,
+  origin: Origin,
+  about: string,
+  take: (said: SaidProbe) => Fact | undefined,
+): readonly Fact[] {
+  const facts = factsIn(stdout)?.map((said): Fact | undefined => {
+    const { data: fact } = factShape.safeParse({ ...(said as object), ...origin, needed: false })
+    if (fact?.t === 'unanswered') return { ...fact, what: `${fact.what} (${about})` }
+    return fact?.t === 'probe' ? take(fact) : undefined
+  })
+  if (facts?.every((fact) => fact !== undefined) === true) return facts
+  const said = stdout.length > 60 ? `${stdout.slice(0, 60)}…` : stdout
+  throw new Error(`it says ${JSON.stringify(said)}: expected facts as JSON`)
+}
+
+function factsIn(stdout: string): readonly unknown[] | undefined {
+  try {
+    const { facts } = JSON.parse(stdout) as Partial<MachineFacts>
+    return Array.isArray(facts) && facts.length <= MOST_FACTS ? facts : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Undefined where one of them is none. */
+function itemsOf<K extends ProbeKind>(kind: K, items: readonly unknown[]): readonly ProbeItems[K][] | undefined {
+  const read = items.map((item) => PROBE_SHAPES[kind].safeParse(item))
+  return read.every(({ success }) => success) ? read.map(({ data }) => data as ProbeItems[K]) : undefined
+}

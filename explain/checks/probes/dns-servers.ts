@@ -1,0 +1,65 @@
+/** What servers of names said when they were asked, one by one. */
+import type { DnsAnswer } from '../../facts/probe-shapes.ts'
+import type { Seen } from '../../facts/read-facts.ts'
+import type { Cause, Finding } from '../../finding.ts'
+import { type World, hangingHere, seenAt } from '../../world.ts'
+
+type Answer = Seen<DnsAnswer>
+
+const SILENT = new Set(['timeout', 'unreachable'])
+const OURS_SILENT: readonly Cause[] = [
+  { reason: 'PartNotReady', subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' } },
+  { reason: 'PartMissing', subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' } },
+  { reason: 'FilesNearlyOut' },
+  { reason: 'DnsLoop' },
+  // Of plain sites: the server is in the process whose page does not answer either.
+  { reason: 'NothingRuns' },
+]
+
+export function dnsServers(world: World): readonly Finding[] {
+  const answers = world.probes['dns-answer'] ?? []
+  const causes = [...OURS_SILENT, ...hangingHere(world)]
+  // Cluster DNS hands on to ours: what one of those does not say, it may not say either.
+  const failing = answers
+    .filter(({ object: { role } }) => role === 'ours')
+    .flatMap((answer) => answerFindings(world, answer, []))
+  const handedOn = [...failing.map(({ reason, subject }) => ({ reason, subject })), ...causes]
+  return [
+    ...loops(world),
+    ...answers.flatMap((answer) => answerFindings(world, answer, answer.object.role === 'cluster' ? handedOn : causes)),
+  ]
+}
+
+function answerFindings({ selfSubject }: World, answer: Answer, causes: readonly Cause[]): readonly Finding[] {
+  const { server, role, name, result, message, ms } = answer.object
+  const subject = { kind: 'DnsServer', name: server }
+  const said = `${server} asked for ${name}: ${result}${message === undefined ? '' : ` (${message})`} after ${Math.round(ms)} ms`
+  const at = { subject, seen: said, ...seenAt(answer) }
+  if (role === 'upstream') {
+    if (!SILENT.has(result)) return []
+    return [{ reason: 'DnsUpstreamSilent', severity: 'degraded', ...at, because: [{ reason: 'DnsLoop' }] }]
+  }
+  if (SILENT.has(result)) {
+    return [{ reason: 'DnsServerSilent', severity: 'down', ...at, because: causes }]
+  }
+  if (result === 'NOERROR') return []
+  if (role === 'ours') return [{ reason: 'DnsServerFails', severity: 'down', ...at, because: causes }]
+  // Where no server has the zone, that is said of the cluster, once.
+  const because = [...causes, { reason: 'DoesNotAnswer' as const, subject: selfSubject }]
+  return [{ reason: 'DoesNotAnswer', severity: 'down', ...at, because }]
+}
+
+/** A server that hands on to itself answers nobody. */
+function loops({ probes: { settings = [] } }: World): readonly Finding[] {
+  return settings.flatMap((one): readonly Finding[] => {
+    const { listen, upstreams } = one.object
+    const both = upstreams.filter((server) => listen.includes(server))
+    return both.map((server) => ({
+      reason: 'DnsLoop',
+      severity: 'down',
+      subject: { kind: 'DnsServer', name: server },
+      seen: `${server} is an upstream of the server that listens there: it hands each name on to itself`,
+      ...seenAt(one),
+    }))
+  })
+}

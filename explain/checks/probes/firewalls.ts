@@ -1,0 +1,83 @@
+/** Whether a firewall of somebody else drops what Sealane sends and receives on a machine that was looked at. */
+import { containsAddress, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
+import { LANE_BASE_PORT } from '../../../model/kernel-ids.ts'
+import type { HostReport } from '../../facts/probe-shapes.ts'
+import type { Seen } from '../../facts/read-facts.ts'
+import type { Finding } from '../../finding.ts'
+import { type Drop, type Packet, dropOf } from '../../firewall/walk-chains.ts'
+import { type World, named, seenAt } from '../../world.ts'
+
+interface Wanted {
+  readonly packet: Packet
+  /** What it is, in words. */
+  readonly text: string
+}
+
+export function firewalls(world: World): readonly Finding[] {
+  return (world.probes.host ?? []).flatMap((host) => {
+    const wanted = [...pods(world, host), ...lanes(world, host)]
+    return firewallFindings(host, wanted)
+  })
+}
+
+/** One place that drops is one finding, whatever it drops. */
+function firewallFindings(host: Seen<HostReport>, wanted: readonly Wanted[]): readonly Finding[] {
+  const { firewall, node } = host.object
+  if (firewall === undefined) return []
+  const dropped = wanted.flatMap(({ packet, text }): readonly (Drop & { readonly text: string })[] => {
+    const drop = dropOf(firewall.chains, packet)
+    return drop === undefined ? [] : [{ ...drop, text }]
+  })
+  const places = [...new Set(dropped.map(({ where, what }) => `${what} of ${where}`))]
+  if (places.length === 0) return []
+  const seen = `${named(places, 3)} drops ${named(dropped.map(({ text }) => text))}`
+  return [{ reason: 'FirewallDrops', severity: 'down', subject: { kind: 'Node', name: node }, seen, ...seenAt(host) }]
+}
+
+/** Connections of pods to other clusters, and from there. */
+function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport>): readonly Wanted[] {
+  const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object.spec.podCIDRs ?? []
+  const isOwn = (address: string): boolean => own.some((range) => lies(address, range))
+  const inside = devices.filter(({ name, addresses }) => !isLane(name) && addresses.some(isOwn))
+  const outside = devices.filter(({ name }) => isLane(name))
+  const hooks = ['prerouting', 'forward', 'postrouting'] as const
+  return inside.flatMap(({ name: pod }) =>
+    outside.flatMap(({ name: lane }): readonly Wanted[] => {
+      const flow = { hooks, protocol: 'tcp', mayBeAnswer: false } as const
+      return [
+        { packet: { ...flow, inDevice: pod, outDevice: lane }, text: `connections from ${pod} to ${lane}` },
+        { packet: { ...flow, inDevice: lane, outDevice: pod }, text: `connections from ${lane} to ${pod}` },
+      ]
+    }),
+  )
+}
+
+/** `sealane0`; what carries one has a name that goes on. */
+function isLane(device: string): boolean {
+  return /^sealane\d$/.test(device)
+}
+
+function lies(address: string, range: string): boolean {
+  try {
+    return containsAddress(parsePrefix(range), parseAddress(address))
+  } catch {
+    return false
+  }
+}
+
+/** The packets of links, while not all are up: what carries is not dropped, whatever rules seem to say. */
+function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
+  const down = links.filter((link) => link.node === node && link.connection.state !== 'up')
+  const numbers = new Set(down.map(({ connection: { lane, remoteLane = lane } }) => remoteLane))
+  return [...numbers].flatMap((number): readonly Wanted[] => {
+    const port = LANE_BASE_PORT + number
+    const udp = { protocol: 'udp', mayBeAnswer: true } as const
+    return [
+      {
+        packet: { ...udp, hooks: ['ingress', 'prerouting', 'input'], dport: port },
+        text: `UDP ${port} that comes in`,
+      },
+      { packet: { ...udp, hooks: ['output', 'postrouting'], sport: port }, text: `UDP ${port} that goes out` },
+    ]
+  })
+}

@@ -1,0 +1,126 @@
+/** How the kernels of machines that were looked at stand, and what is about to run out there. */
+import {
+  NFT_TABLE_GATEWAY,
+  NFT_TABLE_NODE,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_LANES_PUBLIC,
+  ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
+} from '../../../model/kernel-ids.ts'
+import type { HostReport } from '../../facts/probe-shapes.ts'
+import type { Seen } from '../../facts/read-facts.ts'
+import type { Finding } from '../../finding.ts'
+import { type World, named, seenAt } from '../../world.ts'
+
+type Host = Seen<HostReport>
+type Found = Pick<Finding, 'reason' | 'severity' | 'seen'> & Partial<Pick<Finding, 'because'>>
+
+const LOOK_AT = ['ip_forward', 'rp_filter'] as const
+/** Of what may run out. */
+const NEARLY = { connections: 0.95, disk: 0.97, files: 0.9 }
+const STRICT = '1'
+
+export function hosts(world: World): readonly Finding[] {
+  return [...(world.probes.host ?? []).flatMap((host) => hostFindings(world, host)), ...files(world)]
+}
+
+function hostFindings(world: World, host: Host): readonly Finding[] {
+  const { node } = host.object
+  const found = [...settings(world, host), ...tables(world, host), ...routes(world, host), ...shares(host)]
+  return found.map((one) => ({ ...one, subject: { kind: 'Node', name: node }, ...seenAt(host) }))
+}
+
+/** Whether Sealane carries packets there. */
+function serves({ objects, fresh }: World, node: string): { readonly gateway: boolean; readonly node: boolean } {
+  const gateway = fresh.find(({ object }) => object.metadata.name === node)
+  const agent = objects.RouteAgent?.find(({ object }) => object.metadata.name === node)
+  return {
+    gateway: (gateway?.object.status?.lanes.length ?? 0) > 0,
+    node: (agent?.object.status?.clusters.length ?? 0) > 0,
+  }
+}
+
+function settings(world: World, { object: { node, sysctls } }: Host): readonly Found[] {
+  const { gateway, node: carries } = serves(world, node)
+  if (!gateway && !carries) return []
+  const found: Found[] = []
+  if (sysctls[`net/ipv4/${LOOK_AT[0]}`] === '0') {
+    const seen = 'net.ipv4.ip_forward is 0: the kernel hands on no packet of others'
+    found.push({ reason: 'ForwardingOff', severity: 'down', seen })
+  }
+  // The kernel takes the larger of the two: 2 of a device makes it loose.
+  const all = sysctls[`net/ipv4/conf/all/${LOOK_AT[1]}`] ?? '0'
+  const strict = Object.entries(sysctls).flatMap(([name, value]) => {
+    const device = /^net\/ipv4\/conf\/(sealane[^/]*)\/rp_filter$/.exec(name)?.[1]
+    const counts = Math.max(Number(all), Number(value))
+    return device !== undefined && String(counts) === STRICT ? [device] : []
+  })
+  if (strict.length > 0) {
+    const seen = `rp_filter is 1 (strict) on ${named(strict)}: what comes by another way than it would go is dropped`
+    found.push({ reason: 'StrictReversePath', severity: 'degraded', seen })
+  }
+  return found
+}
+
+function tables(world: World, { object: { node, firewall } }: Host): readonly Found[] {
+  const { gateway, node: carries } = serves(world, node)
+  if (firewall === undefined) return []
+  const wanted = [...(gateway ? [NFT_TABLE_GATEWAY] : []), ...(carries ? [NFT_TABLE_NODE] : [])]
+  const missing = wanted.filter((name) => !firewall.tables.includes(`ip ${name}`))
+  // A part makes its table when it has something to put there: only where none of them is, somebody removed them.
+  if (missing.length === 0 || missing.length < wanted.length) return []
+  const seen = `nftables has no ${named(missing.map((name) => `table ip ${name}`))}`
+  return [{ reason: 'KernelTableMissing', severity: 'degraded', seen }]
+}
+
+/**
+ * Routes to other clusters, of a gateway with links or of a node behind one that is reached. A gateway has those of its
+ * links as long as it has links, up or not: the probes go by them.
+ */
+function routes(world: World, { object: { node, routes: found } }: Host): readonly Found[] {
+  const { objects, reached, self, links } = world
+  const { gateway, node: carries } = serves(world, node)
+  const hasLinks = gateway && links.some((link) => link.node === node)
+  if (found === undefined || (!gateway && !carries) || (reached === undefined && !hasLinks)) return []
+  const [table, other] = gateway
+    ? [ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC]
+    : [ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC]
+  const known = new Set([table, other].flatMap((number) => found[number] ?? []))
+  const missing = (objects.Cluster ?? [])
+    .filter(({ object: { spec } }) => spec.id !== self && (hasLinks || reached?.has(spec.id) === true))
+    .flatMap(({ object: { spec } }) => {
+      const prefixes = spec.globalCIDRs.length > 0 ? spec.globalCIDRs : spec.podCIDRs
+      return prefixes.filter((prefix) => !prefix.includes(':')).map((p) => `${p} of ${spec.id}`)
+    })
+  // Prefixes may be routed in parts: only where nothing is there, it was removed.
+  if (missing.length === 0 || known.size > 0) return []
+  const seen = `table ${table} has no route to ${named(missing)}`
+  return [{ reason: 'KernelRoutesMissing', severity: 'down', seen }]
+}
+
+function shares({ object: { connections, disks } }: Host): readonly Found[] {
+  const found: Found[] = []
+  if (connections !== undefined && connections.used >= connections.limit * NEARLY.connections) {
+    const { used, limit } = connections
+    const severity = used >= limit ? 'down' : 'degraded'
+    const seen = `${used} of ${limit} connections are tracked: new ones are dropped when it is full`
+    found.push({ reason: 'ConnectionTableFull', severity, seen })
+  }
+  const full = disks.filter(({ used, limit }) => used >= limit * NEARLY.disk)
+  if (full.length > 0) {
+    const texts = full.map(({ path, used, limit }) => `${path} (${Math.floor((used / limit) * 100)} %)`)
+    found.push({ reason: 'DiskFull', severity: 'degraded', seen: `nearly or wholly full: ${named(texts)}` })
+  }
+  return found
+}
+
+/** What a part says of itself. */
+function files({ reports }: World): readonly Finding[] {
+  return reports.flatMap((report): readonly Finding[] => {
+    const { part, name, files: open } = report.object
+    if (open === undefined || open.limit === 0 || open.used < open.limit * NEARLY.files) return []
+    const seen = `it has ${open.used} files and sockets open, and may have ${open.limit}`
+    const subject = { kind: 'Part', name: `${part} ${name}` }
+    return [{ reason: 'FilesNearlyOut', severity: 'degraded', subject, seen, ...seenAt(report) }]
+  })
+}
