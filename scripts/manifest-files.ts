@@ -11,8 +11,8 @@ import { placeholders } from '../install/template-value.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../install/values.ts'
 import { chartTemplate } from './chart-yaml.ts'
 import { valuesSchema, valuesYaml } from './chart-values.ts'
-
-const HEADER = '# Written by `npm run manifests` from install/. Change it there.\n'
+import { HEADER, component, documents, kustomization } from './manifest-text.ts'
+import { monitoringFiles } from './monitoring-files.ts'
 
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
 const BROKER_PARTS: ReadonlySet<string> = new Set(['broker', 'etcd'])
@@ -40,12 +40,9 @@ export function manifestFiles(): ReadonlyMap<string, string> {
     ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
     ...kustomizeFiles('broker-replicas', planBroker(REPLICAS_VALUES)),
     ...metricsComponent(),
+    ...monitoringFiles(),
     ...chartFiles(),
   ])
-}
-
-function documents(objects: readonly unknown[]): string {
-  return HEADER + objects.map((object) => `---\n${formatYaml(object)}`).join('')
 }
 
 function crdFiles(folder: string, hasKustomization: boolean): [string, string][] {
@@ -62,10 +59,6 @@ function kustomizeFiles(folder: string, parts: readonly InstallPart[]): [string,
   ]
 }
 
-function kustomization(resources: readonly string[]): string {
-  return documents([{ apiVersion: 'kustomize.config.k8s.io/v1beta1', kind: 'Kustomization', resources }])
-}
-
 /** What scraping needs beside `base`: PodMonitors, open metrics, and status pages on the node's address. */
 function metricsComponent(): [string, string][] {
   const part = planMember(METRICS_VALUES).find(({ name }) => name === 'monitors')
@@ -79,15 +72,9 @@ function metricsComponent(): [string, string][] {
       patch: formatYaml(statusOnNodePatch(name)),
     })),
   ]
-  const component = {
-    apiVersion: 'kustomize.config.k8s.io/v1alpha1',
-    kind: 'Component',
-    resources: ['monitors.yaml'],
-    patches,
-  }
   return [
     ['metrics/monitors.yaml', documents(part?.objects ?? [])],
-    ['metrics/kustomization.yaml', documents([component])],
+    ['metrics/kustomization.yaml', component({ resources: ['monitors.yaml'], patches })],
   ]
 }
 

@@ -50,13 +50,17 @@ const IMAGE: readonly SystemPackage[] = [
   { name: 'tar', command: 'tar' },
 ]
 
+/** With promtool, which tests rules. */
+const PROMETHEUS: SystemPackage = { name: 'prometheus', command: 'promtool' }
 const CONNTRACK: SystemPackage = { name: 'conntrack', command: 'conntrack' }
+/** Another wall clock for a process. */
+const FAKETIME: SystemPackage = { name: 'faketime', command: 'faketime' }
 const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
 
 export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>> = {
   demo: [...NODE_PACKAGES, ...CLIENTS],
   proto: [PROTOC],
-  test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
+  test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, FAKETIME, PROTOC, PROMETHEUS],
   // setpriv, which ends a program with its test; strace, which makes a disk slow.
   etcd: [
     ...[ETCD, { name: 'util-linux', command: 'setpriv' }, { name: 'strace', command: 'strace' }],

@@ -6,7 +6,7 @@ import { manifestFiles } from './manifest-files.ts'
 const ROOT = join(import.meta.dirname, '..', 'manifests')
 const files = manifestFiles()
 
-for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics']) {
+for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring']) {
   mkdirSync(join(ROOT, folder), { recursive: true })
   for (const name of readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })) {
     const path = join(folder, name)

@@ -1,6 +1,7 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
 import { agentMetrics, clusterDnsGauge } from '../../agent/metrics.ts'
 import { brokerMetrics } from '../../broker/metrics.ts'
+import { memberInfo, problemMetrics } from '../../compose/problems/problem-metrics.ts'
 import { kubeMetrics } from '../../kubeapi/kube/metrics.ts'
 import { dnsMetrics } from '../../dns/metrics.ts'
 import { gatewayMetrics } from '../../gateway/metrics.ts'
@@ -17,10 +18,11 @@ export interface MetricRow extends MetricInit {
 /** What each component declares when it starts, and what all of them do in a real cluster. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
-  agent: [agentMetrics, clusterDnsGauge, publishMetrics, quotaMetrics, watchMetrics],
+  agent: [agentMetrics, problemMetrics, clusterDnsGauge, publishMetrics, quotaMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],
+  'agent, gateway, routeagent, dns': [memberInfo],
   'agent, gateway, routeagent, dns in a Kubernetes cluster': [kubeMetrics],
 }
 

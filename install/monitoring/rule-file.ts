@@ -1,0 +1,54 @@
+/** All alerts, as a file of Prometheus and as objects of its Operator. */
+import type { ManifestObject } from '../manifest-object.ts'
+import { partLabels } from '../names.ts'
+import type { Alert, AlertGroup } from './alert.ts'
+import { BROKER_ALERTS } from './broker-alerts.ts'
+import { LANE_ALERTS } from './lane-alerts.ts'
+import { MEMBER_ALERTS } from './member-alerts.ts'
+
+export const ALERT_GROUPS: readonly AlertGroup[] = [LANE_ALERTS, MEMBER_ALERTS, BROKER_ALERTS]
+
+/** Of a checkout; an operator puts the address of the own copy before it. */
+export const RUNBOOKS = 'docs/runbooks/'
+
+/** As Prometheus reads it. */
+export interface RuleFile {
+  readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[]
+}
+
+export interface Rule {
+  readonly alert: string
+  readonly expr: string
+  readonly for: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
+}
+
+export function ruleFile(groups: readonly AlertGroup[] = ALERT_GROUPS): RuleFile {
+  return { groups: groups.map(({ name, alerts }) => ({ name, rules: alerts.map(ruleOf) })) }
+}
+
+/** The rules that are about a cluster, or about the broker. */
+export function prometheusRule(about: AlertGroup['about'], namespace: string): ManifestObject {
+  return {
+    apiVersion: 'monitoring.coreos.com/v1',
+    kind: 'PrometheusRule',
+    metadata: { name: `sealane-${about}`, namespace, labels: partLabels(undefined) },
+    spec: ruleFile(ALERT_GROUPS.filter((group) => group.about === about)),
+  }
+}
+
+function ruleOf({ name, severity, expr, for: held, summary, says, code }: Alert): Rule {
+  const text = typeof code === 'string' ? code : `{{ $labels.${code.label} }}`
+  return {
+    alert: name,
+    expr,
+    for: held,
+    labels: { severity },
+    annotations: {
+      summary,
+      description: `${says} Reason code: ${text} (docs/reasons.md).`,
+      runbook_url: `${RUNBOOKS}${name}.md`,
+    },
+  }
+}

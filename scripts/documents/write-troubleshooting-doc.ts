@@ -1,0 +1,8 @@
+/** `npm run docs:troubleshooting`: writes the failures into docs/troubleshooting.md from their table. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { troubleshootingDocument } from './troubleshooting-document.ts'
+
+const FILE = join(import.meta.dirname, '..', '..', 'docs', 'troubleshooting.md')
+
+writeFileSync(FILE, troubleshootingDocument(readFileSync(FILE, 'utf8')))
