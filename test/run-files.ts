@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
+import { idleSince } from './idle-processors.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
@@ -14,9 +15,20 @@ const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
 const GRACE_MS = 10_000
 
+/** A file that has just begun says nothing yet of what it needs: so long nobody joins it. */
+const LOOK_MS = 4000
+/** Of all processors: what must be idle for one more file. */
+const ROOM = 0.3
+
 export interface FilesInit {
   /** How many at once. */
   readonly jobs: number
+  /** How many at once while processors are idle. Default: `jobs`. */
+  readonly most?: number
+  /** The share of the processors that nobody used since it was last called, 0 to 1. Default: as the kernel counts. */
+  readonly idle?: () => number
+  /** How often `idle` is asked. Default 4 s. */
+  readonly lookMs?: number
   /** How long one file may take. */
   readonly seconds: number
   /** How long a file has to end when its time is up, and then again after SIGTERM. Default 10 s. */
@@ -50,17 +62,32 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     deaf ??= setTimeout(() => kill('SIGKILL'), init.graceMs ?? GRACE_MS)
   }
   const waiting = files.map((file, place) => ({ file, place }))
+  const runNext = async (): Promise<boolean> => {
+    const next = waiting.shift()
+    if (next === undefined) return false
+    const one = await runFile(next.file, init, running)
+    said[next.place] = one
+    init.onEnd(one)
+    return true
+  }
   const work = async (): Promise<void> => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      const one = await runFile(next.file, init, running)
-      said[next.place] = one
-      init.onEnd(one)
-    }
+    while (await runNext());
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
+  const more: Promise<boolean>[] = []
+  const broken = Promise.withResolvers<never>()
+  const idle = init.idle ?? idleSince()
+  const look = setInterval(() => {
+    if (idle() < ROOM || running.size >= (init.most ?? init.jobs)) return
+    const one = runNext()
+    one.catch(broken.reject)
+    more.push(one)
+  }, init.lookMs ?? LOOK_MS)
   try {
-    await Promise.all(Array.from({ length: init.jobs }, work))
+    const all = Promise.all(Array.from({ length: init.jobs }, work)).then(() => Promise.all(more))
+    await Promise.race([all, broken.promise])
   } finally {
+    clearInterval(look)
     // What could not be started ends the run: no other file is begun, and none goes on.
     waiting.length = 0
     kill('SIGKILL')
@@ -103,9 +130,9 @@ function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Pro
   })
 }
 
-/** A plan at the outermost level is TAP's word that nothing broke off. */
+/** A plan at the outermost level, and tap's count behind it, say that nothing broke off. */
 function isWhole(output: string): boolean {
-  return /^1\.\.\d+/m.test(output)
+  return /^1\.\.\d+/m.test(output) && /^# \{ total: \d+/m.test(output)
 }
 
 /** One record of all files, as tap writes it: every file is a subtest. */

@@ -7,6 +7,10 @@ import type { Tier } from './tiers.ts'
 /** More files than that fail because something is broken, not because the machine was busy. */
 const MOST_RERUN = 4
 
+const ALONE: AtOnce = { jobs: 1 }
+
+type AtOnce = Pick<Tier, 'jobs' | 'most'>
+
 export interface Outcome {
   readonly tier: string
   readonly state: 'passed' | 'failed' | 'skipped'
@@ -84,18 +88,18 @@ async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> 
   const beside = init.files.filter((file) => !isAlone(file))
   const ordered = [...beside.filter(isLong), ...beside.filter((file) => !isLong(file))]
   return [
-    ...(await run(tier, { ...init, files: ordered }, tier.jobs)),
-    ...(await run(tier, { ...init, files: init.files.filter(isAlone) }, 1)),
+    ...(await run(tier, { ...init, files: ordered }, tier)),
+    ...(await run(tier, { ...init, files: init.files.filter(isAlone) }, ALONE)),
   ]
 }
 
-function run(tier: Tier, init: TierInit, jobs: number): Promise<readonly FileSaid[]> {
+function run(tier: Tier, init: TierInit, { jobs, most }: AtOnce): Promise<readonly FileSaid[]> {
   const onEnd = (said: FileSaid): void => {
     init.say(fileLine(said))
     if (!isFailed(said, init)) return
     init.say(tier.rerun === true ? wholeLog(said) : failures(said))
   }
-  return runFiles(init.files, { jobs, seconds: tier.seconds, onEnd })
+  return runFiles(init.files, { jobs, most: most ?? jobs, seconds: tier.seconds, onEnd })
 }
 
 /** After all others have ended, so that nothing is beside it. */
@@ -108,7 +112,7 @@ async function rerunFailed(tier: Tier, first: readonly FileSaid[], init: TierIni
   }
   const files = failed.map(({ file }) => file)
   init.say(`run once more, alone: ${files.join(', ')}\n`)
-  const second = new Map((await run(tier, { ...init, files }, 1)).map((said) => [said.file, said]))
+  const second = new Map((await run(tier, { ...init, files }, ALONE)).map((said) => [said.file, said]))
   const flaky = failed.filter((said) => isGoodAfter(said, second.get(said.file), init))
   const said = first.map((one) => (flaky.includes(one) ? (second.get(one.file) ?? one) : one))
   return { said, flaky }

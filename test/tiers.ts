@@ -12,6 +12,8 @@ export interface Tier {
   skip(): Promise<string | undefined>
   /** How many files run at once. */
   readonly jobs: number
+  /** How many while processors are idle: most of what a file does may be waiting. Default: `jobs`. */
+  readonly most?: number
   /** How long one file may take. */
   readonly seconds: number
   /** Files that take long begin before the others, so that none of them is the last and runs by itself. */
@@ -27,8 +29,8 @@ export interface Tier {
 /** What lanes do in time, under traffic that takes most of a processor. */
 const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
 /** Of gateways too, but they wait more than they work: two of them at once, and nothing else beside them. */
-const WAITING = /\/gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts)/
-/** Emulated, a gateway needs a whole processor. */
+const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
+/** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */
 const CLUSTERS = /gateway-drain|node-life|five-clusters/
@@ -66,24 +68,26 @@ export const TIERS: readonly Tier[] = [
     skip: always,
     // More than processors: some wait for a server's deadline.
     jobs: 3,
+    most: 5,
     seconds: 120,
   },
   // Most of their time they wait for programs that they have started.
-  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, seconds: 240 },
-  { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, seconds: 60 },
+  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, most: 5, seconds: 240 },
+  { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, most: 3, seconds: 180 },
   {
     name: 'netns',
     folders: ['test/netns'],
     skip: netnsProblem,
     jobs: 2,
-    seconds: 180,
+    most: 4,
+    seconds: 300,
     long: WAITING,
     alone: LANES,
     rerun: true,
   },
-  { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, seconds: 300, rerun: true },
+  { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, most: 4, seconds: 300, rerun: true },
   // Each file has an etcd of three members of its own.
-  { name: 'etcd', folders: ['test/etcd'], skip: etcdProblem, jobs: 2, seconds: 180, rerun: true },
+  { name: 'etcd', folders: ['test/etcd'], skip: etcdProblem, jobs: 2, most: 4, seconds: 180, rerun: true },
   {
     name: 'kube',
     folders: ['test/kube'],
@@ -102,7 +106,7 @@ export const TIERS: readonly Tier[] = [
     skip: kernelProblem,
     jobs: 2,
     seconds: 1200,
-    alone: GATEWAYS,
+    long: GATEWAYS,
     rerun: true,
   },
   // Six to eight minutes, most of them the start of six nodes on one emulated processor: .ci/run has no room for it and

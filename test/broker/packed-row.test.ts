@@ -51,6 +51,16 @@ t.test('its event is made of the same bytes without being read', (t) => {
   t.end()
 })
 
+t.test('a hash that is none is kept as it is', (t) => {
+  const { body } = anExport('web')
+  for (const hash of ['', 'x'.repeat(32), 'AB'.repeat(32), 'ab'.repeat(31), `${'ab'.repeat(32)}0`]) {
+    const row: RecordRow = { createdAtMs: 1, body, hash, bytes: 3 }
+    t.equal(packedRow(row), row, JSON.stringify(hash))
+    t.equal(rowFromText(JSON.stringify(row)).hash, hash)
+  }
+  t.end()
+})
+
 t.test('a body that looks like the end of a row is a body', (t) => {
   const hash = 'ab'.repeat(32)
   const labels = { [`},"hash":"${hash}","bytes":5}`]: 'x', hash }

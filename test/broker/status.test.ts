@@ -1,7 +1,8 @@
 /** What members report about themselves: whose it is, what of it is taken, and how it goes. */
 import t from 'tap'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
-import type { MemberStatus, NotImported } from '../../model/member-status.ts'
+import type { MemberReport, MemberStatus, NotImported } from '../../model/member-status.ts'
+import { memberSummaries } from '../../broker/members/member-list.ts'
 import { Publisher, Watcher, anExport, declaration, digest, join_, startBroker } from './support/harness.ts'
 
 const SHOP: NotImported = { reason: 'NamespaceMissing', namespace: 'shop', name: '', cluster: '' }
@@ -102,6 +103,7 @@ t.test('what is refused', async (t) => {
       /^status\.notImported\[1\]\.reason: "Because": expected/,
     ],
     ['less than nothing', { notImported: [], leftOut: -1 }, /^status\.leftOut: /],
+    ...badReports(),
     ...[-1, 1.5, 2 ** 31, 2 ** 32 - 1, NaN, '12' as unknown as number].map((count): (typeof rows)[number] => [
       `${count} open connections`,
       { notImported: [], leftOut: 0, openConnections: { count, atLeast: false } },
@@ -130,4 +132,62 @@ t.test('nobody publishes one as a record of its own', async (t) => {
     t.equal(harness.log.get('record', `milano/MemberStatus//${name}`), undefined, name)
   }
   t.match(stream.refusals(), [/the broker's/, /the broker's/])
+})
+
+const REPORT: MemberReport = {
+  versions: ['0.1.0', '0.2.0-rc.1'],
+  lanes: { up: 1, of: 2 },
+  exports: { count: 3, failed: 1 },
+  problems: [{ code: 'MoonTooFull', severity: 'degraded', count: 2 }],
+}
+
+function badReports(): [name: string, status: MemberStatus, want: RegExp][] {
+  const problem = (code: string, count = 1): Partial<MemberReport> => ({
+    problems: [
+      { code: 'MoonTooFull', severity: 'down', count: 1 },
+      { code, severity: 'down', count },
+    ],
+  })
+  const rows: [name: string, change: Partial<MemberReport>, want: RegExp][] = [
+    ['nine versions', { versions: Array.from({ length: 9 }, (_, i) => `${i}`) }, /versions: /],
+    ['a version with an escape', { versions: ['0.1.0', '\u001b[2J'] }, /versions\[1\]: /],
+    ['a version without an end', { versions: ['0'.repeat(64)] }, /versions\[0\]: /],
+    ['33 problems', { problems: Array.from({ length: 33 }, (_, i) => problem(`C${i}`).problems![1]!) }, /problems: /],
+    ['a code with a line break', problem('A\nB'), /problems\[1\]\.code: /],
+    ['a code that is a sentence', problem('Call me now'), /problems\[1\]\.code: /],
+    ['no code', problem(''), /problems\[1\]\.code: /],
+    ['a code without an end', problem('A'.repeat(64)), /problems\[1\]\.code: /],
+    ['a code twice', problem('MoonTooFull'), /problems\[1\]\.code: comes twice/],
+    ['a problem of nobody', problem('A', 0), /problems\[1\]\.count: 0: expected/],
+    ['a count that is none', problem('A', NaN), /problems\[1\]\.count: NaN: expected/],
+    ['more lanes up than there are', { lanes: { up: 3, of: 2 } }, /lanes\.up: 3: expected a whole number from 0 to 2/],
+    ['lanes beyond counting', { lanes: { up: 0, of: 2 ** 31 } }, /lanes\.of: /],
+    ['more exports failed than there are', { exports: { count: 0, failed: 1 } }, /exports\.failed: 1: expected/],
+    ['half an export', { exports: { count: 0.5, failed: 0 } }, /exports\.count: 0\.5: expected/],
+  ]
+  return rows.map(([name, change, want]) => [
+    name,
+    { notImported: [], leftOut: 0, report: { ...REPORT, ...change } },
+    new RegExp(`^status\\.report\\.${want.source}`),
+  ])
+}
+
+t.test('how a member does is seen at the broker, also by a code of a later release', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  await join_(harness, 'paris')
+  const stream = new Publisher(harness, peer)
+  await stream.publish([])
+  const reported = () => memberSummaries(harness.log, Date.now()).map(({ id, reported }) => [id, reported])
+  t.same(reported(), [
+    ['milano', undefined],
+    ['paris', undefined],
+  ])
+  await stream.status({ ...STATUS, report: REPORT })
+  await stream.acknowledged()
+  t.same(stream.refusals(), [])
+  t.same(reported(), [
+    ['milano', REPORT],
+    ['paris', undefined],
+  ])
 })

@@ -17,11 +17,11 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
   const rows: [string, string][] = [
     [
       '',
-      'expected a command: broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, show, version; see: sealane --help',
+      'expected a command: broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, diagnose, gather, members, show, version; see: sealane --help',
     ],
     [
       'frobnicate',
-      `unknown command 'frobnicate': expected broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, show, version; see: sealane --help`,
+      `unknown command 'frobnicate': expected broker, token, cluster, join, leave, uninstall, gateway, up, export, unexport, status, diagnose, gather, members, show, version; see: sealane --help`,
     ],
     [
       'show',

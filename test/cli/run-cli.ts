@@ -99,10 +99,14 @@ export function spawnServing(t: Test, args: readonly string[]): ChildProcess & {
   return Object.assign(child, { said: () => text })
 }
 
+/** What the runner of the tests keeps of compiled sources: with it a start takes a third of the processor time. */
+const { NODE_COMPILE_CACHE } = process.env
+const COMPILED = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
+
 function spawnRaw(args: readonly string[], { env, cwd, nobody }: SpawnInit): ChildProcess {
   const options: SpawnOptions = {
     stdio: ['pipe', 'pipe', 'pipe'],
-    env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
+    env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...COMPILED, ...env },
     ...(cwd === undefined ? {} : { cwd }),
   }
   const who = nobody === undefined ? [] : asNobody([LAUNCHER, ...nobody.reads])

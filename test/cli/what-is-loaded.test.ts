@@ -63,7 +63,7 @@ t.test("a cluster: the driver brings neither Node's fetch nor a server", async (
   const loaded = await packagesOf('compose/kube-site.ts')
   t.ok(loaded.includes('@kubernetes/client-node'), 'the packages are seen')
   t.same(
-    loaded.filter((name) => [...OF_NOBODY, '@grpc/grpc-js', 'netlink'].includes(name)),
+    loaded.filter((name) => [...OF_NOBODY, '@grpc/grpc-js', 'netlink', 'ws'].includes(name)),
     [],
   )
 })

@@ -79,3 +79,19 @@ t.test('docs/reasons.md is what npm run docs:reasons writes', async (t) => {
   const wide = text.split('\n').filter((line) => line.length > 120)
   t.same(wide, [], 'lines are at most 120 columns')
 })
+
+t.test('the ten lines of docs/operations.md are lines of the product, with reasons that there are', async (t) => {
+  const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8')
+  const [, table = ''] = /\nTen lines that matter:\n\n\|.*\n\|.*\n((?:\|.*\n)+)/.exec(document) ?? []
+  const lines = table.trimEnd().split('\n')
+  t.equal(lines.length, 10)
+  const all = files.map(({ text }) => text).join('\n')
+  for (const line of lines) {
+    const [, said = '', , reasons = ''] = line.split('|').map((cell) => cell.trim())
+    const [message = ''] = said.replaceAll('`', '').split(' …')
+    t.ok(message.length > 10 && all.includes(message), message)
+    const codes = [...reasons.matchAll(/`(\w+)`/g)].map(([, code = '']) => code)
+    t.ok(codes.length > 0 || /^(none|that of)/.test(reasons), `${message}: ${reasons}`)
+    for (const code of codes) t.ok(knownReason(code), code)
+  }
+})

@@ -1,10 +1,11 @@
 /** What becomes of test files, however they end. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type FileSaid, assertionsOf, recordOf, runFiles } from '../run-files.ts'
+import { idleShare, idleSince, parseProcessorTimes } from '../idle-processors.ts'
+import { type FileSaid, type FilesInit, assertionsOf, recordOf, runFiles } from '../run-files.ts'
 import { eventually } from '../support/eventually.ts'
 import { skippedTests } from '../support/skipped-tests.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -31,6 +32,10 @@ const ROWS: Readonly<Record<string, Row>> = {
   'good, and then it breaks': { source: `${GOOD}process.exit(3)`, becomes: [2, 1, 'it ended with code 3'] },
   'broken off': {
     source: `${SAY('ok 1 - a')}process.exit(0)`,
+    becomes: [0, 1, 'it ended without saying how many tests it ran'],
+  },
+  'with a test that never ends, and nothing that keeps the process': {
+    source: SAY('not ok 1 - test unfinished\n1..1'),
     becomes: [0, 1, 'it ended without saying how many tests it ran'],
   },
   silent: { source: '', becomes: [0, 1, 'it ended without saying how many tests it ran'] },
@@ -67,14 +72,59 @@ t.test('each end of a file is told for what it is', async (t) => {
     const { passed, failed } = assertionsOf([one])
     t.same([passed, failed, one.fault], becomes, name)
   }
-  t.same(assertionsOf(said), { passed: 10, failed: 10 })
+  t.same(assertionsOf(said), { passed: 10, failed: 11 })
   const record = recordOf(said)
   t.equal(record.match(/^ok /gm)?.length, 4)
-  t.equal(record.match(/^not ok /gm)?.length, 9)
+  t.equal(record.match(/^not ok /gm)?.length, 10)
   t.same(
     skippedTests(record).map(({ name, reason }) => `${name}: ${reason}`),
     ['all of it: no moon', 'all of it: without a reason', 'b: no sun'],
   )
+})
+
+/** How many files there are at once, of files that wait for each other. */
+async function atOnce(t: Test, files: number, init: Pick<FilesInit, 'jobs' | 'most' | 'idle'>): Promise<number> {
+  const folder = temporaryFolder(t)
+  const [began, enough] = [join(folder, 'began'), join(folder, 'enough')]
+  const source = `import { appendFileSync, existsSync } from 'node:fs'
+appendFileSync(${JSON.stringify(began)}, 'x')
+setInterval(() => existsSync(${JSON.stringify(enough)}) && process.exit(), 10)`
+  const paths = Array.from({ length: files }, (_, i) => {
+    const path = join(folder, `${i}.mjs`)
+    writeFileSync(path, source)
+    return path
+  })
+  const count = (): number => (existsSync(began) ? readFileSync(began, 'utf8').length : 0)
+  let [most, looks] = [0, 0]
+  // Thirty looks in which nobody joined: that is how many there are.
+  const idle = (): number => {
+    if (existsSync(enough)) return 0
+    looks = count() > most ? 0 : looks + 1
+    most = Math.max(most, count())
+    if (looks > 30 && most >= init.jobs) writeFileSync(enough, '')
+    return init.idle?.() ?? 0
+  }
+  await runFiles(paths, { ...init, idle, lookMs: 50, seconds: 60, onEnd: () => undefined })
+  t.equal(count(), files, 'all ran')
+  return most
+}
+
+t.test('more files run at once while processors are idle, up to a limit', async (t) => {
+  t.equal(await atOnce(t, 9, { jobs: 2, most: 5, idle: () => 1 }), 5)
+  t.equal(await atOnce(t, 9, { jobs: 2, most: 5, idle: () => 0.2 }), 2)
+  t.equal(await atOnce(t, 9, { jobs: 2, idle: () => 1 }), 2)
+  t.equal(await atOnce(t, 3, { jobs: 2, most: 5, idle: () => 1 }), 3)
+})
+
+t.test('what is idle', async (t) => {
+  t.equal(idleShare({ idle: 100, busy: 100 }, { idle: 130, busy: 110 }), 0.75)
+  t.equal(idleShare({ idle: 100, busy: 100 }, { idle: 100, busy: 110 }), 0)
+  t.equal(idleShare({ idle: 100, busy: 100 }, { idle: 100, busy: 100 }), 0)
+  const stat = 'cpu  100 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n'
+  t.strictSame(parseProcessorTimes(stat), { idle: 470, busy: 151 })
+  t.strictSame(parseProcessorTimes(''), { idle: 0, busy: 0 })
+  const share = idleSince()()
+  t.ok(share >= 0 && share <= 1)
 })
 
 for (const [kind, more] of Object.entries({ obedient: '', deaf: `process.on('SIGTERM', () => {})\n` })) {

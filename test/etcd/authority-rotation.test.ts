@@ -30,7 +30,7 @@ let brokers: ServedBrokers
 t.before(async () => {
   cluster = await startEtcdCluster(t)
   brokers = await threeBrokers(t, cluster, PREFIX)
-  await Promise.all(brokers.map((broker) => broker.start(t)))
+  await Promise.all(brokers.map((broker) => broker.start()))
 })
 
 async function joined(t: Test, broker: RawBroker, id: string): Promise<LinkedMember> {
@@ -132,7 +132,7 @@ t.test('asked for at one, done by all; one is killed in between, and one comes b
   await all(t, [second, third], next?.fingerprint, 'switched')
   await forgetProbes(second)
   await traffic.seen(...others, oslo)
-  await first.start(t)
+  await first.start()
   await all(t, [first], next?.fingerprint, 'killed')
   await forgetProbes(second)
 
@@ -141,7 +141,7 @@ t.test('asked for at one, done by all; one is killed in between, and one comes b
     if (name !== 'store.json') rmSync(join(third.state, name), { recursive: true })
   await ca2.until('switched', isFree)
   await ca2.step(t, 'finish')
-  await third.start(t)
+  await third.start()
   for (const one of [ca, ca2, ca3]) await one.until('steady')
   await all(t, brokers, next?.fingerprint, 'after')
   await traffic.seen(...others, oslo)

@@ -9,18 +9,20 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { RawBroker, RawIdentity } from '../hostile/support/raw-channel.ts'
-import { openChannel } from '../hostile/support/raw-channel.ts'
-import { joinWith, rawJoin, tokenSecret } from '../hostile/support/raw-join.ts'
+import { callMethod, openChannel } from '../hostile/support/raw-channel.ts'
+import { certificatePem, csrOf, joinWith, rawJoin, tokenSecret } from '../hostile/support/raw-join.ts'
 import { RawPublish } from '../hostile/support/raw-publish.ts'
 import { exportRecord } from '../hostile/support/raw-records.ts'
 import { RawWatch, recordsOf } from '../hostile/support/raw-watch.ts'
-import { RecordEvent } from '../../protocol/gen/broker.ts'
+import { BrokerService, RecordEvent, WatchRequest } from '../../protocol/gen/broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { type EtcdCluster, startEtcdCluster } from './support/etcd-cluster.ts'
 import { type ServedBrokers, threeBrokers } from './support/served-brokers.ts'
 
 const PREFIX = '/brokers/demo'
+
+t.setTimeout(170_000)
 
 let cluster: EtcdCluster
 let brokers: ServedBrokers
@@ -29,16 +31,23 @@ t.before(async () => {
   cluster = await startEtcdCluster(t)
   brokers = await threeBrokers(t, cluster, PREFIX)
   // All at the same moment, on a prefix with nothing in it.
-  await Promise.all(brokers.map((broker) => broker.start(t)))
+  await Promise.all(brokers.map((broker) => broker.start()))
 })
 
 /** What a watcher at a broker has, by `cluster/namespace/name` of exports. */
-function watchExports(t: Test, broker: RawBroker, identity: RawIdentity): ReadonlySet<string> {
+function watchExports(
+  t: Test,
+  broker: RawBroker,
+  identity: RawIdentity,
+  request: Partial<WatchRequest> = {},
+): ReadonlySet<string> {
   const channel = openChannel(broker, identity)
   t.teardown(() => channel.close())
   const seen = new Set<string>()
-  new RawWatch(channel, ({ message }) => {
-    if (message?.$case !== 'batch') return
+  const nothing: WatchRequest = { takes: [], followsAuthorities: false }
+  const asked = WatchRequest.encode({ ...nothing, ...request }).finish()
+  const onMessage: ConstructorParameters<typeof RawWatch>[1] = ({ message }) => {
+    if (message?.$case !== 'batch' && message?.$case !== 'added') return
     for (const bytes of message.value.events) {
       const { event } = RecordEvent.decode(bytes)
       const name = event?.$case === 'put' ? event.value : event?.value.key
@@ -46,7 +55,8 @@ function watchExports(t: Test, broker: RawBroker, identity: RawIdentity): Readon
       if (event?.$case === 'remove') seen.delete(text)
       else if (event?.value.body?.body?.$case === 'serviceExport') seen.add(text)
     }
-  })
+  }
+  new RawWatch(channel, onMessage, asked)
   return seen
 }
 
@@ -83,6 +93,38 @@ t.test('numbers and addresses are given once, whoever asks where', async (t) => 
   t.equal(new Set(blocks).size, blocks.length)
 })
 
+t.test(
+  'who asks for some namespaces gets those, whichever broker it asks and whichever they were published at',
+  async (t) => {
+    const [bari, pisa, asti] = (await Promise.all(
+      brokers.map((broker, i) => rawJoin(broker, ['bari', 'pisa', 'asti'][i] ?? '')),
+    )) as [RawIdentity, RawIdentity, RawIdentity]
+    const interest = (...namespaces: string[]): Partial<WatchRequest> => ({ interest: { namespaces, missing: [] } })
+    const some = brokers.map((broker) => watchExports(t, broker, pisa, interest('bank', 'shop')))
+    const none = watchExports(t, brokers[2], asti, interest())
+    const all = watchExports(t, brokers[1], asti)
+    for (const [i, broker] of brokers.entries()) {
+      const channel = openAt(t, broker, bari)
+      const publish = await new RawPublish(channel).open()
+      for (const namespace of ['bank', 'shop', 'lab'])
+        t.equal(await publish.put(exportRecord(namespace, `web-${i}`)), 'ok', `${namespace} at ${i}`)
+      await eventually(() => all.has(`bari/lab/web-${i}`), { say: 'who asks for nothing gets all' })
+      await eventually(() => some.every((one) => one.has(`bari/bank/web-${i}`) && one.has(`bari/shop/web-${i}`)))
+      channel.close()
+    }
+    for (const one of some)
+      t.notOk(
+        [...one].some((name) => name.includes('/lab/')),
+        'nothing of another one',
+      )
+    t.same([...none], [])
+    const later = brokers.map((broker) => watchExports(t, broker, asti, interest('lab')))
+    await eventually(() => later.every((one) => one.size > 0), { say: 'a new interest is served' })
+    // Each publish stream declares anew what its member has: the last one's records are there.
+    for (const one of later) t.same([...one], ['bari/lab/web-2'])
+  },
+)
+
 t.test('what is published at one is seen at the others; one is killed, and the others go on', async (t) => {
   const [first, second, third] = brokers
   // A certificate of one is good at all.
@@ -103,6 +145,12 @@ t.test('what is published at one is seen at the others; one is killed, and the o
   t.equal(await newer.put(exportRecord('shop', 'db')), 'ok')
 
   await first.kill()
+  const { certificate } = await callMethod(openAt(t, third, paris), BrokerService.renew, {
+    csr: await csrOf(paris.key),
+  })
+  const renewed = { ...paris, cert: certificatePem(certificate) }
+  t.not(renewed.cert, paris.cert, 'certificates are renewed')
+  t.ok((await recordsOf(openAt(t, second, renewed))).length > 0, 'and good at the others')
   t.equal(await newer.put(exportRecord('shop', 'cache')), 'ok')
   await eventually(() => seen.every((one) => one.has('milano/shop/cache')), { say: 'seen without the first' })
   const torino = await rawJoin(third, 'torino')
@@ -112,7 +160,7 @@ t.test('what is published at one is seen at the others; one is killed, and the o
   t.match((await newer.ended()).details, /cluster "milano" was evicted/)
   await eventually(() => seen.every((one) => !one.has('milano/shop/web')), { say: 'its records are gone at both' })
 
-  await first.start(t)
+  await first.start()
   const keys = (await recordsOf(openAt(t, first, paris))).map(({ cluster }) => cluster)
   t.ok(keys.includes('torino'), 'what happened meanwhile is there')
   t.notOk(keys.includes('milano'))
@@ -141,9 +189,9 @@ t.test('each act has one line, in the audit log of one of them', async (t) => {
       ),
     )
   // Who was killed may have been the one that writes; its place is free when its lease has run out.
-  await eventually(() => joins().size >= 20, { say: 'all joins', deadlineMs: 60_000, intervalMs: 200 })
-  t.equal(joins().size, 20)
-  t.equal(new Set(joins().values()).size, 20)
+  await eventually(() => joins().size >= 23, { say: 'all joins', deadlineMs: 60_000, intervalMs: 200 })
+  t.equal(joins().size, 23)
+  t.equal(new Set(joins().values()).size, 23)
   for (const id of ['milano', 'paris', 'torino', 'many-0', 'many-11']) t.ok([...joins().values()].includes(id), id)
 })
 
@@ -190,4 +238,21 @@ t.test('how they are, with a member of etcd away, with two, and again with all',
   for (const { program } of cluster.members.slice(0, 2)) program.start()
   const isUp = async (): Promise<boolean> => (await look()).code === 0
   await eventually(isUp, { deadlineMs: 40_000, say: 'all is well again' })
+})
+
+t.test('brokers that start while etcd is away say so, and serve when it comes', async (t) => {
+  await Promise.all(brokers.map((broker) => broker.kill()))
+  await Promise.all(cluster.members.map(({ program }) => program.kill()))
+  const ready = Promise.all(brokers.map((broker) => broker.start()))
+  for (const { status } of brokers) {
+    const said = async (): Promise<string | undefined> => {
+      const text = await (await fetch(`http://${status}/readyz`)).text()
+      return text.includes('ECONNREFUSED') ? text : undefined
+    }
+    t.match(await eventually(said, { deadlineMs: 30_000 }), /state: etcd at 127\.0\.0\.1:\d+: no connection: /)
+  }
+  for (const { program } of cluster.members) program.start()
+  await ready
+  const { response } = await joinWith(brokers[1], await tokenSecret(brokers[2].state), 'after-all')
+  t.ok(response.clusterIndex > 0)
 })

@@ -1,5 +1,5 @@
 /** A broker's store on its way from a database to a real etcd of three members and back, with members that go on. */
-import { readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openAuthorityStore } from '../../broker/authority/authority-store.ts'
@@ -13,8 +13,8 @@ import { TlsMember } from '../broker/support/tls-member.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure } from '../support/failure.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startEtcdCluster } from './support/etcd-cluster.ts'
+import { etcdLogin } from './support/etcd-login.ts'
 import { openReplica } from './support/open-replica.ts'
 
 t.setTimeout(180_000)
@@ -111,16 +111,7 @@ t.test('in the middle of a rotation: both keys of the certificate authority come
 /** A broker on a database, and an etcd beside it. */
 async function stage(t: Test) {
   const cluster = await startEtcdCluster(t)
-  const folder = temporaryFolder(t)
-  const file = (name: string, text: string): string => {
-    writeFileSync(join(folder, name), text, { mode: 0o600 })
-    return join(folder, name)
-  }
-  const login = {
-    caFile: file('ca', cluster.ca),
-    certificateFile: file('certificate', cluster.client.certificate),
-    keyFile: file('key', cluster.client.key),
-  }
+  const login = etcdLogin(t, cluster)
   const hosts = cluster.members.map(({ port }) => `127.0.0.1:${port}`).join(',')
   const url = `etcd://${hosts}/sealane/moved`
   const broker = await LoopbackBroker.start(t)

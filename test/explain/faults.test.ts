@@ -166,6 +166,18 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['degraded PartNotReady Deployment sealane-system/sealane-agent (AgentSilent ×1)'],
   ],
+  'a new release of the agent has no image, and the old pods stay': [
+    brokenMember((at) => {
+      const [pod] = at('Pod').filter(({ metadata }) => metadata.name.includes('agent'))
+      if (pod === undefined) return
+      const status = {
+        phase: 'Pending',
+        containerStatuses: [{ state: { waiting: { reason: 'ImagePullBackOff', message: 'not found' } } }],
+      }
+      at('Pod').push({ ...pod, metadata: { ...pod.metadata, name: 'sealane-agent-new' }, status: status as never })
+    }),
+    ['degraded PartNotReady Deployment sealane-system/sealane-agent'],
+  ],
   'no DNS': [
     brokenMember((at) => {
       for (const { metadata, status } of at('Deployment'))
@@ -189,6 +201,15 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     ['degraded PartMissing DaemonSet sealane-system/sealane-routeagent'],
   ],
   'not joined': [brokenMember((at) => void (at('Membership').length = 0)), ['down NoMembership Membership self']],
+  'not joined, because nothing of the agent runs': [
+    brokenMember((at) => {
+      at('Membership').length = 0
+      for (const { metadata, status } of at('Deployment'))
+        if (metadata.name === 'sealane-agent') status['readyReplicas'] = 0
+      for (const { metadata, status } of at('Pod')) if (metadata.name.includes('agent')) status['phase'] = 'Pending'
+    }),
+    ['down PartNotReady Deployment sealane-system/sealane-agent (NoMembership ×1)'],
+  ],
   leaving: [
     brokenMember((at) => {
       const [membership] = at('Membership')

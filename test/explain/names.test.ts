@@ -1,7 +1,15 @@
 /** What is looked for is what is installed: explain/ knows no installer, so that both say the same is shown here. */
 import t from 'tap'
-import { AGENT_LEASE, LABEL_COMPONENT, MEMBER_PARTS, PART_WORKLOADS, workloadName } from '../../explain/names.ts'
+import {
+  AGENT_LEASE,
+  DNS_POD_PORT,
+  LABEL_COMPONENT,
+  MEMBER_PARTS,
+  PART_WORKLOADS,
+  workloadName,
+} from '../../explain/names.ts'
 import { AGENT_LEASE as INSTALLED_LEASE, selectorLabels } from '../../install/names.ts'
+import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { DEFAULT_VALUES } from '../../install/values.ts'
 
@@ -15,4 +23,5 @@ t.test('parts, what runs them, their labels, and the Lease', async (t) => {
   const all = objects.filter(({ kind }) => kind === 'Deployment' || kind === 'DaemonSet')
   t.equal(all.length, MEMBER_PARTS.length, 'none is left out')
   t.equal(AGENT_LEASE, INSTALLED_LEASE)
+  t.equal(DNS_POD_PORT, DNS_CONTAINER_PORT)
 })

@@ -24,6 +24,11 @@ const AWAY: BrokerReport = {
 /** What the agent says of the broker → what is said of it. */
 const BROKERS: Readonly<Record<string, readonly [report: Partial<BrokerReport>, lines: readonly string[]]>> = {
   'the broker is down': [AWAY, ['degraded BrokerUnreached Broker - (Pending ×2)']],
+  'it has put this member out': [{ ...AWAY, reason: 'MemberEvicted' }, ['down MemberEvicted Broker - (Pending ×2)']],
+  'it has put this member out, whose certificate is about to end': [
+    { ...AWAY, reason: 'MemberEvicted', certificateEnds: '2026-11-25T13:00:00Z' },
+    ['down MemberEvicted Broker - (Pending ×2, CertificateEndsSoon ×1)'],
+  ],
   'it has just gone': [{ ...AWAY, since: '2026-11-25T11:59:50Z' }, ['degraded BrokerUnreached Broker - (Pending ×2)']],
   'one replica is dead': [
     { failing: 1 },

@@ -74,7 +74,7 @@ t.test('manifests/ is what npm run manifests writes', async (t) => {
   for (const [path, text] of files) {
     t.equal(read(path), text, `${path}: run npm run manifests`)
   }
-  for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics']) {
+  for (const folder of ['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring']) {
     for (const name of readdirSync(join(ROOT, 'manifests', folder), { recursive: true, encoding: 'utf8' })) {
       if (/\.(ya?ml|json|txt)$/.test(name)) t.ok(files.has(join(folder, name)), `${folder}/${name} is generated`)
     }

@@ -1,8 +1,10 @@
 /**
  * A broker on a real API server whose state moves: from its volume to an etcd of somebody else's, which first does not
- * let it in, and to its volume again. A member goes on in each of them.
+ * let it in, the key of its authority to a Secret, and all to its volume again. A member goes on in each of them.
  */
-import { writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { etcdSecrets } from '../../cli/kube/replicas/etcd-secrets.ts'
@@ -19,7 +21,7 @@ import { lastWords } from './support/pod-logs.ts'
 import { sealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 
-t.setTimeout(600_000)
+t.setTimeout(900_000)
 
 const ROWS: readonly ClusterRow[] = [
   { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['h1'] },
@@ -35,7 +37,7 @@ interface World {
   readonly directory: string
 }
 
-t.test('the state of a broker moves', { timeout: 600_000 }, async (t) => {
+t.test('the state of a broker moves', { timeout: 900_000 }, async (t) => {
   const directory = temporaryFolder(t)
   const clusters = await startClusters({ directory, rows: ROWS })
   t.teardown(() => clusters.stop())
@@ -52,6 +54,7 @@ t.test('the state of a broker moves', { timeout: 600_000 }, async (t) => {
   await stage('one broker, with a member', begun)
   await stage('an etcd that does not let it in', refused)
   await stage('to that etcd', given)
+  await stage('the key of the authority moves into a Secret', kept)
   await stage('to the volume again; a Secret of another etcd is nobody else’s', around)
 })
 
@@ -147,6 +150,52 @@ async function given(t: Test, world: World): Promise<void> {
     /stays: the broker's data in etcd:\/\/.*; name that etcd to the next sealane broker deploy too\n/,
   )
   t.match(left.stderr, /before that, a snapshot of its etcd/)
+}
+
+/** With the commands of docs/operations.md. */
+const OPENSSL = [
+  ['ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', 'next.key'],
+  [
+    ...['req', '-x509', '-new', '-key', 'next.key', '-sha256', '-days', '3650', '-subj', '/CN=Sealane CA default'],
+    ...['-addext', 'keyUsage=critical,keyCertSign,cRLSign', '-addext', 'subjectAltName=URI:sealane://default'],
+    ...['-addext', 'basicConstraints=critical,CA:TRUE,pathlen:0', '-out', 'next.crt', '-config', 'openssl.cnf'],
+  ],
+] as const
+
+async function kept(t: Test, world: World): Promise<void> {
+  const { hub, at, directory } = world
+  // A machine's own openssl.cnf may add an extension a second time.
+  writeFileSync(join(directory, 'openssl.cnf'), '[req]\ndistinguished_name = dn\n[dn]\n')
+  for (const words of OPENSSL) execFileSync('openssl', words, { cwd: directory, stdio: 'pipe' })
+  const file = (name: string): string => readFileSync(join(directory, name), 'base64')
+  const name = 'sealane-broker-authority'
+  const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: 'sealane-broker' } }
+  const data = { 'next.crt': file('next.crt'), 'next.key': file('next.key') }
+  await hub.plane.api.apply(`${SECRETS}/${name}`, { ...secret, data })
+  const tokens = JSON.parse((await sealane(['token', 'list', '-o', 'json', ...at])).stdout) as {
+    readonly items: readonly { readonly id: string; readonly state: string }[]
+  }
+  for (const { id, state } of tokens.items) if (state === 'valid') await sealane(['token', 'revoke', id, ...at])
+  await untilDone(['rotate', '--certificate', '/etc/sealane/authority/next.crt'], world)
+  await untilDone(['finish'], world)
+  const { stdout } = await sealane(['broker', 'ca', 'status', '-o', 'json', ...at])
+  const status = JSON.parse(stdout) as { readonly phase: string; readonly current: { readonly fingerprint: string } }
+  const made = new X509Certificate(readFileSync(join(directory, 'next.crt')))
+  t.equal(status.phase, 'steady')
+  t.equal(status.current.fingerprint.toLowerCase(), made.fingerprint256.replaceAll(':', '').toLowerCase())
+  await inContact(world)
+  const again = await sealane(['broker', 'deploy', ...STORE, ...at])
+  t.notMatch(again.stderr, /Secret sealane-broker\/sealane-broker-authority/, 'a deploy leaves the Secret alone')
+}
+
+/** Each replica sees the Secret when its kubelet has brought it, and members follow in their time. */
+async function untilDone(words: readonly string[], { at }: World): Promise<void> {
+  const isDone = async (): Promise<true> => {
+    const { code, stderr } = await trySealane(['broker', 'ca', ...words, ...at])
+    if (code === 0) return true
+    throw new Error(stderr)
+  }
+  await eventually(isDone, { deadlineMs: 150_000, intervalMs: 2000, say: `broker ca ${words[0] ?? ''}` })
 }
 
 async function around(t: Test, world: World): Promise<void> {

@@ -6,12 +6,14 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { sealaneVersion } from '../../runtime/version.ts'
 import { eventually } from '../support/eventually.ts'
 import { namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { KubeObject } from './support/kube-request.ts'
+import { execInPod } from './support/node.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { sealane, trySealane } from './support/sealane-command.ts'
+import { type RunningCommand, sealane, startSealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)
@@ -47,8 +49,12 @@ t.test('replicas of the broker, with an etcd beside them', { timeout: 900_000 },
     t.test(name, (t) => work(t, world).catch((error: unknown) => reportedBy(world, error)))
   await stage('deployed, and once more', deployed)
   await stage('three join', joined)
+  await stage('all of them on one screen', seen)
   await stage('a replica and a member of etcd are lost', lost)
   await stage('the certificate authority is rotated, with another replica lost on the way', rotated)
+  await stage('a cluster waits for approval', approved)
+  await stage('more and fewer', counts)
+  await stage('uninstalled, and deployed on what is left', uninstalled)
 })
 
 /** Throws the error with the last words of the broker's pods. */
@@ -133,6 +139,74 @@ async function exported({ hub, c2, c3 }: World, name: string): Promise<void> {
   }
 }
 
+interface MemberLook {
+  readonly id: string
+  readonly state: string
+  readonly lastHeardMs: number
+  readonly reported?: {
+    readonly versions: readonly string[]
+    readonly lanes: { readonly up: number; readonly of: number }
+    readonly exports: { readonly count: number; readonly failed: number }
+    readonly problems: readonly { readonly code: string; readonly severity: string; readonly count: number }[]
+  }
+}
+
+/** What `sealane members -o json` has, one line for each: `c2 in contact 0.1.0 lanes 2/2 exports 1/0`. */
+function lookLines(stdout: string): readonly string[] {
+  return looksIn(stdout).map(({ id, state, reported }) => {
+    if (reported === undefined) return `${id} ${state}`
+    const { versions, lanes, exports } = reported
+    return `${id} ${state} ${versions.join()} lanes ${lanes.up}/${lanes.of} exports ${exports.count}/${exports.failed}`
+  })
+}
+
+function looksIn(stdout: string): readonly MemberLook[] {
+  return (JSON.parse(stdout) as { readonly items: readonly MemberLook[] }).items
+}
+
+/** Waits until each is there once and has reported so many exports of c2: it does so every five seconds at most. */
+async function membersShow({ hub }: World, exports: number): Promise<string> {
+  const want = ['c2', 'c3', 'hub'].map(
+    (id) => `${id} in contact ${sealaneVersion()} lanes 2/2 exports ${id === 'c2' ? exports : 0}/0`,
+  )
+  return eventually(
+    async () => {
+      const { stdout } = await sealane(['members', ...at(hub), '-o', 'json'])
+      if (lookLines(stdout).join() === want.join()) return stdout
+      throw new Error(lookLines(stdout).join())
+    },
+    { deadlineMs: 60_000, intervalMs: 500, say: want.join() },
+  )
+}
+
+/** Whichever replica a member is connected to, whichever is asked. */
+async function seen(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const shown = await membersShow(world, 1)
+  for (const { id, lastHeardMs, reported } of looksIn(shown)) {
+    const ago = Date.now() - lastHeardMs
+    t.ok(ago < 120_000, `${id} was heard ${ago} ms ago`)
+    t.comment(`${id}: problems ${JSON.stringify(reported?.problems)}`)
+    t.type(reported?.problems, Array, `${id} says what its problems are`)
+  }
+  const argv = ['sealane', 'members', '--state', '/var/lib/sealane/broker', '-o', 'json']
+  const sameOf = async (pod: string): Promise<void> => {
+    const asked = { namespace: 'sealane-broker', pod, container: 'broker', argv, timeoutSeconds: 30 }
+    const { code, stdout, stderr } = await execInPod(hub.plane.kubeconfig, asked)
+    t.equal(code, 0, stderr)
+    t.strictSame(lookLines(stdout), lookLines(shown), `${pod} says the same`)
+  }
+  const replicas = await readyPods(world, 'broker')
+  t.equal(replicas.length, 3)
+  await Promise.all(replicas.map(sameOf))
+}
+
+/** Screens of a `sealane members --watch` on which all three are. */
+function screens(watch: RunningCommand): number {
+  const all = watch.answered().split(/^CLUSTER .*\n/m)
+  return all.filter((rows) => ['c2', 'c3', 'hub'].every((id) => new RegExp(`^${id} `, 'm').test(rows))).length
+}
+
 /** `c2 in contact,c3 left`, by id. */
 async function membersOf(hub: TestCluster): Promise<string> {
   const { stdout } = await sealane(['cluster', 'list', '--all', '-o', 'json', ...at(hub)])
@@ -140,14 +214,25 @@ async function membersOf(hub: TestCluster): Promise<string> {
   return items.map(({ id, state }) => `${id} ${state}`).join()
 }
 
+/** Somebody watches the members meanwhile, and is not disturbed: the replica that was asked is the one that goes. */
 async function lost(t: Test, world: World): Promise<void> {
   const { hub } = world
   const [replica = ''] = await readyPods(world, 'broker')
   const kill = (pod: string) => hub.plane.api.raw('DELETE', `${BROKER}/pods/${pod}?gracePeriodSeconds=0`)
+  const watch = startSealane(['members', ...at(hub), '--watch'])
+  const screen = (count: number) =>
+    eventually(() => screens(watch) >= count, { deadlineMs: 60_000, say: `screen ${count} of the members` })
+  await screen(1)
   await Promise.all([kill(replica), kill('sealane-etcd-1')])
+  await screen(screens(watch) + 2)
+  watch.process.kill('SIGINT')
+  const { code, stderr } = await watch.result
+  t.equal(code, 0, `somebody who watches has seen them before and after: ${stderr}`)
   await sealane(['token', 'create', ...at(hub)])
   await exported(world, 'with-one-down')
-  t.match(await membersOf(hub), /^c2 in contact,c3 in contact,hub in contact$/)
+  // Who was with the lost replica may be between two of them.
+  const heard = async (): Promise<boolean> => (await membersOf(hub)) === 'c2 in contact,c3 in contact,hub in contact'
+  await eventually(heard, { deadlineMs: 60_000, intervalMs: 1000, say: 'all three are in contact' })
   await eventually(async () => (await readyPods(world, 'broker')).length === 3, { deadlineMs: 90_000 })
   await eventually(async () => (await readyPods(world, 'etcd')).length === 3, { deadlineMs: 90_000 })
   const healthy = async (): Promise<true> => {
@@ -156,6 +241,7 @@ async function lost(t: Test, world: World): Promise<void> {
     throw new Error(`${stdout}${stderr}`)
   }
   await eventually(healthy, { deadlineMs: 60_000, intervalMs: 1000, say: 'it is said to be healthy' })
+  await membersShow(world, 2)
 }
 
 interface CaStatus {
@@ -194,4 +280,56 @@ async function rotated(t: Test, world: World): Promise<void> {
   const late = await trySealane(['broker', 'ca', 'abort', ...at(hub)])
   t.equal(late.code, 1, 'nothing is under way any more')
   await exported(world, 'after-rotation')
+}
+
+/** c3 is put out and comes again, and both sides have to want it. */
+async function approved(t: Test, world: World): Promise<void> {
+  const { directory, hub, c3 } = world
+  await sealane(['cluster', 'evict', 'c3', '--force', ...at(hub)])
+  t.match(await membersOf(hub), /c3 evicted/)
+  const token = join(directory, 'token-c3')
+  const made = await sealane(['token', 'create', ...at(hub), '--approve', '--cluster-id', 'c3', '-o', 'json'])
+  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
+  const words = ['join', ...at(c3), '--cluster-id', 'c3', '--pod-cidr', c3.row.podCIDR, '--token-file', token]
+  const joining = startSealane([...words, '--yes', ...IMAGE])
+  const waits = async (): Promise<boolean> => {
+    const { stdout } = await sealane(['cluster', 'waiting', ...at(hub), '-o', 'json'])
+    return (JSON.parse(stdout) as { readonly items: readonly { readonly id: string }[] }).items[0]?.id === 'c3'
+  }
+  await eventually(waits, { deadlineMs: 60_000, intervalMs: 500, say: 'c3 waits' })
+  await sealane(['cluster', 'accept', 'c3', ...at(hub)])
+  const { code, stderr } = await joining.result
+  t.equal(code, 0, stderr)
+  t.match(await membersOf(hub), /c3 in contact/)
+}
+
+async function counts(t: Test, world: World): Promise<void> {
+  const { hub } = world
+  const before = await versions(world)
+  const one = await trySealane(['broker', 'deploy', '--replicas', '1', ...at(hub)])
+  t.comment(one.stderr)
+  t.equal(one.code, 1)
+  t.match(one.stderr, /nothing was changed\n$/)
+  t.strictSame(await versions(world), before)
+  const two = await sealane(['broker', 'deploy', '--replicas', '2', ...at(hub)])
+  t.match(two.stderr, /broker\.replicas: 3 → 2\n/)
+  await eventually(async () => (await readyPods(world, 'broker')).length === 2, { deadlineMs: 60_000 })
+  const three = await sealane(['broker', 'deploy', '--replicas', '3', ...at(hub)])
+  t.match(three.stderr, /broker\.replicas: 2 → 3\n/)
+  t.equal((await readyPods(world, 'broker')).length, 3)
+}
+
+async function uninstalled(t: Test, world: World): Promise<void> {
+  const { hub, c2, c3 } = world
+  const inUse = await trySealane(['uninstall', ...at(hub)])
+  t.comment(inUse.stderr)
+  for (const member of [c2, c3]) await sealane(['leave', '--yes', ...at(member)])
+  const gone = await sealane(['uninstall', '--yes', ...at(hub)])
+  t.comment(gone.stdout)
+  t.comment(gone.stderr)
+  await sealane([...DEPLOY, ...ETCD, ...at(hub)])
+  t.equal(await membersOf(hub), 'c2 left,c3 left,hub left', 'a new deploy finds its data')
+  const last = await sealane(['uninstall', '--yes', '--delete-data', ...at(hub)])
+  t.comment(last.stdout)
+  t.equal(await hub.plane.api.find(BROKER), undefined, 'namespace and volumes are gone')
 }

@@ -1,13 +1,18 @@
 /**
  * What an operator learns without going to look in other clusters, on three of them: who imports what is exported here,
- * and why others do not; and metrics of the nodes' own parts, scraped from a pod.
+ * and why others do not; how every member does, at the broker; metrics of the nodes' own parts, scraped from a pod; and
+ * one file for who looks elsewhere.
  */
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ServiceExport } from '../../model/objects.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Site, helloService, inRequestPod, openForCalls, readyPods } from './support/callers.ts'
 import { joinClusters } from './support/joined-clusters.ts'
+import { gatherStory } from './support/gather-story.ts'
+import { mergeKubeconfigs } from './support/kubeconfig-file.ts'
 import type { KubeObject } from './support/kube-request.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
@@ -34,7 +39,13 @@ t.test(
     await joinClusters(world, directory, (line) => t.comment(line), ['--status-listen', 'node'])
     const [c1, c2, c3] = world.clusters.map(siteOf) as [Site, Site, Site]
     await t.test('who imports a service', (t) => exporterIsInformed(t, c1, c2, c3))
+    const parts = world.clusters.map(({ row, plane }) => ({ context: row.name, path: plane.kubeconfig }))
+    const kubeconfig = mergeKubeconfigs(join(directory, 'kubeconfig'), parts)
+    await exportNothing(c1)
+    await t.test('how every member does', (t) => membersShown(t, kubeconfig))
     await t.test('metrics of gateway and routeagent', (t) => scraped(t, c1, '192.0.2.11'))
+    const bundled = { site: c1, node: 'c1n1', serviceExport: EXPORT, kubeconfig, directory }
+    await t.test('one file for who looks elsewhere', (t) => gatherStory(t, bundled))
     for (const site of [c1, c2, c3]) {
       t.same(await refusedByApiServer(site.api, 'sealane-system'), [], `${site.name}: nothing was refused`)
     }
@@ -101,6 +112,42 @@ async function reported(t: Test, { name, api }: Site, want: string): Promise<voi
     { deadlineMs: 60_000, intervalMs: 200 },
   ).catch(() => undefined)
   t.equal(last, want, `${name} is told`)
+}
+
+/** As docs/operations.md has it: the broker is on c1, whose context is named. */
+async function membersShown(t: Test, kubeconfig: string): Promise<void> {
+  const ask = async (...words: string[]): Promise<string> =>
+    (await sealane(['members', '--context', 'c1', ...words], { KUBECONFIG: kubeconfig })).stdout
+  const row = (id: string, exports: string, problems = '\\S.*') =>
+    new RegExp(`^${id} +in contact +${sealaneVersion().replaceAll('.', '\\.')} +2/2 +${exports} +${problems}Z$`, 'm')
+  const rows = [row('c1', '2 \\(1 failed\\)', '.*NoService x1 \\(degraded\\).*'), row('c2', '1'), row('c3', '0')]
+  let table = ''
+  await eventually(
+    async () => {
+      table = await ask()
+      return rows.every((one) => one.test(table))
+    },
+    { deadlineMs: 60_000, intervalMs: 500 },
+  ).catch(() => undefined)
+  for (const one of rows) t.match(table, one)
+  t.match(table, /^CLUSTER +STATE +VERSIONS +LANES +EXPORTS +PROBLEMS +LAST HEARD$/m)
+  const { items } = JSON.parse(await ask('-o', 'json')) as { readonly items: readonly { readonly id: string }[] }
+  t.strictSame(items.map(({ id }) => id).sort(), ['c1', 'c2', 'c3'], 'each once')
+  t.comment(table)
+}
+
+/** Something is wrong from here on: what is exported is not there. */
+async function exportNothing({ api }: Site): Promise<void> {
+  const path = EXPORT.replace(/web$/, 'nothing')
+  const metadata = { name: 'nothing' }
+  await api.apply(path, { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata })
+  await eventually(
+    async () => {
+      const { status } = await api.get<ServiceExport & KubeObject>(path)
+      return status?.conditions?.some(({ type, status }) => type === 'Valid' && status === 'False')
+    },
+    { deadlineMs: 60_000, intervalMs: 200, say: 'it is not valid' },
+  )
 }
 
 async function scraped(t: Test, site: Site, node: string): Promise<void> {

@@ -7,6 +7,8 @@ import t, { type Test } from 'tap'
 import { formatYaml } from '../../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
+import { dashboardConfigMaps } from '../../install/monitoring/dashboards/all-dashboards.ts'
+import { prometheusRule } from '../../install/monitoring/rule-file.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { METRICS_VALUES, REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -40,6 +42,26 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     )
     t.same(await run('kustomize', join(MANIFESTS, 'crds')), sorted(ALL_CRDS), 'kustomize, CRDs')
     t.same(await run('kustomize', withComponent(t)), memberObjects(METRICS_VALUES), 'kustomize, member with metrics')
+    t.same(
+      await run('kustomize', withComponent(t, 'base', 'monitoring/member')),
+      sorted([
+        ...memberObjects(METRICS_VALUES),
+        prometheusRule('member', DEFAULT_VALUES.member.namespace),
+        ...dashboardConfigMaps(DEFAULT_VALUES.member.namespace),
+      ]),
+      'kustomize, member with monitoring',
+    )
+    for (const [folder, values] of [
+      ['broker', DEFAULT_VALUES],
+      ['broker-replicas', REPLICAS_VALUES],
+    ] as const) {
+      const metrics = METRICS_VALUES.metrics
+      t.same(
+        await run('kustomize', withComponent(t, folder, 'monitoring/broker')),
+        sorted([...brokerObjects({ ...values, metrics }), prometheusRule('broker', values.broker.namespace)]),
+        `kustomize, ${folder} with monitoring`,
+      )
+    }
     t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
   })
 
@@ -107,10 +129,10 @@ function noGo(): string | undefined {
   return goVersion() === undefined ? 'needs Go to build the renderers' : undefined
 }
 
-/** A kustomization as a user would write it: the base, and component `metrics`. */
-function withComponent(t: Test): string {
+/** A kustomization as a user would write it: a base, and a component. */
+function withComponent(t: Test, name = 'base', added = 'metrics'): string {
   const folder = temporaryFolder(t)
-  const [base, component] = ['base', 'metrics'].map((name) => relative(folder, join(MANIFESTS, name)))
+  const [base, component] = [name, added].map((name) => relative(folder, join(MANIFESTS, name)))
   const kustomization = { resources: [base], components: [component] }
   writeFileSync(join(folder, 'kustomization.yaml'), formatYaml(kustomization))
   return folder

@@ -8,6 +8,8 @@ import t, { type Test } from 'tap'
 import { createJoinToken } from '../../protocol/identity/token.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { CLUSTER_ROUNDS } from './support/cluster-faults.ts'
+import { causesNamed } from './support/diagnosed.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { KubeObject, KubeRequest } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
@@ -43,6 +45,7 @@ t.test('the next join repairs', { skip: kubeletMissing() ?? false, timeout: 900_
   const before = await partsOf(world.hub)
   await t.test('a wrong image, a wrong broker, a token that has ended', (t) => badTries(t, world))
   await t.test('CRDs that somebody deleted', (t) => deletedCrds(t, world))
+  await t.test('what no join mends is named', (t) => named(t, world))
   await t.test('an identity that somebody deleted', (t) => deletedSecret(t, world))
   await t.test('a member that was evicted', (t) => evicted(t, world))
   await t.test('a namespace that somebody deleted', (t) => deletedNamespace(t, world))
@@ -78,6 +81,28 @@ function tokenFile(directory: string, text: string): readonly string[] {
   return ['--token-file', file]
 }
 
+/** What `sealane diagnose` of the third cluster names. */
+function isNamed(t: Test, { third }: World, causes: readonly string[], say: string): Promise<void> {
+  return causesNamed(t, third.plane.kubeconfig, causes, say)
+}
+
+async function named(t: Test, world: World): Promise<void> {
+  await isNamed(t, world, [], 'all is well')
+  for (const round of CLUSTER_ROUNDS) {
+    const undo: (() => Promise<void>)[] = []
+    for (const { inject } of round) undo.push(await inject(world.third.plane.api))
+    const say = round.map(({ name }) => name).join('; ')
+    await isNamed(
+      t,
+      world,
+      round.map((fault) => fault.named),
+      say,
+    )
+    for (const one of undo) await one()
+    await isNamed(t, world, [], `${say}, no more`)
+  }
+}
+
 const JOINED = 'c3 has joined with gateway c3n1; it reaches c1, c2\n'
 
 function isJoined(t: Test, { code, stdout, stderr, ms }: CommandResult, say: string): void {
@@ -110,14 +135,16 @@ async function laneTo({ plane }: TestCluster, cluster: string): Promise<string |
 async function badTries(t: Test, world: World): Promise<void> {
   const { third, directory } = world
   const own = ['--cluster-id', 'c3', '--pod-cidr', third.row.podCIDR, '--timeout', '12s']
-  const expiresAtMs = Date.now() + 60_000
+  const expiresAtMs = Date.now() + 120_000
   const nowhere = { addresses: ['192.0.2.250:7443'], caPin: 'a'.repeat(64), clusterset: 'default', expiresAtMs }
   const wrong = tokenFile(directory, createJoinToken(nowhere).text())
   const first = await joinThird(world, ...own, ...wrong, '--image', 'localhost/nothing:there', '--force')
   t.equal(first.code, 1)
   t.match(first.stderr, /the broker to take this cluster in.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
 
-  const second = await joinThird(world, '--timeout', '20s', ...wrong, '--image', SEALANE_IMAGE)
+  await isNamed(t, world, ['PartNotReady Deployment sealane-'], 'no node has the image')
+
+  const second = await joinThird(world, '--timeout', '30s', ...wrong, '--image', SEALANE_IMAGE)
   t.equal(second.code, 1)
   t.match(second.stderr, /^c3 is installed already, and no member yet: goes from image localhost\/nothing:there to /m)
   t.match(
@@ -126,7 +153,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   )
   t.match(second.stderr, /: agent: broker at 192\.0\.2\.250:7443: /)
 
-  await eventually(() => Date.now() > expiresAtMs, { deadlineMs: 90_000, say: 'the token has ended' })
+  await eventually(() => Date.now() > expiresAtMs, { deadlineMs: 150_000, say: 'the token has ended' })
   const ended = await joinThird(world, '--timeout', '20s')
   t.equal(ended.code, 1)
   t.match(ended.stderr, /join token: .*expired.*\nmend that, or make a new token/)
@@ -163,6 +190,7 @@ async function deletedCrds(t: Test, world: World): Promise<void> {
       say: 'the CRDs are gone',
     },
   )
+  await isNamed(t, world, ['KindMissing'], 'CRDs are gone')
   const done = await joinThird(world)
   t.match(done.stderr, /^ {2}\+ CustomResourceDefinition clusters\.sealane\.io {2}\(it does not exist\)$/m)
   isJoined(t, done, 'CRDs are back')
@@ -204,6 +232,7 @@ async function evicted(t: Test, world: World): Promise<void> {
   const noted = async (): Promise<boolean> =>
     'sealane.io/join-problem' in ((await third.plane.api.get(SECRET)).metadata.annotations ?? {})
   await eventually(noted, { deadlineMs: 60_000, say: 'the agent has heard it' })
+  await isNamed(t, world, ['MemberEvicted'], 'evicted')
   await needsToken(t, world, /has joined as c3, and the broker refuses it: .*evicted/)
   const done = await joinThird(world, ...(await newToken(world)))
   t.match(done.stderr, /^joined before as c3; the broker refuses it: /m)

@@ -2,6 +2,7 @@
  * What a join makes where nobody says how many: two gateways that are active at once. One is drained, both are restarted,
  * and the machine of one is lost, while two other clusters call a hundred times a second. No Lease has to lapse for it.
  */
+import { execFileSync } from 'node:child_process'
 import t, { type Test } from 'tap'
 import {
   CONDITION_DRAINED,
@@ -12,7 +13,7 @@ import {
 import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
 import type { Cluster, Gateway, Node } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
-import type { Site } from './support/callers.ts'
+import { type Site, helloService } from './support/callers.ts'
 import {
   type GatewayWorld,
   gateways,
@@ -24,7 +25,7 @@ import {
 import type { KubeObject } from './support/kube-request.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import type { RapidReport } from './support/rapid-calls.ts'
-import { sealane } from './support/sealane-command.ts'
+import { sealane, trySealane } from './support/sealane-command.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 
 t.setTimeout(600_000)
@@ -38,6 +39,9 @@ const NO_LEASE_MS = 10_000
 t.test('two gateways at once', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
   const world = await startGatewayWorld(t)
   await t.test('both serve', (t) => bothServe(t, world))
+  await t.test('a firewall of somebody else on one is named', (t) => diagnosed(t, world))
+  await t.test('a NetworkPolicy that keeps callers out is named', (t) => keptOut(t, world))
+  await t.test('a DNS server that pods do not reach is named, and so is the broker', (t) => cutFromPods(t, world))
   await t.test('one is drained, and given back; each twice', (t) => drained(t, world))
   await t.test('both are restarted, one after the other', async (t) => {
     await restartGateways(world.c2, GATEWAYS)
@@ -69,7 +73,138 @@ async function bothServe(t: Test, world: GatewayWorld): Promise<void> {
   }
   await eventually(() => redundant(c2, 'c3'), { deadlineMs: 30_000, say: 'c2 says that a gateway may go' })
   t.notOk(await redundant(c3, 'c2'), 'c3, which has one, does not')
+  let seen = await status(c2)
+  await eventually(async () => (seen = await status(c2)).code === 0, { deadlineMs: 60_000 }).catch(() => undefined)
+  t.match(seen, { code: 0, broker: 'connected', problems: [] }, 'status says that all is well')
+  t.comment(`sealane status took ${Math.round(seen.ms)} ms`)
   await lossOf(t, world, 'at first')
+}
+
+/** What `sealane status` says, or `diagnose`, each problem as `reason subject`. */
+async function status({ kubeconfig }: Site, command: 'status' | 'diagnose' = 'status'): Promise<StatusSeen> {
+  const { code, stdout, ms } = await trySealane([command, '--kubeconfig', kubeconfig, '-o', 'json'])
+  const { broker, problems } = JSON.parse(stdout) as {
+    /** Of status alone. */
+    readonly broker?: { readonly state: string }
+    readonly problems: readonly { readonly reason: string; readonly subject: { readonly name: string }; seen: string }[]
+  }
+  const lines = problems.map(({ reason, subject, seen }) => `${reason} ${subject.name}: ${seen}`)
+  return { code, broker: broker?.state, problems: lines, ms }
+}
+
+interface StatusSeen {
+  readonly code: number
+  readonly broker: string | undefined
+  readonly problems: readonly string[]
+  readonly ms: number
+}
+
+/** The kernel of each node is looked at by a command in its pod: no object says what a firewall drops. */
+async function diagnosed(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
+  let seen: StatusSeen | undefined
+  const isWell = async (): Promise<boolean> => {
+    seen = await status(c2, 'diagnose')
+    return seen.code === 0 && seen.problems.length === 0
+  }
+  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 1000 }).catch(() => undefined)
+  t.match(seen, { code: 0, problems: [] }, 'nothing is found')
+  const node = nodes.find(({ name }) => name === LOST)
+  const nft = (...words: string[]): void => {
+    execFileSync('ip', ['netns', 'exec', node?.netns ?? '', 'nft', words.join(' ')])
+  }
+  nft('add table inet foreign { chain in { type filter hook input priority 0; udp dport 4500-4599 drop; }; }')
+  const isFirst = async (): Promise<boolean> => {
+    seen = await status(c2, 'diagnose')
+    return seen.problems[0]?.startsWith(`FirewallDrops ${LOST}: `) ?? false
+  }
+  await eventually(isFirst, { deadlineMs: 60_000, intervalMs: 1000 }).catch(() => undefined)
+  t.match(seen?.problems[0], new RegExp(`^FirewallDrops ${LOST}: .*foreign`), 'first')
+  t.comment(`sealane diagnose took ${Math.round(seen?.ms ?? 0)} ms: ${seen?.problems.join('; ') ?? ''}`)
+  nft('delete table inet foreign')
+  await untilBoth(c2)
+  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 1000, say: 'nothing is wrong any more' })
+}
+
+/** Objects alone: the pod network here enforces no policy. */
+async function keptOut(t: Test, { c2 }: GatewayWorld): Promise<void> {
+  const [service, exported] = [
+    '/api/v1/namespaces/demo/services/hello',
+    '/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceexports/hello',
+  ]
+  const policy = (name: string): string => `/apis/networking.k8s.io/v1/namespaces/demo/networkpolicies/${name}`
+  const put = (name: string, spec: object): Promise<unknown> =>
+    c2.api.apply(policy(name), {
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'NetworkPolicy',
+      metadata: { name },
+      spec: { podSelector: {}, ...spec },
+    })
+  await c2.api.apply(service, helloService('hello'))
+  await c2.api.apply(exported, {
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceExport',
+    metadata: { name: 'hello' },
+  })
+  let seen = await status(c2)
+  const named = (): string | undefined => seen.problems.find((line) => line.startsWith('PolicyKeepsOut '))
+  const comes = async (isWanted: () => boolean): Promise<void> => {
+    const looked = async (): Promise<boolean> => ((seen = await status(c2)), isWanted())
+    await eventually(looked, { deadlineMs: 60_000, intervalMs: 1000 }).catch(() => undefined)
+  }
+  const isOver = (): boolean => seen.problems.length === 0
+  await comes(isOver)
+  t.match(seen, { code: 0, problems: [] }, 'exported and imported, and nothing is wrong')
+  await put('deny', { policyTypes: ['Ingress'] })
+  await comes(() => named() !== undefined)
+  t.match(seen, { code: 1 })
+  t.match(
+    named(),
+    /^PolicyKeepsOut hello: NetworkPolicy demo\/deny selects its pods, and no policy lets in any address/,
+  )
+  await put('clusters', { ingress: [{ from: [{ ipBlock: { cidr: '10.42.0.0/16' } }] }] })
+  await comes(() => seen.code === 0)
+  t.match(named(), /no policy lets in 10\.62\.0\.0\/16 \(c3\) at TCP 42, UDP 42$/, 'one is let in: a notice')
+  t.equal(seen.code, 0)
+  await put('clusters', { ingress: [{ from: [{ ipBlock: { cidr: '10.32.0.0/11' } }] }] })
+  await comes(isOver)
+  t.match(seen, { code: 0, problems: [] }, 'both are let in')
+  for (const path of [policy('deny'), policy('clusters'), exported, service]) await c2.api.delete(path)
+}
+
+/**
+ * From pods alone, and of the broker only new connections: the agent goes on with the one that it has, so that nobody
+ * but a look from the pod network sees it.
+ */
+async function cutFromPods(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
+  const { spec } = await c2.api.get<DnsService>('/api/v1/namespaces/kube-system/services/kube-dns')
+  const names = `chain names { type filter hook prerouting priority -200; ip daddr ${spec.clusterIP} udp dport 53 drop; }`
+  const broker = 'chain broker { type filter hook forward priority 0; tcp dport 30000-32767 ct state new drop; }'
+  const onEach = (words: string): void => {
+    for (const { netns } of nodes) execFileSync('ip', ['netns', 'exec', netns, 'nft', words])
+  }
+  onEach(`add table inet foreign { ${names}; ${broker}; }`)
+  let seen = await status(c2, 'diagnose')
+  const server = `DnsServerSilent ${spec.clusterIP}:53: `
+  const areNamed = async (): Promise<boolean> => {
+    seen = await status(c2, 'diagnose')
+    return (
+      seen.problems[0]?.startsWith(server) === true && seen.problems.some((line) => line.startsWith('BrokerSilent -'))
+    )
+  }
+  await eventually(areNamed, { deadlineMs: 60_000, intervalMs: 1000 }).catch(() => undefined)
+  t.ok(seen.problems[0]?.startsWith(server), `first: ${seen.problems.join('; ')}`)
+  t.ok(
+    seen.problems.some((line) => line.startsWith('BrokerSilent -')),
+    'the broker too',
+  )
+  t.comment(`sealane diagnose took ${Math.round(seen.ms)} ms`)
+  onEach('delete table inet foreign')
+  const isWell = async (): Promise<boolean> => (await status(c2, 'diagnose')).code === 0
+  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 1000, say: 'nothing is wrong any more' })
+}
+
+interface DnsService extends KubeObject {
+  readonly spec: { readonly clusterIP: string }
 }
 
 async function drained(t: Test, world: GatewayWorld): Promise<void> {
@@ -99,6 +234,18 @@ async function lost(t: Test, world: GatewayWorld): Promise<void> {
   underlay.plug(LOST, false)
   await node?.kubelet.kill()
   for (const say of ['lost', 'without it']) noLeaseLapsed(t, await lossOf(t, world, say))
+  const isNamed = ({ problems }: StatusSeen): boolean =>
+    problems.some((line) => line.startsWith(`GatewaySilent ${LOST}: `) || line.startsWith(`NodeNotReady ${LOST}: `))
+  let seen = await status(c2)
+  const settles = async (): Promise<boolean> => {
+    seen = await status(c2)
+    t.comment(`${seen.code} ${seen.problems.join('; ')}`)
+    // One of the cluster's DNS servers may have been there: until Kubernetes sends it nothing more, it is down, too.
+    return isNamed(seen) && seen.code < 2
+  }
+  await eventually(settles, { deadlineMs: 90_000, intervalMs: 2000 }).catch(() => undefined)
+  t.ok(isNamed(seen), `status names it: ${seen.problems.join('; ')}`)
+  t.equal(seen.code, 1, 'degraded: the other one carries')
   underlay.plug(LOST, true)
   node?.kubelet.start()
   await node?.ready()

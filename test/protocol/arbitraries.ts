@@ -1,6 +1,6 @@
 /** Every record that the wire allows, for property tests. */
 import fc from 'fast-check'
-import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
+import { NOT_IMPORTED_REASONS, PROBLEM_SEVERITIES } from '../../model/member-status.ts'
 import type { MemberRecord, RecordBody, StoredRecord } from '../../model/records.ts'
 
 const name = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom('a', 'b', 'z', '0', '9', '-', '.') })
@@ -111,14 +111,33 @@ const cluster = fc.record({
 
 const clusterSetIp = fc.record({ kind: fc.constant('ClusterSetIP' as const), ips: fc.array(address, { maxLength: 2 }) })
 
-const memberStatus = fc.record({
-  kind: fc.constant('MemberStatus' as const),
-  notImported: fc.array(
-    fc.record({ reason: fc.constantFrom(...NOT_IMPORTED_REASONS), namespace: name, name, cluster: name }),
-    { maxLength: 5 },
+const uint32 = fc.nat(0xffffffff)
+const memberReport = fc.record({
+  versions: fc.array(fc.string({ maxLength: 63 }), { maxLength: 8 }),
+  lanes: fc.record({ up: uint32, of: uint32 }),
+  exports: fc.record({ count: uint32, failed: uint32 }),
+  problems: fc.array(
+    fc.record({
+      code: fc.stringMatching(/^[A-Z][A-Za-z0-9]{0,62}$/),
+      severity: fc.constantFrom(...PROBLEM_SEVERITIES),
+      count: uint32,
+    }),
+    { maxLength: 32 },
   ),
-  leftOut: fc.maxSafeNat(),
 })
+
+const memberStatus = fc.record(
+  {
+    kind: fc.constant('MemberStatus' as const),
+    notImported: fc.array(
+      fc.record({ reason: fc.constantFrom(...NOT_IMPORTED_REASONS), namespace: name, name, cluster: name }),
+      { maxLength: 5 },
+    ),
+    leftOut: fc.maxSafeNat(),
+    report: memberReport,
+  },
+  { requiredKeys: ['kind', 'notImported', 'leftOut'] },
+)
 
 const memberBody = fc.oneof(serviceExport, endpointSlice, laneEndpoint) as fc.Arbitrary<MemberRecord['body']>
 const body = fc.oneof(memberBody, cluster, clusterSetIp, memberStatus) as fc.Arbitrary<RecordBody>

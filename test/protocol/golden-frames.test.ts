@@ -1,6 +1,7 @@
 /**
- * The bytes of 0.1.0, as they were recorded before anything was added to the wire. A broker and members of that release
- * are out there: what they send is read as it was, and what they are sent are these bytes.
+ * The bytes of 0.1.0, as they were recorded before anything was added to the wire: a broker and members of that release
+ * are out there, what they send is read as it was, and what they are sent are these bytes. And the bytes of what was
+ * added since: they stay as they are once they are released.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +13,8 @@ import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/codec/recor
 import { GOLDEN, equalsGolden } from '../support/golden.ts'
 import { FACTS, slice } from './samples.ts'
 
-const FILE = 'protocol/frames-0.1.0.txt'
+const FIRST = 'protocol/frames-0.1.0.txt'
+const ADDED = 'protocol/frames-added.txt'
 const hash = Buffer.alloc(32, 7)
 const key = { kind: 'EndpointSlice', namespace: 'shop', name: 'web-1' } as const
 const stored = {
@@ -46,6 +48,46 @@ const REPLIES: readonly PublishReply[] = [
   { t: 'refused', sequence: 9, key, field: 'body', reason: 'InvalidValue', message: 'because' },
 ]
 
+const ADDED_WATCH_REQUESTS: readonly WatchRequest[] = [
+  { takes: ['zstd', 'owners'], followsAuthorities: true },
+  { interest: { namespaces: new Set(), missing: new Set() } },
+  { interest: { namespaces: new Set(['bank', 'shop']), missing: new Set() } },
+  {
+    resume: { epoch: 'e1', revision: 300 },
+    interest: { namespaces: new Set(['a', 'bank', 'shop']), missing: new Set(['a', 'shop']) },
+  },
+]
+const ADDED_WATCH: readonly WatchMessage[] = [
+  { t: 'reset', epoch: 'e1', resumed: true, addresses: ['10.0.0.1:8443', '[2001:db8::1]:8443'], keepsToInterest: true },
+  { t: 'added', events: [encodeRecordEvent({ t: 'put', record: stored })] },
+  { t: 'exportedNamespaces', whole: true, added: ['bank', 'shop'], removed: [] },
+  { t: 'exportedNamespaces', whole: false, added: [], removed: ['shop'] },
+  {
+    t: 'ownersChanged',
+    revision: 302,
+    complete: { added: ['osaka'], removed: ['milano'] },
+    departed: { added: ['milano'], removed: [] },
+  },
+  { t: 'authorities', bundle: ['a'.repeat(64), 'b'.repeat(64)], signing: 'b'.repeat(64), withinMs: 600_000 },
+]
+const ADDED_PUBLISH: readonly PublishMessage[] = [
+  {
+    t: 'status',
+    sequence: 4,
+    status: {
+      notImported: [{ reason: 'NamespaceMissing', namespace: 'shop', name: 'web', cluster: 'paris' }],
+      leftOut: 2,
+      openConnections: { count: 7, atLeast: false },
+      report: {
+        versions: ['0.1.0', '0.2.0'],
+        lanes: { up: 2, of: 3 },
+        exports: { count: 9, failed: 1 },
+        problems: [{ code: 'LaneDown', severity: 'degraded', count: 1 }],
+      },
+    },
+  },
+]
+
 interface Frame {
   readonly what: string
   readonly bytes: Uint8Array
@@ -53,26 +95,33 @@ interface Frame {
   readonly message: unknown
 }
 
-const frames: readonly Frame[] = [
-  ...WATCH_REQUESTS.map((message) => ({
+interface Messages {
+  readonly requests: readonly WatchRequest[]
+  readonly watch: readonly WatchMessage[]
+  readonly publish: readonly PublishMessage[]
+  readonly replies: readonly PublishReply[]
+}
+
+const framesOf = ({ requests, watch, publish, replies }: Messages): readonly Frame[] => [
+  ...requests.map((message) => ({
     what: 'watch request',
     message,
     bytes: messages.encodeWatchRequest(message),
     read: messages.decodeWatchRequest,
   })),
-  ...WATCH.map((message) => ({
+  ...watch.map((message) => ({
     what: `watch ${message.t}`,
     message,
     bytes: messages.encodeWatchMessage(message),
     read: messages.decodeWatchMessage,
   })),
-  ...PUBLISH.map((message) => ({
+  ...publish.map((message) => ({
     what: `publish ${message.t}`,
     message,
     bytes: messages.encodePublishMessage(message),
     read: messages.decodePublishMessage,
   })),
-  ...REPLIES.map((message) => ({
+  ...replies.map((message) => ({
     what: `reply ${message.t}`,
     message,
     bytes: messages.encodePublishReply(message),
@@ -80,29 +129,41 @@ const frames: readonly Frame[] = [
   })),
 ]
 
+const FRAMES: Readonly<Record<string, readonly Frame[]>> = {
+  [FIRST]: framesOf({ requests: WATCH_REQUESTS, watch: WATCH, publish: PUBLISH, replies: REPLIES }),
+  [ADDED]: framesOf({ requests: ADDED_WATCH_REQUESTS, watch: ADDED_WATCH, publish: ADDED_PUBLISH, replies: [] }),
+}
+
 /** Bytes in hex, whatever holds them. */
 function textOf(message: unknown): string {
-  return JSON.stringify(message, (_, value: unknown) =>
-    ArrayBuffer.isView(value) ? Buffer.from(value as Uint8Array).toString('hex') : value,
-  ).replaceAll(/{"type":"Buffer","data":\[([\d,]*)\]}/g, (_, bytes: string) =>
+  return JSON.stringify(message, (_, value: unknown) => {
+    if (value instanceof Set) return [...(value as Set<unknown>)]
+    return ArrayBuffer.isView(value) ? Buffer.from(value as Uint8Array).toString('hex') : value
+  }).replaceAll(/{"type":"Buffer","data":\[([\d,]*)\]}/g, (_, bytes: string) =>
     JSON.stringify(Buffer.from(bytes.split(',').map(Number)).toString('hex')),
   )
 }
 
-t.test('what is sent to 0.1.0 are the bytes that it was sent', (t) => {
-  const lines = frames.map(({ what, bytes }) => `${what} ${Buffer.from(bytes).toString('hex')}`)
-  equalsGolden(t, `${lines.join('\n')}\n`, FILE)
-  t.end()
-})
+for (const [file, frames] of Object.entries(FRAMES)) {
+  t.test(`what is sent are the bytes of ${file}`, (t) => {
+    const lines = frames.map(({ what, bytes }) => `${what} ${Buffer.from(bytes).toString('hex')}`)
+    equalsGolden(t, `${lines.join('\n')}\n`, file)
+    t.end()
+  })
 
-t.test('what 0.1.0 sends is read as it was meant', (t) => {
-  const recorded = readFileSync(join(GOLDEN, FILE), 'utf8').trimEnd().split('\n')
-  t.equal(recorded.length, frames.length)
-  for (const [i, line] of recorded.entries()) {
-    const frame = frames[i]
-    const bytes = Buffer.from(line.slice(line.lastIndexOf(' ') + 1), 'hex')
-    t.same(JSON.parse(textOf(frame?.read(bytes))), JSON.parse(textOf(frame?.message)), line)
-  }
+  t.test(`what comes as in ${file} is read as it was meant`, (t) => {
+    const recorded = readFileSync(join(GOLDEN, file), 'utf8').trimEnd().split('\n')
+    t.equal(recorded.length, frames.length)
+    for (const [i, line] of recorded.entries()) {
+      const frame = frames[i]
+      const bytes = Buffer.from(line.slice(line.lastIndexOf(' ') + 1), 'hex')
+      t.same(JSON.parse(textOf(frame?.read(bytes))), JSON.parse(textOf(frame?.message)), line)
+    }
+    t.end()
+  })
+}
+
+t.test('an event of a batch is read as it was meant', (t) => {
   t.same(decodeRecordEvent(encodeRecordEvent({ t: 'put', record: stored })), { t: 'put', record: stored })
   t.end()
 })

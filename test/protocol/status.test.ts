@@ -86,10 +86,44 @@ t.test('a reason of a later release is counted, not refused', (t) => {
   const bytes = wire.PublishMessage.encode({
     message: {
       $case: 'status',
-      value: { sequence: 1, status: { notImported: [SHOP, later], leftOut: 3, openConnections: undefined } },
+      value: {
+        sequence: 1,
+        status: { notImported: [SHOP, later], leftOut: 3, openConnections: undefined, report: undefined },
+      },
     },
   }).finish()
   t.same(decodePublishMessage(bytes), { t: 'status', sequence: 1, status: { notImported: [SHOP], leftOut: 4 } })
+  t.end()
+})
+
+t.test('how the member does: from an earlier release, and from a later one', (t) => {
+  const received = (report: wire.MemberReport | undefined): MemberStatus => {
+    const value = { sequence: 1, status: { notImported: [], leftOut: 0, openConnections: undefined, report } }
+    const message = decodePublishMessage(wire.PublishMessage.encode({ message: { $case: 'status', value } }).finish())
+    if (message.t !== 'status') throw new Error(`it came as ${message.t}`)
+    return message.status
+  }
+  t.strictSame(received(undefined), { notImported: [], leftOut: 0 }, 'an earlier release has none')
+  const problem = { code: 'MoonTooFull', severity: 'tide', count: 2 }
+  const report = { versions: ['9.0.0'], lanesUp: 1, lanes: 2, exports: 3, exportsFailed: 0, problems: [problem] }
+  t.strictSame(received(report).report, {
+    versions: ['9.0.0'],
+    lanes: { up: 1, of: 2 },
+    exports: { count: 3, failed: 0 },
+    problems: [{ code: 'MoonTooFull', severity: 'degraded', count: 2 }],
+  })
+  const beyond: [field: RegExp, change: Partial<wire.MemberReport>][] = [
+    [/report\.problems$/, { problems: Array.from({ length: 33 }, (_, i) => ({ ...problem, code: `C${i}` })) }],
+    [/report\.versions$/, { versions: Array.from({ length: 9 }, (_, i) => `${i}`) }],
+    [/report\.versions\[0\]$/, { versions: ['9'.repeat(64)] }],
+    [/report\.problems\[0\]\.code$/, { problems: [{ ...problem, code: 'C'.repeat(64) }] }],
+    [/report\.problems\[0\]\.severity$/, { problems: [{ ...problem, severity: 's'.repeat(64) }] }],
+  ]
+  for (const [field, change] of beyond)
+    t.match(
+      fieldOfRefusal(() => received({ ...report, ...change })),
+      field,
+    )
   t.end()
 })
 
@@ -98,7 +132,7 @@ t.test('what is beyond the limits ends the stream', (t) => {
     wire.PublishMessage.encode({
       message: {
         $case: 'status',
-        value: { sequence: 1, status: { notImported, leftOut: 0, openConnections: undefined } },
+        value: { sequence: 1, status: { notImported, leftOut: 0, openConnections: undefined, report: undefined } },
       },
     }).finish()
   const rows: [name: string, bytes: Uint8Array, want: RegExp][] = [
@@ -115,8 +149,12 @@ t.test('what is beyond the limits ends the stream', (t) => {
 })
 
 function refusedField(bytes: Uint8Array): string {
+  return fieldOfRefusal(() => decodePublishMessage(bytes))
+}
+
+function fieldOfRefusal(decode: () => unknown): string {
   try {
-    decodePublishMessage(bytes)
+    decode()
   } catch (error) {
     if (error instanceof CodecError) return error.field
     throw error

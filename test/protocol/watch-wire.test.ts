@@ -7,6 +7,7 @@ import * as codec from '../../protocol/codec/messages-codec.ts'
 import { type Interest as WireInterest, WatchRequest as WireRequest } from '../../protocol/gen/broker.ts'
 import { pack, unpack } from '../../protocol/codec/watch/pack.ts'
 import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
+import { RAW_SERVICE } from '../../protocol/transport/raw-service.ts'
 import { WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
 
 const batch: WatchMessage = { t: 'batch', events: [Buffer.from('one'), Buffer.from('two')], revision: 7 }
@@ -28,6 +29,21 @@ t.test('what a member can read is asked for by words; others are skipped', (t) =
   const later = codec.encodeWatchRequest({ resume, takes: ['zstd', 'teleport' as 'owners'] })
   t.same(codec.decodeWatchRequest(later), { resume, takes: ['zstd'] })
   t.same(codec.decodeWatchRequest(old), { resume }, 'one of the last release takes nothing')
+  t.end()
+})
+
+t.test('a request that lasts holds no more memory than it has bytes', (t) => {
+  for (const name of ['watch', 'join', 'renew', 'leave'] as const) {
+    for (const size of [0, 1, 300, 100_000]) {
+      // As grpc-js gives it: a few bytes of a pool.
+      const given = Buffer.concat([Buffer.alloc(size, 7)])
+      const kept = RAW_SERVICE[name].requestDeserialize(given) as Buffer
+      t.ok(kept.equals(given), `${name} of ${size}`)
+      t.equal(kept.buffer.byteLength, size, `${name} of ${size} has no pool behind it`)
+      given.fill(0)
+      t.ok(kept.equals(Buffer.alloc(size, 7)), 'bytes of its own')
+    }
+  }
   t.end()
 })
 

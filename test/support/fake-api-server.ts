@@ -36,6 +36,7 @@ const KINDS = new Map(
 KINDS.set('v1/secrets', 'Secret')
 KINDS.set('apps/v1/deployments', 'Deployment')
 KINDS.set('apps/v1/daemonsets', 'DaemonSet')
+KINDS.set('networking.k8s.io/v1/networkpolicies', 'NetworkPolicy')
 KINDS.set('v1/configmaps', 'ConfigMap')
 KINDS.set('events.k8s.io/v1/events', 'Event')
 
@@ -78,7 +79,7 @@ export class FakeApiServer {
     return [...this.#watches].filter(({ resource }) => resource.endsWith(`/${plural}`)).length
   }
 
-  async start(t: Test): Promise<void> {
+  async start(t: Pick<Test, 'teardown'>): Promise<void> {
     const folder = temporaryFolder(t)
     const ca = await makeClusterCa('fake')
     const { certificate, key } = await ca.issue({ name: 'fake', hosts: ['127.0.0.1', 'localhost'] })
@@ -265,7 +266,7 @@ export class FakeApiServer {
 }
 
 /** One that runs until the test ends. */
-export async function fakeApiServer(t: Test, init: FakeApiServerInit = {}): Promise<FakeApiServer> {
+export async function fakeApiServer(t: Pick<Test, 'teardown'>, init: FakeApiServerInit = {}): Promise<FakeApiServer> {
   const server = new FakeApiServer(init)
   await server.start(t)
   return server

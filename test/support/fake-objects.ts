@@ -73,13 +73,19 @@ export class FakeObjects {
   /** Watches from before this version are refused. */
   compacted = 0
   readonly #objects = new Map<string, FakeObject>()
+  /** Until something changes: a page of a long list must not cost as much as the whole. */
+  readonly #lists = new Map<string, readonly FakeObject[]>()
   readonly #events: FakeEvent[] = []
   readonly #listeners = new Set<(event: FakeEvent) => void>()
 
-  list(resource: string, namespace: string | undefined): FakeObject[] {
+  list(resource: string, namespace: string | undefined): readonly FakeObject[] {
     const prefix = `${resource} ${namespace === undefined ? '' : `${namespace}/`}`
+    const known = this.#lists.get(prefix)
+    if (known !== undefined) return known
     const keys = [...this.#objects.keys()].filter((key) => key.startsWith(prefix)).sort()
-    return keys.flatMap((key) => this.#objects.get(key) ?? [])
+    const found = keys.flatMap((key) => this.#objects.get(key) ?? [])
+    this.#lists.set(prefix, found)
+    return found
   }
 
   get(place: FakeApiPath): FakeObject | undefined {
@@ -173,6 +179,7 @@ export class FakeObjects {
       return this.#store(place, present, next)
     }
     this.#objects.delete(keyOf(place))
+    this.#lists.clear()
     const gone = structuredClone(present)
     gone.metadata.resourceVersion = String(++this.version)
     this.#emit({ version: this.version, resource: place.resource, type: 'DELETED', object: gone })
@@ -200,6 +207,7 @@ export class FakeObjects {
     if (!isDeepStrictEqual(specOf(present), specOf(next))) next.metadata.generation += 1
     next.metadata.resourceVersion = String(++this.version)
     this.#objects.set(keyOf(place), next)
+    this.#lists.clear()
     const type = present === undefined ? 'ADDED' : 'MODIFIED'
     this.#emit({ version: this.version, resource: place.resource, type, object: next })
     return next

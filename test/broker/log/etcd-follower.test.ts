@@ -4,6 +4,7 @@ import { EtcdError } from '../../../broker/log/etcd/client/etcd-error.ts'
 import { EtcdFollower } from '../../../broker/log/etcd/etcd-follower.ts'
 import type { EtcdReader } from '../../../broker/log/etcd/etcd-reader.ts'
 import type { ReplicaState } from '../../../broker/log/etcd/replica-state.ts'
+import { WriteTurns } from '../../../broker/log/etcd/write-turns.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -20,6 +21,7 @@ t.test('a list that fails is tried until it works', async (t) => {
       if (calls.length === 1) yield {}
       await new Promise((resolve) => signal.addEventListener('abort', resolve))
     },
+    wants: () => Promise.resolve([]),
     list: () => {
       calls.push('list')
       if ((failures -= 1) >= 0) throw new EtcdError('unreachable', 'etcd at h: list: no answer')
@@ -33,7 +35,7 @@ t.test('a list that fails is tried until it works', async (t) => {
     },
     takeListing: () => calls.push('taken'),
   } as unknown as ReplicaState
-  const running = new EtcdFollower({ reader, state, clock, logger }).run(stop.signal)
+  const running = new EtcdFollower({ reader, state, turns: new WriteTurns(clock, 'a'), clock, logger }).run(stop.signal)
   await eventually(async () => {
     await clock.advance(100)
     return calls.filter((one) => one === 'follow 7').length === 2

@@ -77,3 +77,30 @@ t.test('small messages stay as they are, large ones are packed once', async (t) 
   const read = decodeWatchMessage(encodeWatchMessage(packed))
   t.same(read === undefined ? undefined : Buffer.from(encodeWatchMessage(read)), Buffer.from(plain))
 })
+
+t.test('many large slices are several messages, each of as much as is packed well', async (t) => {
+  const { log, batches } = await opened()
+  const conditions = { ready: true, serving: true, terminating: false }
+  const addressOf = (n: number): string => `10.42.${(n >> 8) & 0xff}.${n & 0xff}`
+  const put = (i: number) => {
+    const { body } = aSlice(`wide${i}`, '10.42.0.1')
+    if (body.kind !== 'EndpointSlice') throw new Error(body.kind)
+    const endpoints = Array.from({ length: 100 }, (_, n) => ({
+      ...{ addresses: [addressOf(n * 37 + i * 7)], nodeName: `node-${n % 10}.cluster.example`, zone: `zone-${n % 3}` },
+      conditions,
+    }))
+    const row = { createdAtMs: 1, body: { ...body, endpoints } }
+    return log.transact((tx) => tx.put('record', `milano/EndpointSlice/shop/wide${i}`, row))
+  }
+  const COUNT = 30
+  for (let i = 0; i < COUNT; i += 1) await put(i)
+  let [events, bytes, revision] = [0, 0, 0]
+  for (let batch = batches.after(0); batch !== undefined; batch = batches.after(revision)) {
+    t.ok(encodeWatchMessage(batch.plain).length <= 128 * 1024)
+    bytes += encodeWatchMessage(batches.packed(batch)).length
+    events += batch.events
+    revision = batch.revision
+  }
+  t.equal(events, COUNT, 'nothing is left out')
+  t.ok(bytes / COUNT < 300, `${bytes / COUNT} bytes for 100 endpoints`)
+})

@@ -1,50 +1,9 @@
 /** `sealane status` of a Kubernetes cluster: what is asked, with which rights, and what no answer costs. */
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
-import type { Gateway } from '../../../model/objects.ts'
-import { HEALTHY_BROKER, healthyObjects } from '../../support/objects/member-facts.ts'
 import { type Fault, type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { runCli } from '../run-cli.ts'
-
-const PLACES: Readonly<Record<string, { readonly apiVersion: string; readonly plural: string }>> = {
-  ...KIND_PLACES,
-  Deployment: { apiVersion: 'apps/v1', plural: 'deployments' },
-  DaemonSet: { apiVersion: 'apps/v1', plural: 'daemonsets' },
-}
-
-const REPORT = { version: '0.1.0', ready: true }
-const BROKER = { ...HEALTHY_BROKER, certificateEnds: '2036-01-01T00:00:00Z' }
-
-/** Of pods: `/api/v1/namespaces/sealane-system/pods/sealane-agent-0:9471/proxy/status`. */
-const PROXY = /\/namespaces\/sealane-system\/pods\/(sealane-(agent|dns)-\d):(9471|9474)\/proxy\/status$/
-
-/** What pods answer, unless the test says otherwise. */
-const pods: NonNullable<Fault> = ({ path }) => {
-  const [, name = '', part = ''] = PROXY.exec(path) ?? []
-  if (name === '') return undefined
-  return { status: 200, body: { part, ...REPORT, ...(name === 'sealane-agent-0' ? { broker: BROKER } : {}) } }
-}
-
-/** A cluster where all is well now. */
-async function healthyCluster(t: Test): Promise<FakeApiServer> {
-  const server = await fakeApiServer(t)
-  const now = new Date().toISOString()
-  for (const [kind, items] of Object.entries(healthyObjects())) {
-    const { apiVersion = '', plural = '' } = PLACES[kind] ?? {}
-    for (const item of items as { metadata: { name: string; namespace?: string } }[]) {
-      const { name, namespace } = item.metadata
-      const { status } = item as unknown as Gateway
-      const heard = kind === 'Gateway' ? { status: { ...status, heartbeatTime: now } } : {}
-      const renewed = kind === 'Lease' ? { spec: { holderIdentity: 'sealane-agent-0', renewTime: now } } : {}
-      const place = { resource: `${apiVersion}/${plural}`, apiVersion, kind, namespace, name }
-      const object = { apiVersion, kind, ...item, ...heard, ...renewed }
-      server.objects.put(place, object)
-      if ('status' in object) server.objects.apply(place, object, { manager: 'x', force: true, status: true })
-    }
-  }
-  server.fault = pods
-  return server
-}
+import { PROXY, clusterWith, pods } from './cluster-with.ts'
 
 async function status(server: FakeApiServer, ...args: readonly string[]) {
   const { code, stdout, stderr } = await runCli(['status', '--kubeconfig', server.kubeconfig, '-o', 'json', ...args])
@@ -65,7 +24,7 @@ async function status(server: FakeApiServer, ...args: readonly string[]) {
 }
 
 t.test('a healthy cluster: only reads, and each kind once', async (t) => {
-  const server = await healthyCluster(t)
+  const server = await clusterWith(t)
   const { code, document, lines } = await status(server)
   t.same(lines, [])
   t.equal(code, 0)
@@ -89,13 +48,13 @@ t.test('a healthy cluster: only reads, and each kind once', async (t) => {
     'it writes nothing',
   )
   const lists = server.requests.filter((line) => line.includes('limit='))
-  t.equal(lists.length, 13)
+  t.equal(lists.length, 14)
   t.equal(new Set(lists).size, lists.length)
   t.same(await status(server).then((again) => again.lines), [], 'and again')
 })
 
 t.test('a pod that hangs costs no more than its time', async (t) => {
-  const server = await healthyCluster(t)
+  const server = await clusterWith(t)
   server.fault = (request) => (request.path.includes('sealane-agent-0:') ? 'hang' : pods(request))
   const began = performance.now()
   const { code, lines, document } = await status(server)
@@ -119,7 +78,7 @@ t.test('a pod of the last release, one that is broken, and one that lies', async
     ],
   ]
   for (const [answer, line] of answers) {
-    const server = await healthyCluster(t)
+    const server = await clusterWith(t)
     server.fault = (request) => (request.path.includes('sealane-agent-0:') ? answer : pods(request))
     const { lines } = await status(server)
     t.same(lines, [line])
@@ -139,17 +98,18 @@ t.test('a right that is missing is a problem that names it', async (t) => {
   const rows: readonly (readonly [plural: string, code: number, lines: readonly string[], right: RegExp])[] = [
     ['gateways', 1, ['RightMissing *'], /needed is the right to list gateways\.sealane\.io$/],
     ['endpointslices', 1, ['RightMissing *'], /list endpointslices\.discovery\.k8s\.io$/],
+    ['networkpolicies', 0, ['RightMissing *'], /list networkpolicies\.networking\.k8s\.io$/],
     ['nodes', 0, ['RightMissing *'], /list nodes$/],
     ['leases', 0, ['RightMissing *'], /list leases\.coordination\.k8s\.io in namespace sealane-system$/],
   ]
   for (const [plural, code, lines, right] of rows) {
-    const server = await healthyCluster(t)
+    const server = await clusterWith(t)
     server.fault = forbidding(plural)
     const answer = await status(server)
     t.same([answer.code, answer.lines], [code, lines], plural)
     t.match(answer.document.problems?.[0]?.seen, right)
   }
-  const server = await healthyCluster(t)
+  const server = await clusterWith(t)
   server.fault = (request) =>
     PROXY.test(request.path)
       ? { status: 403, body: { kind: 'Status', code: 403, reason: 'Forbidden', message: 'pods "x" is forbidden' } }
@@ -162,7 +122,7 @@ t.test('a right that is missing is a problem that names it', async (t) => {
 })
 
 t.test('a CRD that was deleted is down, and told by its name', async (t) => {
-  const server = await healthyCluster(t)
+  const server = await clusterWith(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceimports')
   const { code, lines, document } = await status(server)
   t.same([code, lines], [2, ['KindMissing *']])
@@ -170,7 +130,7 @@ t.test('a CRD that was deleted is down, and told by its name', async (t) => {
 })
 
 t.test('a list that hangs is a problem; an API server that does not answer at all has exit code 3', async (t) => {
-  const server = await healthyCluster(t)
+  const server = await clusterWith(t)
   server.fault = (request) => (request.path.endsWith('/routeagents') ? 'hang' : pods(request))
   const slow = await status(server, '--timeout', '1s')
   t.same([slow.code, slow.lines], [1, ['NotAnswered *']])
@@ -193,4 +153,15 @@ t.test('a cluster without Sealane is not one that is down', async (t) => {
   const { code, stderr } = await runCli(['status', '--kubeconfig', server.kubeconfig])
   t.equal(code, 3)
   t.match(stderr, /: Sealane is not installed there\nfirst: sealane join --kubeconfig \S+ --token-file FILE\n$/)
+})
+
+t.test('one whose CRDs somebody deleted is', async (t) => {
+  const server = await clusterWith(t)
+  for (const { apiVersion, plural } of Object.values(KIND_PLACES)) {
+    if (apiVersion === 'sealane.io/v1alpha1') server.missing.add(`${apiVersion}/${plural}`)
+  }
+  const { code, stdout } = await runCli(['status', '--kubeconfig', server.kubeconfig, '-o', 'json'])
+  t.equal(code, 2)
+  const { problems } = JSON.parse(stdout) as { readonly problems: readonly { readonly reason: string }[] }
+  t.equal(problems[0]?.reason, 'KindMissing')
 })

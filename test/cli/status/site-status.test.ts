@@ -3,43 +3,11 @@ import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { parse as parseYaml, parseAllDocuments } from 'yaml'
-import { FileApi } from '../../../kubeapi/files/file-api.ts'
-import type { Gateway, KubeObject } from '../../../model/objects.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
-import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../support/eventually.ts'
-import { HEALTHY_BROKER, healthyObjects } from '../../support/objects/member-facts.ts'
+import { HEALTHY_BROKER } from '../../support/objects/member-facts.ts'
 import { runCli, startCli } from '../run-cli.ts'
 import { SiteFolder } from '../site-folder.ts'
-
-/** A site whose state has these objects; heartbeats are of this moment. */
-async function siteWith(t: Test, change: (object: KubeObject) => KubeObject = (one) => one): Promise<SiteFolder> {
-  const site = new SiteFolder(t)
-  const init = { objects: site.path('objects'), state: site.path('state') }
-  const api = new FileApi({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
-  const all = Object.entries(healthyObjects({ kubernetes: false })).filter(([kind]) => kind !== 'Lease')
-  for (const item of all.flatMap(([, items]) => items as readonly KubeObject[])) {
-    const object = change(item.kind === 'Gateway' ? heardNow(item) : item)
-    await api.apply(object)
-    if ('status' in object) await api.applyStatus(object)
-  }
-  await api.close()
-  return site
-}
-
-function heardNow(gateway: Gateway): Gateway {
-  if (gateway.status === undefined) return gateway
-  return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date().toISOString() } }
-}
-
-/** With every link to paris down. */
-function cutOff(object: KubeObject): KubeObject {
-  if (object.kind !== 'Gateway' || object.status === undefined) return object
-  const connections = object.status.connections.map((one) =>
-    one.cluster === 'paris' ? { ...one, state: 'down' as const, message: 'open UDP 4500 there' } : one,
-  )
-  return { ...object, status: { ...object.status, connections } }
-}
+import { cutOff, siteWith } from './site-with.ts'
 
 /** A status page; gives host:port. */
 async function page(t: Test, answer: { readonly code?: number; readonly text: string }): Promise<string> {

@@ -71,6 +71,7 @@ export async function runRounds(init: RoundsInit): Promise<RoundsResult> {
     stuck.push(...(await problemsOf([etcd.healthy(recoverMs), brokers.ready(recoverMs)])))
     await sleep(CALM_MS)
     await traffic.stop()
+    stuck.push(...(await problemsOf([traffic.finishEndings(recoverMs)])))
     stuck.push(...(await problemsOf(traffic.members.map((member) => comesBack(member, recoverMs)))))
     recorder.look(await quietLook(operator, traffic, Math.min(AGREE_MS, recoverMs)))
     recoveryMs.push(Math.round(performance.now() - mendedMs))

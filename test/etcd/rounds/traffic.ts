@@ -12,6 +12,7 @@ import { askToJoin, joinedIdentity } from '../../../protocol/join.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { facts } from '../../broker/support/harness.ts'
+import { eventually } from '../../support/eventually.ts'
 import type { Chance } from './chance.ts'
 import { Member } from './member.ts'
 import type { Operator } from './operator.ts'
@@ -54,6 +55,15 @@ export class Traffic {
     await this.#running
   }
 
+  /**
+   * Sends away again whoever is being sent away while it is not known to be done: it may be a member still, or none.
+   * After stop(). Rejects after `withinMs`.
+   */
+  async finishEndings(withinMs: number): Promise<void> {
+    const pending = this.#seats.filter((seat) => seat.isEnding)
+    await Promise.all(pending.map((seat) => seat.finishEnding(withinMs)))
+  }
+
   get members(): readonly Member[] {
     return this.#seats.flatMap(({ member }) => member ?? [])
   }
@@ -82,6 +92,19 @@ class Seat {
     this.#name = name
     this.#cluster = name
     this.#chance = chance
+  }
+
+  get isEnding(): boolean {
+    return this.#ending !== undefined
+  }
+
+  async finishEnding(withinMs: number): Promise<void> {
+    const say = `${this.#cluster} is sent away`
+    const isOver = async (): Promise<boolean> => {
+      if (this.member !== undefined) await this.#end(this.member)
+      return !this.isEnding
+    }
+    await eventually(isOver, { say, deadlineMs: withinMs, intervalMs: PAUSE_MS })
   }
 
   async run(isOn: () => boolean): Promise<void> {

@@ -17,7 +17,7 @@ export interface ReplicaInit extends Partial<Omit<EtcdLogInit, 'store'>> {
 }
 
 export function connect(
-  t: Test,
+  t: Pick<Test, 'teardown'>,
   cluster: EtcdCluster,
   { prefix, ports, login, limits }: ReplicaInit,
 ): { readonly store: EtcdStore; readonly logger: CapturingLogger } {
@@ -31,7 +31,7 @@ export function connect(
 }
 
 export async function openReplica(
-  t: Test,
+  t: Pick<Test, 'teardown'>,
   cluster: EtcdCluster,
   init: ReplicaInit,
 ): Promise<{ readonly log: EtcdLog; readonly store: EtcdStore; readonly logger: CapturingLogger }> {

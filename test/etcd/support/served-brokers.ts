@@ -12,7 +12,10 @@ import type { EtcdCluster } from './etcd-cluster.ts'
 
 export interface ServedBroker extends RawBroker {
   readonly audit: string
-  start(t: Test): Promise<void>
+  /** HOST:PORT of its status page. */
+  readonly status: string
+  /** Until it is ready; it ends with the test that threeBrokers() was called for. */
+  start(): Promise<void>
   kill(): Promise<void>
 }
 export type ServedBrokers = readonly [ServedBroker, ServedBroker, ServedBroker]
@@ -25,7 +28,7 @@ export async function threeBrokers(t: Test, cluster: EtcdCluster, prefix: string
   const ports = await Promise.all([0, 1, 2].map(() => freePort()))
   const advertise = ports.flatMap((port) => ['--advertise', `127.0.0.1:${port}`])
   const flags = [...advertise, ...storeFlags(cluster, folder, prefix)]
-  const made = await Promise.all(ports.map((port, i) => served(join(folder, String(i)), port, flags)))
+  const made = await Promise.all(ports.map((port, i) => served(t, { state: join(folder, String(i)), port, flags })))
   return made as unknown as ServedBrokers
 }
 
@@ -38,15 +41,21 @@ function storeFlags(cluster: EtcdCluster, folder: string, prefix: string): strin
   ]
 }
 
-async function served(state: string, port: number, flags: readonly string[]): Promise<ServedBroker> {
+interface ServedInit {
+  readonly state: string
+  readonly port: number
+  readonly flags: readonly string[]
+}
+
+async function served(t: Test, { state, port, flags }: ServedInit): Promise<ServedBroker> {
   const status = `127.0.0.1:${await freePort()}`
   const address = `127.0.0.1:${port}`
   const audit = join(state, 'audit.log')
   mkdirSync(state, { mode: 0o700 })
   let child: ReturnType<typeof spawnServing> | undefined
   return {
-    ...{ address, state, audit },
-    async start(t) {
+    ...{ address, state, audit, status },
+    async start() {
       const started = spawnServing(t, [
         ...['broker', 'serve', '--state', state, '--clusterset', 'demo', '--listen', address],
         ...['--status-listen', status, '--audit-log', audit, ...flags],
@@ -62,6 +71,7 @@ async function served(state: string, port: number, flags: readonly string[]): Pr
       const ended = once(child, 'close')
       child.kill('SIGKILL')
       await ended
+      child = undefined
     },
   }
 }

@@ -163,6 +163,15 @@ export const FAULTS: readonly AttackRow[] = [
       '`broker/admission/admission-facts.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
   },
   {
+    id: 'member-report-absurd',
+    tried:
+      'A member reports versions with escape sequences, a thousand problems, codes that are sentences, and more lanes up than it has.',
+    holds:
+      'What cannot be is refused, and what was told before stays. `sealane members` shows the figures of each member beside its own name, and those of the others do not change.',
+    against:
+      '`protocol/codec/status-codec.ts` bounds it, `broker/admission/admission-facts.ts` and `agent/import/check-record.ts` by `model/member-status.ts`; `cli/render-table.ts` prints no control characters.',
+  },
+  {
     id: 'look-with-a-spent-token',
     tried: 'Somebody with a token that is spent, or revoked, asks what a join would change for others.',
     holds: 'He is refused as with a join, and learns of no member.',

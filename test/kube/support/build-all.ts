@@ -1,4 +1,7 @@
-/** Builds what the tests of this tier link from Go, before any test has begun: its first build may take ten minutes. */
+/**
+ * Builds what the tests of this tier link from Go, before any test has begun: its first build may take ten minutes. As
+ * a program it does so and ends.
+ */
 import { join } from 'node:path'
 import { coreDnsMissing, coreDnsProgram } from '../coredns/run-coredns.ts'
 import { buildGoModule, goVersion } from './build-programs.ts'
@@ -13,3 +16,5 @@ export async function buildAll(): Promise<void> {
   if (coreDnsMissing() === undefined) await coreDnsProgram()
   await buildGoModule(join(import.meta.dirname, '../render'))
 }
+
+if (import.meta.main) await buildAll()

@@ -1,4 +1,4 @@
-/** The command lines of a test cluster's programs. */
+/** The command lines and the environment of a test cluster's programs. */
 import { isIPv4 } from 'node:net'
 import { join } from 'node:path'
 
@@ -26,6 +26,12 @@ export const FILES = {
   tokensKey: 'sa.key',
 } as const
 
+/**
+ * They clear away less often, up to a size that is twice their usual one: an API server is busy with that for a fifth
+ * of its time. Above it they do what they always do.
+ */
+export const GO_ENVIRONMENT: NodeJS.ProcessEnv = { GOGC: '400', GOMEMLIMIT: '900MiB' }
+
 /** The sockets that etcd makes in its working folder. They work across network namespaces and need no port. */
 export const ETCD_SOCKET = 'client.sock:0'
 export const PEER_SOCKET = 'peer.sock:0'
@@ -45,6 +51,8 @@ export function etcdArguments(): string[] {
     // The API server's watch cache learns by these that it is up to date.
     '--experimental-watch-progress-notify-interval=5s',
     '--quota-backend-bytes=4294967296',
+    // What a killed process has written is kept by the kernel. The machine does not fail in a test.
+    '--unsafe-no-fsync',
     '--log-level=warn',
     '--logger=zap',
     '--log-outputs=stderr',

@@ -15,6 +15,7 @@ import {
 import {
   type ControlPlaneFacts,
   FILES,
+  GO_ENVIRONMENT,
   apiServerArguments,
   controllerManagerArguments,
   schedulerArguments,
@@ -166,7 +167,8 @@ async function makePrograms(plan: Plan): Promise<Running> {
   const add = (name: ControlPlaneProgram, args: readonly string[]): void => {
     const path = programs[name]
     if (path === undefined) throw new Error(`${name} is not in KUBEBUILDER_ASSETS, and there is no Go to build it`)
-    own.set(name, makeProgram({ name, path, args, directory, ...(netns === undefined ? {} : { netns }) }))
+    const env = { ...process.env, ...GO_ENVIRONMENT }
+    own.set(name, makeProgram({ name, path, args, directory, env, ...(netns === undefined ? {} : { netns }) }))
   }
   add('kube-apiserver', [...apiServerArguments(facts), ...(init.apiServerArguments ?? [])])
   if (init.controllers ?? true) {

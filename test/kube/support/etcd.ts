@@ -1,7 +1,7 @@
 /** etcd for test clusters: one member, reached over a socket in its folder. */
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ETCD_SOCKET, PEER_SOCKET, etcdArguments } from './control-plane-arguments.ts'
+import { ETCD_SOCKET, GO_ENVIRONMENT, PEER_SOCKET, etcdArguments } from './control-plane-arguments.ts'
 import { kubePrograms } from './kube-programs.ts'
 import { type Program, makeProgram } from './program.ts'
 
@@ -20,7 +20,8 @@ export async function startEtcd(init: { readonly directory: string }): Promise<E
   // A killed etcd leaves its sockets, and the next one does not start over them.
   const prepare = (): void =>
     [ETCD_SOCKET, PEER_SOCKET].forEach((name) => rmSync(join(directory, name), { force: true }))
-  const program = makeProgram({ name: 'etcd', path, args: etcdArguments(), directory, prepare })
+  const env = { ...process.env, ...GO_ENVIRONMENT }
+  const program = makeProgram({ name: 'etcd', path, args: etcdArguments(), directory, env, prepare })
   program.start()
   return { url: `unix://${join(directory, ETCD_SOCKET)}`, program, stop: () => program.kill() }
 }

@@ -18,6 +18,8 @@ export interface RunningCommand {
   readonly process: ChildProcess
   /** What it has said so far on stderr. */
   said(): string
+  /** The same on stdout. */
+  answered(): string
   /** Resolves at its end, whatever its code. */
   readonly result: Promise<CommandResult>
 }
@@ -44,7 +46,7 @@ export function startSealane(args: readonly string[], env: Env = {}): RunningCom
     clearTimeout(kill)
     return { code: (code as number | null) ?? -1, ...said, ms: performance.now() - began }
   })
-  return { process: child, said: () => said.stderr, result }
+  return { process: child, said: () => said.stderr, answered: () => said.stdout, result }
 }
 
 /** Runs it to its end, whatever its code. */

@@ -8,7 +8,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ConnectionStatus, Gateway } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -35,6 +35,8 @@ export class Machine {
   readonly address: string
   /** Its own address among the pods, at which its dns listens. */
   readonly podAddress: string
+  /** Of what is started from now on, beside the test's own. */
+  environment: NodeJS.ProcessEnv = {}
   readonly #internet: Netns
   readonly #folder: string
   #process: ChildProcess | undefined
@@ -78,7 +80,10 @@ export class Machine {
 
   start(args: readonly string[]): void {
     const command = withSockets(this.#folder, [SEALANE, ...args])
-    const child = spawn('ip', ['netns', 'exec', this.netns.name, ...command], { stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn('ip', ['netns', 'exec', this.netns.name, ...command], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...this.environment },
+    })
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (data: Buffer) => {
         this.#said += data.toString()
@@ -114,8 +119,21 @@ export class Machine {
   }
 
   async stop(): Promise<void> {
-    this.#process?.kill('SIGTERM')
+    // One that is stopped would not hear the other.
+    this.signal('SIGCONT')
+    this.signal('SIGTERM')
     await this.ended()
+  }
+
+  /** To the process of Sealane itself: ip, unshare and the launcher have become it. */
+  signal(signal: NodeJS.Signals): void {
+    this.#process?.kill(signal)
+  }
+
+  get pid(): number {
+    const pid = this.#process?.pid
+    if (pid === undefined) throw new Error(`nothing runs on ${this.name}`)
+    return pid
   }
 
   async pings(address: string): Promise<boolean> {
@@ -164,17 +182,24 @@ export class PlainSite {
   }
 
   /** A Service with the machine's address among the pods as its endpoint, exported. */
-  export(service: string, machine: Machine): void {
+  export(service: string, machine: Machine, ready = true): void {
     const meta = `{ name: ${service}, namespace: shop }`
     const slice = `{ name: ${service}-1, namespace: shop, labels: { kubernetes.io/service-name: ${service} } }`
-    const endpoint = `{ addresses: [${machine.podAddress}], nodeName: ${machine.name}, conditions: { ready: true } }`
+    const endpoint = `{ addresses: [${machine.podAddress}], nodeName: ${machine.name}, conditions: { ready: ${ready} } }`
     const documents = [
       `apiVersion: v1\nkind: Service\nmetadata: ${meta}\nspec: { clusterIP: None, ports: [{ port: 80 }] }`,
       `apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: ${slice}\naddressType: IPv4\n` +
         `ports: [{ port: 80, protocol: TCP }]\nendpoints: [${endpoint}]`,
       `apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: ${meta}`,
     ]
-    writeFileSync(join(this.folder, 'objects', `${service}.yaml`), `${documents.join('\n---\n')}\n`)
+    this.write(service, documents)
+  }
+
+  /** A file of the site's own objects; undefined: it is gone. */
+  write(name: string, documents: readonly string[] | undefined): void {
+    const file = join(this.folder, 'objects', `${name}.yaml`)
+    if (documents === undefined) rmSync(file, { force: true })
+    else writeFileSync(file, `${documents.join('\n---\n')}\n`)
   }
 
   has(file: string): boolean {
@@ -209,17 +234,27 @@ export class PlainSite {
       const status = `{ addresses: [{ type: InternalIP, address: ${address} }] }`
       return `apiVersion: v1\nkind: Node\nmetadata: { name: ${node} }\nspec: { podCIDRs: [${range}] }\nstatus: ${status}`
     })
-    writeFileSync(join(this.folder, 'objects', 'nodes.yaml'), `${nodes.join('\n---\n')}\n`)
-    const namespace = 'apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n'
-    writeFileSync(join(this.folder, 'objects', 'shop.yaml'), namespace)
+    this.write('nodes', nodes)
+    this.write('shop', ['apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }'])
   }
+}
+
+/** What is not the sites' own. */
+export interface PlainWorld {
+  /** The router, in which every packet between two machines is forwarded. */
+  readonly internet: Netns
+  readonly broker: Machine
+  /** Starts the broker's process, after it has ended. */
+  readonly startBroker: () => void
 }
 
 /** Builds it all in `folder` with a broker that runs and sites that have joined, and takes it away after `story`. */
 export async function withPlainSites<T>(
   folder: string,
   plans: readonly SitePlan[],
-  story: (sites: readonly PlainSite[]) => Promise<T>,
+  story: (sites: readonly PlainSite[], world: PlainWorld) => Promise<T>,
+  /** What the router does before anybody joins. */
+  prepare: (internet: Netns) => Promise<unknown> = () => Promise.resolve(),
 ): Promise<T> {
   const wanted = plans.flatMap((plan) => plan.nodes.map((node) => ({ plan, node })))
   return withMany(wanted.length + 2, [], async ([internet, hub, ...rest]) => {
@@ -237,13 +272,19 @@ export async function withPlainSites<T>(
     })
     const all = [broker, ...machines]
     for (const machine of all) await machine.wire()
+    await prepare(internet)
     const sites = plans.map((plan) => {
       const own = machines.filter((_, i) => wanted[i]?.plan === plan)
       return new PlainSite({ plan, folder: join(folder, plan.name), machines: own })
     })
+    const state = join(folder, 'broker')
+    const at = `${broker.address}:${BROKER.port}`
+    const serve = ['broker', 'serve', '--state', state, '--listen', `0.0.0.0:${BROKER.port}`, '--advertise', at]
+    const startBroker = (): void => broker.start(serve)
     try {
-      await joinAll(broker, sites, join(folder, 'broker'))
-      return await story(sites)
+      startBroker()
+      await joinAll(broker, sites, state)
+      return await story(sites, { internet, broker, startBroker })
     } finally {
       await Promise.all(all.map((machine) => machine.stop()))
     }
@@ -251,8 +292,6 @@ export async function withPlainSites<T>(
 }
 
 async function joinAll(broker: Machine, sites: readonly PlainSite[], state: string): Promise<void> {
-  const at = `${broker.address}:${BROKER.port}`
-  broker.start(['broker', 'serve', '--state', state, '--listen', `0.0.0.0:${BROKER.port}`, '--advertise', at])
   for (const site of sites) {
     const token = await eventually(() => broker.run(['token', 'create', '--state', state, '-o', 'json']), {
       deadlineMs: 30_000,

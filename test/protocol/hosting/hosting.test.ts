@@ -142,6 +142,31 @@ function shown(
   })
 }
 
+/** The protocol that is agreed on, or the code of the refusal. */
+function agreed(address: string, ALPNProtocols: string[]): Promise<string> {
+  const [host = '', port = ''] = address.split(':')
+  return new Promise((resolve) => {
+    const socket = connectTls({ host, port: Number(port), rejectUnauthorized: false, ALPNProtocols })
+    socket.on('error', (error: NodeJS.ErrnoException) => resolve(String(error.code)))
+    socket.once('close', () => resolve('closed'))
+    socket.once('secureConnect', () => {
+      if (socket.alpnProtocol !== 'h2') return
+      resolve('h2')
+      socket.destroy()
+    })
+  })
+}
+
+t.test('HTTP/2 is all that is spoken', async (t) => {
+  const { site } = await start(t)
+  for (const protocols of [['h2'], ['http/1.1', 'h2'], ['h2', 'spdy/3'], ['x'.repeat(255), 'h2']])
+    t.equal(await agreed(site.address, protocols), 'h2')
+  for (const protocols of [['http/1.1'], ['h2c', 'H2'], ['x'.repeat(255)]])
+    t.equal(await agreed(site.address, protocols), 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL')
+  t.equal(await agreed(site.address, []), 'closed', 'who asks for nothing')
+  t.equal(await agreed(site.address, ['h2']), 'h2')
+})
+
 t.test('who asks for no clusterset, or for one that is not there, gets the first one', async (t) => {
   const { site, of } = await start(t)
   const name = (one: string): string => serverNameOf(fingerprint(of(one).by.ca.certificate))

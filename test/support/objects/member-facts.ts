@@ -10,6 +10,7 @@ import type { Cluster, Condition, ConnectionStatus, Gateway, KubeObject } from '
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import type { Fact, FactSet } from '../../../explain/facts/fact.ts'
 import type { BrokerReport, FactKind } from '../../../explain/facts/shapes.ts'
+import { networkPolicy } from '../../../install/policies/network-policies.ts'
 import { clusterObject, endpointObject, membershipObject } from './cluster-objects.ts'
 import { connectionTo, gatewayObject, internalIps, nodeObject, routeAgentObject } from './node-objects.ts'
 import { exportObject, importObject, sliceObject } from './service-objects.ts'
@@ -92,7 +93,7 @@ function otherCluster(id: string, index: number): Cluster {
     condition(CONDITION_IN_CONTACT, 'True', 'Heard'),
     condition(CONDITION_CONNECTED, 'True', 'LaneUp'),
   ]
-  return clusterObject({ id, index }, { status: { conditions } })
+  return clusterObject({ id, index, podCIDRs: [`10.${100 + index}.0.0/16`] }, { status: { conditions } })
 }
 
 function healthyGateway(lane: number, others: readonly string[], remoteLanes: readonly number[]): Gateway {
@@ -149,10 +150,14 @@ function installed(nodes: readonly string[]): ObjectsByKind {
   )
   const count = (part: string): number =>
     pods.filter(({ metadata }) => metadata.labels['app.kubernetes.io/component'] === part).length
+  const policies = (['agent', 'dns'] as const).flatMap((part) =>
+    networkPolicy({ part, namespace: 'sealane-system' }, true),
+  )
   const template = { spec: { containers: [{ image: 'sealane:0.1.0' }] } }
   const named = (part: string) => ({ metadata: { name: `sealane-${part}`, namespace: 'sealane-system' } })
   return {
     Pod: pods,
+    NetworkPolicy: [...policies],
     Deployment: ['agent', 'dns'].map((part) => ({
       ...named(part),
       spec: { replicas: count(part), template },
@@ -167,9 +172,10 @@ function installed(nodes: readonly string[]): ObjectsByKind {
 }
 
 export function podObject(part: string, name: string, nodeName: string) {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': part }
   return {
-    metadata: { name, namespace: 'sealane-system', labels: { 'app.kubernetes.io/component': part } },
-    spec: { nodeName, containers: [{ image: 'sealane:0.1.0' }] },
+    metadata: { name, namespace: 'sealane-system', labels },
+    spec: { nodeName, containers: [{ name: part, image: 'sealane:0.1.0' }] },
     status: {
       phase: 'Running',
       podIP: '10.42.0.4',

@@ -2,6 +2,7 @@
  * One of several processes that share a state folder: `lease-process.ts MODE STATE TURNS`.
  *
  *   count  adds one to the number of the Lease, TURNS times; prints a line for each time that went through
+ *   remove removes the Lease as often as TURNS says, whoever writes it meanwhile; prints a line for each time
  *   hold   takes the Lease when nobody has it, and gives it back, TURNS times; prints `both` where somebody else has it
  */
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
@@ -48,6 +49,14 @@ async function count(store: LeaseStore, turns: number): Promise<void> {
   }
 }
 
+async function remove(api: FileApi, turns: number): Promise<void> {
+  for (let done = 0; done < turns; done += 1) {
+    await api.remove('Lease', SHARED_LEASE, 'sealane-system')
+    say('removed')
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
 async function hold(store: LeaseStore, turns: number, state: string): Promise<void> {
   const mark = join(state, 'held')
   for (let done = 0; done < turns;) {
@@ -74,6 +83,7 @@ async function main(): Promise<void> {
     { objects: join(state, '..', 'objects'), state },
   )
   if (mode === 'count') await count(api.leases, Number(turns))
+  else if (mode === 'remove') await remove(api, Number(turns))
   else await hold(api.leases, Number(turns), state)
   await api.close()
 }

@@ -16,7 +16,7 @@ class Racer {
   readonly process: ChildProcess
   #said = ''
 
-  constructor(t: Test, mode: 'count' | 'hold', state: string, turns: number) {
+  constructor(t: Test, mode: 'count' | 'hold' | 'remove', state: string, turns: number) {
     this.process = spawn(process.execPath, [PROGRAM, mode, state, String(turns)], { stdio: ['ignore', 'pipe', 'pipe'] })
     this.process.stdout?.on('data', (data: Buffer) => (this.#said += data.toString()))
     let errors = ''
@@ -77,4 +77,13 @@ t.test('two never hold it at once', async (t) => {
     t.equal(racer.times('both'), 0, 'never beside another one')
     t.equal(racer.times('taken away'), 0, 'and nobody wrote meanwhile')
   }
+})
+
+t.test('it can be removed while others write it', async (t) => {
+  const site = new FileSite(t)
+  const writers = Array.from({ length: 3 }, () => new Racer(t, 'count', site.state, 100_000))
+  await eventually(() => writers.every((racer) => racer.times('counted') > 0), { deadlineMs: 60_000 })
+  const removers = Array.from({ length: 2 }, () => new Racer(t, 'remove', site.state, 300))
+  await Promise.all(removers.map((racer) => racer.ended()))
+  for (const racer of removers) t.equal(racer.times('removed'), 300)
 })

@@ -1,0 +1,93 @@
+/**
+ * How long an operator waits: `sealane status` and `sealane diagnose` as processes of their own, of a member with 1,000
+ * services exported and imported and 20 other members, whose API server is the tests' own, in this process. What runs is
+ * what a release has: the compiled product without its sources, made of this checkout first.
+ *
+ *   node bench/diagnose/main.ts [--json] [--services 1000] [--members 20] [--repeat 5]
+ */
+import { execFile } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { loadavg, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { compileProduct } from '../../scripts/compile-product.ts'
+import { clusterWith } from '../../test/cli/status/cluster-with.ts'
+import { healthyObjects } from '../../test/support/objects/member-facts.ts'
+import { median, progress, round } from '../figures.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const TARGET = { statusMs: 1000, diagnoseMs: 15_000 }
+
+const { values } = parseArgs({
+  options: {
+    json: { type: 'boolean', default: false },
+    services: { type: 'string', default: '1000' },
+    members: { type: 'string', default: '20' },
+    repeat: { type: 'string', default: '5' },
+  },
+})
+const [services, members, repeat] = [values.services, values.members, values.repeat].map(Number) as [
+  number,
+  number,
+  number,
+]
+
+const ends: (() => unknown)[] = []
+try {
+  await measure()
+} finally {
+  for (const end of ends.reverse()) await end()
+}
+
+async function measure(): Promise<void> {
+  const loadBefore = round(loadavg()[0] ?? 0, 1)
+  const program = installed()
+  const others = Array.from({ length: members }, (_, i) => `member-${i}`)
+  const teardown = (end: () => unknown): void => void ends.push(end)
+  // Nothing becomes old while it is measured.
+  const heard = new Date(Date.now() + 3600_000)
+  const server = await clusterWith({ teardown }, healthyObjects({ others, services }), heard)
+  const target = ['--kubeconfig', server.kubeconfig, '-o', 'json']
+  const [statusMs, diagnoseMs] = [
+    await time(program, ['status', ...target]),
+    await time(program, ['diagnose', ...target]),
+  ]
+  const result = { statusMs, diagnoseMs, services, members, repeat, ran: 'compiled', loadBefore }
+  progress(
+    result,
+    `status ${statusMs} ms (at most ${TARGET.statusMs}), diagnose ${diagnoseMs} ms (at most ${TARGET.diagnoseMs}): ` +
+      `medians of ${repeat}, ${services} services, ${members} other members; the compiled product, load average ` +
+      `${loadBefore} before`,
+  )
+}
+
+/** The path of a `sealane` beside which there are no sources: one in a checkout compares times first, or runs those. */
+function installed(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sealane-bench-'))
+  ends.push(() => rmSync(folder, { recursive: true, force: true }))
+  if (!compileProduct(join(folder, 'dist'))) throw new Error('the product does not compile')
+  mkdirSync(join(folder, 'bin'))
+  const program = join(folder, 'bin', 'sealane')
+  copyFileSync(join(ROOT, 'bin', 'sealane'), program)
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  return program
+}
+
+/** One before that does not count: files are read then. */
+async function time(program: string, args: readonly string[]): Promise<number> {
+  const samples: number[] = []
+  for (let i = 0; i <= repeat; i += 1) {
+    const began = performance.now()
+    await run(program, args)
+    if (i > 0) samples.push(performance.now() - began)
+  }
+  return round(median(samples), 0)
+}
+
+/** Throws where it does not say that the member is healthy: then it looked at something else. */
+async function run(program: string, args: readonly string[]): Promise<void> {
+  const { stdout, error } = await new Promise<{ stdout: string; error: Error | null }>((resolve) => {
+    execFile(program, args, { maxBuffer: 64 << 20 }, (failed, said) => resolve({ stdout: said, error: failed }))
+  })
+  if (error !== null) throw new Error(`sealane ${args.join(' ')}: ${stdout.slice(0, 500)}`, { cause: error })
+}

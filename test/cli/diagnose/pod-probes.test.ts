@@ -1,0 +1,167 @@
+/** What diagnose asks in pods of a cluster, and what becomes of each answer. */
+import fc from 'fast-check'
+import t from 'tap'
+import { SILENT_PROGRESS } from '../../../cli/diagnose/progress.ts'
+import { podProbes } from '../../../cli/diagnose/pod-probes.ts'
+import type { ClusterAdmin } from '../../../cli/kube/access/admin.ts'
+import type { Area } from '../../../explain/finding.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
+import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
+
+const HOST = {
+  node: 'whoever I say',
+  devices: [],
+  sysctls: { 'net/ipv4/ip_forward': '0' },
+  disks: [{ path: '/var/lib/sealane', used: 9, limit: 10 }],
+}
+const GOOD = JSON.stringify({ facts: [{ t: 'probe', kind: 'host', source: 'x', at: 'x', items: [HOST] }] })
+
+interface PodInit {
+  readonly phase?: string
+  readonly going?: boolean
+}
+
+function pod(
+  name: string,
+  node: string | undefined,
+  { phase = 'Running', going = false }: PodInit = {},
+): ManifestObject {
+  const metadata = { name, ...(going ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}) }
+  return { apiVersion: 'v1', kind: 'Pod', metadata, spec: { nodeName: node }, status: { phase } }
+}
+
+type Exec = (command: PodCommand) => Promise<CommandResult>
+
+function admin(routeAgents: readonly ManifestObject[], exec: Exec, gateways: readonly ManifestObject[] = []) {
+  return {
+    title: 'context "c1"',
+    list: (_: string, __: string, { labelSelector = '' }: { readonly labelSelector?: string }) =>
+      Promise.resolve(labelSelector.includes('component=gateway') ? gateways : routeAgents),
+    exec,
+  } as unknown as ClusterAdmin
+}
+
+const done = (stdout: string, status = 0, stderr = ''): Promise<CommandResult> =>
+  Promise.resolve({ status, stdout, stderr })
+
+function probe(of: ClusterAdmin, area?: Area) {
+  return podProbes(of, { area, progress: SILENT_PROGRESS, signal: new AbortController().signal })
+}
+
+t.test('each node is asked once, in its own pod, and is called what Kubernetes calls it', async (t) => {
+  const asked: PodCommand[] = []
+  const exec: Exec = (command) => {
+    asked.push(command)
+    return done(GOOD)
+  }
+  const agents = [
+    pod('ra-w2', 'w2'),
+    pod('ra-w1', 'w1'),
+    pod('ra-g1', 'g1'),
+    pod('ra-old', 'w3', { going: true }),
+    pod('ra-new', 'w4', { phase: 'Pending' }),
+    pod('ra-nowhere', undefined),
+  ]
+  const facts = await probe(admin(agents, exec, [pod('gw', 'g1')]))
+  t.strictSame(
+    asked.map(({ pod }) => pod),
+    ['ra-g1', 'ra-w1', 'ra-w2'],
+    'gateways first',
+  )
+  t.strictSame(
+    { ...asked[0], timeoutMs: undefined },
+    {
+      namespace: 'sealane-system',
+      pod: 'ra-g1',
+      container: 'routeagent',
+      command: ['sealane', 'machine-facts', '--node', 'g1', '--folder', '/var/lib/sealane'],
+      timeoutMs: undefined,
+    },
+  )
+  t.strictSame(
+    facts.map((fact) => (fact.t === 'probe' ? fact.items.map((item) => (item as { node: string }).node) : fact)),
+    [['g1'], ['w1'], ['w2']],
+  )
+  t.match(facts[0], {
+    t: 'probe',
+    kind: 'host',
+    source: 'pod ra-g1',
+    items: [HOST.disks].map(() => ({ ...HOST, node: 'g1' })),
+  })
+})
+
+t.test('what was not answered is a fact, and the others count', async (t) => {
+  const answers: Readonly<Record<string, Exec>> = {
+    a: () => done('', 2, "sealane: unknown command 'machine-facts'\n"),
+    b: () => done('this is none'),
+    c: () => Promise.reject(new ClusterApiError('Forbidden', 'pods "ra-c" is forbidden')),
+    d: () => done(GOOD),
+    e: () =>
+      done(
+        JSON.stringify({ facts: [{ t: 'unanswered', what: 'Firewall', reason: 'RightMissing', message: 'no nft' }] }),
+      ),
+  }
+  const agents = Object.keys(answers).map((node) => pod(`ra-${node}`, node))
+  const facts = await probe(admin(agents, (command) => answers[command.pod.slice(3)]!(command)))
+  const reported = facts.map((fact) =>
+    fact.t === 'unanswered' ? `${fact.what}: ${fact.reason}: ${fact.message}` : fact.t,
+  )
+  t.strictSame(reported.sort(), [
+    'Firewall (e): RightMissing: no nft',
+    `Host a: NotAnswered: the command in it ended with 2: sealane: unknown command 'machine-facts'`,
+    'Host b: NotAnswered: it says "this is none": expected facts as JSON',
+    'Host c: RightMissing: pods "ra-c" is forbidden; needed is the right to create pods/exec in namespace sealane-system',
+    'probe',
+  ])
+  t.ok(facts.every((fact) => fact.t !== 'unanswered' || !fact.needed))
+})
+
+t.test('who may not list pods, areas that need no kernel, and too many nodes', async (t) => {
+  const forbidden = {
+    ...admin([], () => done(GOOD)),
+    list: () => Promise.reject(new ClusterApiError('Forbidden', 'no')),
+  }
+  t.match(await probe(forbidden), [{ t: 'unanswered', reason: 'RightMissing' }])
+  let calls = 0
+  const many = Array.from({ length: 45 }, (_, i) => pod(`ra-${i}`, `n${String(i).padStart(2, '0')}`))
+  const counting = admin(many, () => {
+    calls += 1
+    return done(GOOD)
+  })
+  t.strictSame(await probe(counting, 'membership'), [])
+  t.equal(calls, 0)
+  const facts = await probe(counting, 'host')
+  t.equal(calls, 40)
+  t.match(
+    facts.filter((fact) => fact.t === 'unanswered'),
+    [{ what: 'Host others', message: /^5 nodes were not looked at, because 40 are the most: n40 and/ }],
+  )
+})
+
+t.test('whatever a pod says, facts come of it that are about its node', async () => {
+  const said = fc.oneof(
+    fc.string(),
+    fc.json(),
+    fc
+      .record({
+        t: fc.constantFrom('probe', 'unanswered', 'objects', 'report'),
+        kind: fc.string(),
+        items: fc.array(fc.anything()),
+      })
+      .map((fact) => JSON.stringify({ facts: [fact] })),
+    fc
+      .record({ node: fc.string(), devices: fc.constant([]), sysctls: fc.dictionary(fc.string(), fc.string()) })
+      .map((item) => JSON.stringify({ facts: [{ t: 'probe', kind: 'host', items: [{ ...item, disks: [] }] }] })),
+  )
+  await fc.assert(
+    fc.asyncProperty(said, async (stdout) => {
+      const facts = await probe(admin([pod('ra', 'n1')], () => done(stdout)))
+      return facts.every((fact) =>
+        fact.t === 'probe'
+          ? fact.kind === 'host' && fact.items.every((item) => (item as { node: string }).node === 'n1')
+          : fact.t === 'unanswered' && !fact.needed,
+      )
+    }),
+  )
+})

@@ -1,0 +1,46 @@
+/**
+ * The failure table (scripts/documents/failures.ts) has every code by which a check names a cause, and every fault that
+ * the tests make for real; docs/troubleshooting.md is written from it.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { knownReason } from '../../model/reasons/reasons.ts'
+import { ALL_FAILURES } from '../../scripts/documents/failures.ts'
+import { troubleshootingDocument } from '../../scripts/documents/troubleshooting-document.ts'
+import { PORT_TAKEN, ROUNDS } from '../netns/support/site-faults.ts'
+import { ROOT, sourceFiles } from '../support/source-tree.ts'
+
+const codes = new Set<string>(ALL_FAILURES.map(({ code }) => code))
+
+t.test('each row has a code of its own, and a symptom of its own', async (t) => {
+  t.equal(codes.size, ALL_FAILURES.length)
+  t.equal(new Set(ALL_FAILURES.map(({ symptom }) => symptom)).size, ALL_FAILURES.length)
+  for (const { symptom } of ALL_FAILURES) t.match(symptom, /^[A-Z].*[^.]$/, symptom)
+})
+
+t.test('every code that a check gives is in the table', async (t) => {
+  const checks = sourceFiles(/\.ts$/, ['explain']).filter(({ path }) => path.startsWith('explain/checks/'))
+  t.ok(checks.length > 10, 'there are checks to judge')
+  const given = checks.flatMap(({ text }) =>
+    [...text.matchAll(/\breason: '([A-Z][A-Za-z]+)'/g)].map(([, code]) => code),
+  )
+  const missing = new Set(given.filter((code) => knownReason(code) !== undefined && !codes.has(code ?? '')))
+  t.same([...missing], [])
+})
+
+t.test('every fault that is made at sites is in the table', async (t) => {
+  const faults = [PORT_TAKEN, ...ROUNDS.flat()]
+  t.ok(faults.length >= 20, `${faults.length} faults`)
+  t.equal(new Set(faults.map(({ name }) => name)).size, faults.length, 'each has a name of its own')
+  const found = new Set(faults.flatMap(({ found: at }) => Object.values(at).flat()))
+  t.same(
+    [...found].filter((code) => !codes.has(code)),
+    [],
+  )
+})
+
+t.test('docs/troubleshooting.md is written from it', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs/troubleshooting.md'), 'utf8')
+  t.equal(troubleshootingDocument(text), text, 'npm run docs:troubleshooting')
+})

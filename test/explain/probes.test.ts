@@ -1,0 +1,205 @@
+/** What a closer look finds, and what it explains. */
+import t from 'tap'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import type { ProbeItems, ProbeKind } from '../../explain/facts/probe-shapes.ts'
+import { parseRuleset } from '../../kernel/look/parse-ruleset.ts'
+import { CONDITION_CLUSTER_DNS } from '../../model/conditions.ts'
+import {
+  HEALTHY_BROKER,
+  NOW,
+  condition,
+  factSet,
+  healthyObjects,
+  healthyReports,
+} from '../support/objects/member-facts.ts'
+import { DOWN, brokenMember, changeLinks, linesOf } from './broken-member.ts'
+
+const DEVICES = [
+  { name: 'cni0', addresses: ['10.42.1.1'] },
+  { name: 'sealane0', addresses: ['246.0.0.1'] },
+]
+
+function host(rules: readonly object[], rest: object = {}): ProbeItems['host'] {
+  const tables = ['sealane_gateway', 'sealane_node'].map((name) => ({ table: { family: 'ip', name } }))
+  const firewall = parseRuleset({ nftables: [...tables, ...rules] }, 'sealane_')
+  return JSON.parse(
+    JSON.stringify({ node: 'gw0', devices: DEVICES, sysctls: {}, disks: [], firewall, ...rest }),
+  ) as never
+}
+
+function said<K extends ProbeKind>(kind: K, items: readonly ProbeItems[K][], objects = healthyObjects()): string[] {
+  const set = factSet(objects)
+  const probe = { t: 'probe', kind, source: 'here', at: NOW, items }
+  return linesOf(diagnoseMember({ ...set, facts: [...set.facts, probe] }).problems)
+}
+
+const place = { family: 'ip', table: 'filter' }
+const chain = (hook: string, policy: string): object => ({
+  chain: { ...place, name: hook, type: 'filter', hook, prio: 0, policy },
+})
+const rule = (hook: string, ...expr: object[]): object => ({ rule: { ...place, chain: hook, expr } })
+const dport = (right: unknown): object => ({
+  match: { op: '==', left: { payload: { protocol: 'udp', field: 'dport' } }, right },
+})
+
+t.test('firewalls', async (t) => {
+  const down = brokenMember((at) => changeLinks(at, (_, node) => node === 'gw0', DOWN))
+  const drops = [chain('input', 'accept'), rule('input', dport({ range: [4500, 4507] }), { drop: null })]
+  const cause = 'down FirewallDrops Node gw0'
+  t.same(said('host', [host(drops)], down), [`${cause} (LaneProbeTimeout ×4, GatewayCutOff ×1)`])
+  t.same(said('host', [host(drops)]), [], 'while links are up, nothing is dropped')
+  t.same(said('host', [host([chain('forward', 'drop')])]), [cause], 'policy of what is handed on')
+  t.same(said('host', [host([chain('forward', 'drop'), rule('forward', { accept: null })])]), [])
+  const unknown = [chain('forward', 'drop'), rule('forward', { xt: { type: 'match' } }, { accept: null })]
+  t.same(said('host', [host(unknown)]), [], 'what nobody understands may let it pass')
+})
+
+t.test('kernels and what runs out', async (t) => {
+  const rows: [object, string[]][] = [
+    [{ sysctls: { 'net/ipv4/ip_forward': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/sealane0/rp_filter': '1' } }, ['degraded StrictReversePath Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/all/rp_filter': '1', 'net/ipv4/conf/sealane0/rp_filter': '2' } }, []],
+    [{ firewall: { tables: ['ip filter'], chains: [] } }, ['degraded KernelTableMissing Node gw0']],
+    [{ connections: { used: 100, limit: 100 } }, ['down ConnectionTableFull Node gw0']],
+    [{ disks: [{ path: '/state', used: 98, limit: 100 }] }, ['degraded DiskFull Node gw0']],
+    [{ disks: [{ path: '/state', used: 90, limit: 100 }], connections: { used: 9, limit: 100 } }, []],
+  ]
+  for (const [rest, lines] of rows) t.same(said('host', [host([], rest)]), lines, JSON.stringify(rest))
+})
+
+t.test('routes', async (t) => {
+  const routed = brokenMember((at) => {
+    for (const { metadata, spec } of at('Cluster')) if (metadata.name === 'paris') spec['podCIDRs'] = ['10.52.0.0/16']
+  })
+  t.same(said('host', [host([], { routes: {} })], routed), ['down KernelRoutesMissing Node gw0'])
+  const down = brokenMember((at) => {
+    for (const { metadata, spec } of at('Cluster')) if (metadata.name === 'paris') spec['podCIDRs'] = ['10.52.0.0/16']
+    changeLinks(at, (_, node) => node === 'gw0', DOWN)
+  })
+  t.match(said('host', [host([], { routes: {} })], down)[0], /^down KernelRoutesMissing Node gw0 \(.*GatewayCutOff/)
+  const allDown = brokenMember((at) => changeLinks(at, () => true, DOWN))
+  t.match(said('host', [host([], { routes: {} })], allDown)[0], /^down KernelRoutesMissing Node gw0 \(/)
+  t.notMatch(said('host', [host([], { routes: { 7311: ['246.0.0.2/32'] } })], allDown)[0], /KernelRoutesMissing/)
+  t.same(said('host', [host([], { routes: { 7311: ['10.52.0.0/16'] } })], routed), [])
+})
+
+t.test('servers of names, and brokers', async (t) => {
+  const answer = { server: '10.42.1.1:53', role: 'ours', name: 'clusterset.local', ms: 1 } as const
+  t.same(said('dns-answer', [{ ...answer, result: 'NOERROR' }]), [])
+  t.same(said('dns-answer', [{ ...answer, result: 'timeout' }]), ['down DnsServerSilent DnsServer 10.42.1.1:53'])
+  t.same(said('dns-answer', [{ ...answer, result: 'SERVFAIL' }]), ['down DnsServerFails DnsServer 10.42.1.1:53'])
+  const call = { address: '192.0.2.1:7443', ms: 1 } as const
+  t.same(said('broker-call', [{ ...call, stage: 'tls' }]), [])
+  t.same(said('broker-call', [{ ...call, stage: 'nothing' }]), ['notice BrokerSilent Broker -'])
+  t.same(said('identity', [{ begins: '2026-11-26T00:00:00Z', ends: '2026-11-27T00:00:00Z' }]), [
+    'degraded ClockDiffers Cluster milano',
+  ])
+  t.same(said('settings', [{ listen: ['10.42.1.1:53'], upstreams: ['10.42.1.1:53'] }]), [
+    'down DnsLoop DnsServer 10.42.1.1:53',
+  ])
+})
+
+t.test('a broker whose clock is ahead takes a certificate that is good here as ended', async (t) => {
+  const away = { ...HEALTHY_BROKER, publish: 'waiting', watch: 'waiting', since: '2026-11-25T11:30:00Z' } as const
+  const found = (ends: string, stage: 'tls' | 'tcp'): readonly string[] => {
+    const origin = { source: 'here', at: NOW }
+    const call = { address: '192.0.2.1:7443', ms: 1, stage }
+    const facts = [
+      { t: 'probe', kind: 'identity', items: [{ begins: '2026-11-24T00:00:00Z', ends }], ...origin },
+      { t: 'probe', kind: 'broker-call', items: [call], ...origin },
+    ]
+    const set = factSet(healthyObjects(), healthyReports({ ...away, reason: 'CertificateExpired' }))
+    return linesOf(diagnoseMember({ ...set, facts: [...set.facts, ...facts] }).problems).map(
+      (line) => line.split(' ')[1] ?? '',
+    )
+  }
+  t.equal(found('2026-11-26T00:00:00Z', 'tls')[0], 'ClockDiffers')
+  t.equal(found('2026-11-25T11:00:00Z', 'tls')[0], 'CertificateExpired', 'ours has ended indeed')
+  t.notOk(found('2026-11-26T00:00:00Z', 'tcp').includes('ClockDiffers'), "it may be the broker's that has ended")
+})
+
+t.test('servers of names of a cluster, asked from its pods', async (t) => {
+  const broken = brokenMember((at) => {
+    const [own] = at('Cluster')
+    if (own !== undefined)
+      own.status.conditions = [condition(CONDITION_CLUSTER_DNS, 'False', 'DoesNotAnswer', 'nothing')]
+  })
+  const asked = { name: 'clusterset.local', ms: 1, result: 'NOERROR' } as const
+  const [service, pod] = ['10.43.0.10:53', '10.42.0.7:53']
+  const ours = { ...asked, role: 'ours', server: '10.42.0.11:5353' } as const
+  const cluster = (server: string, result: string) => ({ ...asked, role: 'cluster', server, result }) as const
+  const rows: readonly (readonly [
+    name: string,
+    answers: readonly ProbeItems['dns-answer'][],
+    lines: readonly string[],
+  ])[] = [
+    [
+      'one server is silent, and the cluster says so as well',
+      [cluster(pod, 'timeout'), cluster(service, 'NOERROR'), ours],
+      [`down DnsServerSilent DnsServer ${pod} (DoesNotAnswer ×1)`],
+    ],
+    [
+      'no server has the zone: one problem',
+      [cluster(pod, 'NXDOMAIN'), cluster(service, 'NXDOMAIN'), ours],
+      ['down DoesNotAnswer Cluster milano (DoesNotAnswer ×2)'],
+    ],
+    [
+      'one denies the zone, and another is silent: two causes',
+      [cluster(pod, 'NXDOMAIN'), cluster(service, 'timeout'), ours],
+      ['down DoesNotAnswer Cluster milano (DoesNotAnswer ×1)', `down DnsServerSilent DnsServer ${service}`],
+    ],
+    [
+      'ours, to which they hand on, is silent',
+      [cluster(pod, 'SERVFAIL'), cluster(service, 'timeout'), { ...ours, result: 'timeout' }],
+      [`down DnsServerSilent DnsServer ${ours.server} (DoesNotAnswer ×2, DnsServerSilent ×1)`],
+    ],
+    [
+      'ours, to which they hand on, does not know yet',
+      [cluster(pod, 'SERVFAIL'), { ...ours, result: 'SERVFAIL' }],
+      [`down DnsServerFails DnsServer ${ours.server} (DoesNotAnswer ×2)`],
+    ],
+  ]
+  for (const [name, answers, lines] of rows) t.same(said('dns-answer', answers, broken), lines, name)
+  t.same(
+    said('dns-answer', [cluster(pod, 'REFUSED'), cluster(service, 'NOERROR'), ours]),
+    [`down DoesNotAnswer DnsServer ${pod}`],
+    'one of them has other settings, and nobody noticed',
+  )
+  t.same(said('dns-answer', [cluster(pod, 'NOERROR'), cluster(service, 'NOERROR'), ours]), [])
+})
+
+t.test('a broker that is not reached from pods', async (t) => {
+  const away = { ...HEALTHY_BROKER, publish: 'waiting', watch: 'waiting', since: '2026-11-25T11:30:00Z' } as const
+  const set = factSet(healthyObjects(), healthyReports(away))
+  const items = [{ address: 'hub.example:7443', stage: 'nothing', message: 'no answer', ms: 1 }]
+  const call = { t: 'probe', kind: 'broker-call', source: 'pod sealane-agent-0', at: NOW, items }
+  const [first] = diagnoseMember({ ...set, facts: [...set.facts, call] }).problems
+  t.match(first, { reason: 'BrokerSilent', severity: 'degraded', source: 'pod sealane-agent-0' })
+  t.match(first?.consequences, [{ reason: 'BrokerUnreached' }])
+})
+
+t.test('a process of a plain site that hangs, or is not there', async (t) => {
+  const silent = brokenMember((at) => {
+    for (const { metadata, status } of at('Gateway')) {
+      if (metadata.name === 'gw0') status['heartbeatTime'] = '2026-11-25T11:00:00Z'
+    }
+  })
+  const set = factSet(silent)
+  const asked = { server: '10.42.1.1:53', role: 'ours', name: 'clusterset.local', ms: 1, result: 'timeout' } as const
+  for (const reason of ['NotAnswered', 'NothingRuns'] as const) {
+    const origin = { source: 'here', at: NOW }
+    const facts = [
+      ...set.facts,
+      { t: 'unanswered', what: 'Page 127.0.0.1:9471', reason, message: 'no', needed: false, ...origin },
+      { t: 'probe', kind: 'dns-answer', items: [asked], ...origin },
+    ]
+    const [first] = linesOf(diagnoseMember({ ...set, facts }).problems)
+    t.equal(first, `down ${reason} Page 127.0.0.1:9471 (DnsServerSilent ×1)`, 'the gateway may be another machine')
+    const loop = { t: 'probe', kind: 'settings', items: [{ listen: ['a:53'], upstreams: ['a:53'] }], ...origin }
+    const [cause] = linesOf(diagnoseMember({ ...set, facts: [...facts, loop] }).problems)
+    t.equal(/^down DnsLoop .*NothingRuns ×1/.test(cause ?? ''), reason === 'NothingRuns', 'it does not begin with that')
+    const here = { t: 'probe', kind: 'host', items: [host([])], ...origin }
+    const all = linesOf(diagnoseMember({ ...set, facts: [...facts, here] }).problems)
+    t.equal(all[0], `down ${reason} Page 127.0.0.1:9471 (DnsServerSilent ×1, GatewaySilent ×1)`)
+  }
+})

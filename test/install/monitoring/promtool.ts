@@ -1,0 +1,8 @@
+/** Whether the programs of Prometheus are here. */
+import { spawnSync } from 'node:child_process'
+
+/** Why a test that needs them cannot run; undefined when they are here. */
+export function promtoolMissing(): string | undefined {
+  const { error } = spawnSync('promtool', ['--version'], { stdio: 'ignore' })
+  return error === undefined ? undefined : 'needs the package prometheus'
+}

@@ -1,0 +1,88 @@
+/** What is read of a machine, and what becomes of tools that fail, or print half of what they should. */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { addressesHere } from '../../../kernel/look/devices.ts'
+import { lookAtHost } from '../../../kernel/look/look-at-host.ts'
+import type { CommandResult, RunCommand } from '../../../kernel/run-command.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+/** cni0 has no port: nothing is carried by it, and it has its address all the same. */
+const DEVICES = [
+  { ifname: 'lo', addr_info: [{ local: '127.0.0.1' }, { local: '::1' }] },
+  { ifname: 'cni0', flags: ['NO-CARRIER', 'UP'], operstate: 'DOWN', addr_info: [{ local: '10.42.1.1' }] },
+  { ifname: 'uplink' },
+]
+const RULES = { nftables: [{ table: { family: 'ip', name: 'sealane_gateway' } }] }
+
+const ok = (value: unknown): CommandResult => ({ code: 0, stdout: JSON.stringify(value), stderr: '' })
+const failed: CommandResult = { code: 2, stdout: '[', stderr: 'Error: ipv4: FIB table does not exist.\n' }
+
+/** The answers of each tool in turn; the last of them goes on. */
+function tools(answers: Readonly<Record<string, readonly CommandResult[]>>): RunCommand & { readonly asked: string[] } {
+  const asked: string[] = []
+  const run: RunCommand = (tool, args) => {
+    const text = [tool, ...args].join(' ')
+    const key = Object.keys(answers).find((begin) => text.startsWith(begin)) ?? ''
+    const all = answers[key] ?? [failed]
+    asked.push(key)
+    return Promise.resolve(all[Math.min(asked.filter((one) => one === key).length, all.length) - 1] ?? failed)
+  }
+  return Object.assign(run, { asked })
+}
+
+function look(t: Test, run: RunCommand): ReturnType<typeof lookAtHost> {
+  const proc = temporaryFolder(t)
+  mkdirSync(join(proc, 'sys/net/ipv4/conf/sealane0'), { recursive: true })
+  writeFileSync(join(proc, 'sys/net/ipv4/ip_forward'), '1\n')
+  writeFileSync(join(proc, 'sys/net/ipv4/conf/sealane0/rp_filter'), '2\n')
+  return lookAtHost({ folders: [], timeoutMs: 1000, run, proc }, new AbortController().signal)
+}
+
+const DEVICE = 'ip -json address'
+const RULESET = 'nft --json'
+const ROUTES = 'ip -json -4 route show table 7311'
+
+t.test('devices that carry nothing, tables without a route', async (t) => {
+  const run = tools({ [DEVICE]: [ok(DEVICES)], [RULESET]: [ok(RULES)], [ROUTES]: [ok([{ dst: '10.52.0.0/16' }, {}])] })
+  const { look: found, troubles } = await look(t, run)
+  t.same(troubles, [])
+  t.same(found.devices, [
+    { name: 'lo', addresses: ['127.0.0.1', '::1'] },
+    { name: 'cni0', addresses: ['10.42.1.1'] },
+    { name: 'uplink', addresses: [] },
+  ])
+  t.same(found.firewall?.tables, ['ip sealane_gateway'])
+  t.same(found.routes?.['7311'], ['10.52.0.0/16'])
+  t.same(Object.values(found.routes ?? {}).flat(), ['10.52.0.0/16'], 'a table that is not there has none')
+  t.equal(found.sysctls['net/ipv4/conf/sealane0/rp_filter'], '2')
+  const here = await addressesHere({ run, timeoutMs: 1000, signal: new AbortController().signal })
+  t.same(here, ['127.0.0.1', '::1', '10.42.1.1'])
+})
+
+t.test('half of a listing is asked for again, three times', async (t) => {
+  const half: CommandResult = { code: 0, stdout: '{"nftables": [', stderr: '' }
+  const twice = tools({ [DEVICE]: [ok(DEVICES)], [RULESET]: [half, half, ok(RULES)] })
+  t.same((await look(t, twice)).troubles, [])
+  const ever = tools({ [DEVICE]: [ok(DEVICES)], [RULESET]: [half] })
+  const { look: found, troubles } = await look(t, ever)
+  t.same(
+    troubles.map(({ what, message }) => `${what}: ${message}`),
+    ['Firewall: nft --json --terse list ruleset: it prints no JSON'],
+  )
+  t.equal(found.firewall, undefined)
+  t.equal(ever.asked.filter((key) => key === RULESET).length, 3)
+})
+
+t.test('a tool that fails is named, and the rest counts', async (t) => {
+  const { look: found, troubles } = await look(t, tools({ [RULESET]: [ok(RULES)] }))
+  t.same(
+    troubles.map(({ what }) => what),
+    ['Devices'],
+  )
+  t.ok(
+    found.devices.some(({ name }) => name === 'lo'),
+    'what the system knows is there',
+  )
+  t.same(found.firewall?.tables, ['ip sealane_gateway'])
+})

@@ -1,0 +1,16 @@
+/** More of the failure table on plain sites: what the kernel loses or has no room for, and a path that is narrow. */
+import t from 'tap'
+import { netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { withFaultStory } from './support/fault-story.ts'
+import { LOST_ROUNDS, UNADDRESSED_SITES } from './support/lost-faults.ts'
+
+t.setTimeout(290_000)
+
+t.test('faults of plain sites that lose something', { skip: netnsMissing() ?? false }, async (t) => {
+  await withFaultStory(t, temporaryFolder(t), UNADDRESSED_SITES, async (story) => {
+    story.upAll()
+    await story.findsNothing()
+    await story.run(LOST_ROUNDS)
+  })
+})

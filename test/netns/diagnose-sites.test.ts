@@ -1,0 +1,61 @@
+/**
+ * The failure table on plain sites: each fault is made for real, `sealane diagnose` names it first, and finds nothing
+ * once it is undone. How lossy a link was counts for half a minute, so nobody waits for that after each.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { atExit } from '../support/at-exit.ts'
+import { netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type FaultSites, withFaultStory } from './support/fault-story.ts'
+import { PORT_TAKEN, ROUNDS, UPSTREAM, startUpstream } from './support/site-faults.ts'
+
+t.setTimeout(290_000)
+
+const SITES: FaultSites = [
+  {
+    ...{ name: 'milano', uplinks: '192.0', pods: '10.42', nodes: ['gw1', 'gw2'] },
+    spec:
+      '  gateways: [{ node: gw1, publicAddress: 192.0.11.2 }, { node: gw2, publicAddress: 192.0.12.2 }]\n' +
+      `  dns: { listen: ['10.42.1.1:53', '10.42.2.1:53'] }\n`,
+  },
+  {
+    ...{ name: 'paris', uplinks: '198.51', pods: '10.52', nodes: ['gw1'] },
+    spec: `  gateways: [{ node: gw1, publicAddress: 198.51.11.2 }]\n  dns: { listen: ['10.52.1.1:53'] }\n`,
+  },
+  {
+    ...{ name: 'roma', uplinks: '198.52', pods: '10.62', nodes: ['gw1'] },
+    spec:
+      '  gateways: [{ node: gw1, publicAddress: 198.52.11.2 }]\n' +
+      `  dns: { listen: ['10.62.1.1:53'], upstreams: ['${UPSTREAM.address}:${UPSTREAM.port}'] }\n`,
+  },
+]
+
+t.test('faults of plain sites', { skip: netnsMissing() ?? false }, async (t) => {
+  const folder = temporaryFolder(t)
+  smallDisk(t, join(folder, 'roma', 'state'))
+  await withFaultStory(t, folder, SITES, async (story) => {
+    const { world } = story
+    await startUpstream(world)
+    const free = await PORT_TAKEN.inject(world)
+    world.paris.export('web', world.paris.machine('gw1'))
+    story.upAll()
+    await story.finds([PORT_TAKEN])
+    await free()
+    await story.findsNothing()
+    await story.run(ROUNDS)
+  })
+})
+
+/** Goes before the folder that it is in. */
+function smallDisk(t: Test, path: string): void {
+  mkdirSync(path, { recursive: true })
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', path])
+  const forget = atExit('programs', () => execFileSync('umount', ['--lazy', path]))
+  t.teardown(() => {
+    forget()
+    execFileSync('umount', ['--lazy', path])
+  })
+}

@@ -1,0 +1,129 @@
+/** Makes faults on three plain sites, round after round, and asks `sealane diagnose` on each machine what it finds. */
+import type { Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import type { Netns } from '../../support/netns.ts'
+import { CommandLine } from './command-line.ts'
+import { type Fault, type FaultWorld, MACHINES, type MachinePath, machineOf } from './fault.ts'
+import { type SitePlan, withPlainSites } from './plain-sites.ts'
+
+/** What the site files of the three have beside the usual. */
+export type FaultSites = readonly [milano: SitePlan, paris: SitePlan, roma: SitePlan]
+
+/** Runs `story` on the three sites in `folder`, joined, none of their processes started yet. */
+export function withFaultStory(
+  t: Test,
+  folder: string,
+  sites: FaultSites,
+  story: (story: FaultStory) => Promise<void>,
+  prepare?: (internet: Netns) => Promise<unknown>,
+): Promise<void> {
+  const run: Parameters<typeof withPlainSites<void>>[2] = async ([milano, paris, roma], plain) => {
+    if (milano === undefined || paris === undefined || roma === undefined) throw new Error('no sites')
+    const one = new FaultStory(t, { ...plain, milano, paris, roma })
+    try {
+      await story(one)
+    } finally {
+      one.close()
+    }
+  }
+  return withPlainSites(folder, sites, run, prepare)
+}
+
+export class FaultStory {
+  readonly world: FaultWorld
+  readonly #t: Test
+  readonly #lines = new Map<MachinePath, { readonly line: CommandLine; readonly environment: object }>()
+  readonly #began = performance.now()
+
+  constructor(t: Test, world: FaultWorld) {
+    this.#t = t
+    this.world = world
+  }
+
+  upAll(): void {
+    for (const [site, node] of MACHINES.map((place) => place.split('/'))) this.world[site as 'milano'].up(node ?? '')
+  }
+
+  /** Each round begins where the one before has been undone: that its codes alone are found shows that those are gone. */
+  async run(rounds: readonly (readonly Fault[])[]): Promise<void> {
+    for (const round of rounds) {
+      const undo = await Promise.all(round.map(async (fault) => fault.inject(this.world)))
+      this.#t.comment(`${this.#seconds()} s: ${round.map(({ name }) => name).join('; ')}`)
+      await this.finds(round)
+      for (const one of undo) await one()
+    }
+    await this.findsNothing()
+  }
+
+  async finds(round: readonly Fault[]): Promise<void> {
+    await Promise.all(
+      round.flatMap(({ name, found }) =>
+        Object.entries(found).map(([place, codes]) => this.#waitFor(place as MachinePath, codes, name)),
+      ),
+    )
+  }
+
+  async findsNothing(): Promise<void> {
+    await Promise.all(MACHINES.map((place) => this.#waitFor(place, [], 'all is well')))
+  }
+
+  close(): void {
+    for (const { line } of this.#lines.values()) line.close()
+  }
+
+  async #waitFor(place: MachinePath, codes: readonly string[], name: string): Promise<void> {
+    let last: readonly Problem[] = []
+    const isFound = await eventually(
+      async () => {
+        last = await this.#diagnose(place)
+        return isSaid(
+          last.map(({ reason }) => reason),
+          codes,
+        )
+      },
+      { deadlineMs: 60_000, intervalMs: 1000 },
+    ).catch(() => false)
+    const what = `${name}: ${codes.join(', ') || 'nothing'} at ${place}`
+    this.#t.comment(`${this.#seconds()} s: ${what}`)
+    const said = last.map(({ reason, subject, seen, consequences }) =>
+      JSON.stringify([reason, `${subject.kind} ${subject.name}`, seen, consequences.map((one) => one.reason)]),
+    )
+    this.#t.ok(isFound, what, { said })
+  }
+
+  #seconds(): number {
+    return Math.round((performance.now() - this.#began) / 100) / 10
+  }
+
+  async #diagnose(place: MachinePath): Promise<readonly Problem[]> {
+    const site = this.world[place.split('/')[0] as 'milano']
+    const result = await this.#lineAt(place).run(['diagnose', '--site', site.file, '-o', 'json'])
+    if (result.code > 2) throw new Error(result.stderr)
+    return (JSON.parse(result.stdout) as { problems: readonly Problem[] }).problems
+  }
+
+  /** With the clock that the machine has now. */
+  #lineAt(place: MachinePath): CommandLine {
+    const { netns, environment } = machineOf(this.world, place)
+    const known = this.#lines.get(place)
+    if (known?.environment === environment && !known.line.isOver) return known.line
+    known?.line.close()
+    const line = new CommandLine(netns, environment)
+    this.#lines.set(place, { line, environment })
+    return line
+  }
+}
+
+/** Beside what is expected there may be how lossy links that are up again were in the last half minute. */
+function isSaid(reasons: readonly string[], codes: readonly string[]): boolean {
+  const others =
+    codes.length === 0 || codes.includes('LinkLossy') ? reasons : reasons.filter((one) => one !== 'LinkLossy')
+  return [...new Set(others)].join() === codes.join()
+}
+
+interface Problem {
+  readonly reason: string
+  readonly subject: { readonly kind: string; readonly name: string }
+  readonly seen: string
+  readonly consequences: readonly { readonly reason: string }[]
+}

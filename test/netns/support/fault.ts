@@ -1,0 +1,75 @@
+/** How a fault of the failure table is made on plain sites, and taken back. */
+import { once } from 'node:events'
+import type { Netns } from '../../support/netns.ts'
+import type { Machine, PlainSite, PlainWorld } from './plain-sites.ts'
+
+export interface FaultWorld extends PlainWorld {
+  readonly milano: PlainSite
+  readonly paris: PlainSite
+  readonly roma: PlainSite
+}
+
+/** `milano/gw1` */
+export type MachinePath = `${'milano' | 'paris' | 'roma'}/gw${1 | 2}`
+
+export const MACHINES: readonly MachinePath[] = ['milano/gw1', 'milano/gw2', 'paris/gw1', 'roma/gw1']
+
+export type Undo = () => void | Promise<void>
+
+export interface Fault {
+  readonly name: string
+  /** What `sealane diagnose` finds on which machine: reason codes of all problems, the first first. */
+  readonly found: Partial<Readonly<Record<MachinePath, readonly string[]>>>
+  readonly inject: (world: FaultWorld) => Undo | Promise<Undo>
+}
+
+export function machineOf(world: FaultWorld, place: MachinePath): Machine {
+  const [site, node] = place.split('/') as ['milano' | 'paris' | 'roma', string]
+  return world[site].machine(node)
+}
+
+/** A table of somebody else's; `rules` are chains in nft's own words. */
+export async function firewall(netns: Netns, rules: string): Promise<Undo> {
+  await netns.exec('nft', ['-f', '-'], { input: `table ip fault {\n${rules}\n}\n` })
+  return async () => {
+    await netns.exec('nft', ['delete', 'table', 'ip', 'fault'])
+  }
+}
+
+export function chain(hook: string, rules: string, policy = 'accept'): string {
+  return `chain ${hook} {\ntype filter hook ${hook} priority 0; policy ${policy}\n${rules}\n}`
+}
+
+/** A program that writes a setting over and over, as one that manages a machine does. */
+export async function insisting(netns: Netns, file: string, value: string): Promise<Undo> {
+  const before = (await netns.exec('cat', [file])).trim()
+  const child = netns.spawn('sh', ['-c', 'while :; do echo "$1" > "$0"; echo; sleep 0.1; done', file, value])
+  await once(child.stdout!, 'data')
+  child.stdout?.resume()
+  return async () => {
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    await netns.exec('sh', ['-c', 'echo "$1" > "$0"', file, before])
+  }
+}
+
+/** The same of a command that takes away what is not its own. */
+export async function repeating(netns: Netns, command: string): Promise<Undo> {
+  const child = netns.spawn('sh', ['-c', `while :; do ${command}; echo; sleep 0.05; done`])
+  await once(child.stdout!, 'data')
+  child.stdout?.resume()
+  return async () => {
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+}
+
+/** A program that has what Sealane needs; `script` says something when it is so far. */
+export async function program(netns: Netns, script: string): Promise<Undo> {
+  const child = netns.spawn(process.execPath, ['-e', script])
+  await once(child.stdout!, 'data')
+  return async () => {
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+}

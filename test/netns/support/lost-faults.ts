@@ -1,0 +1,197 @@
+/** Faults of plain sites by which processes end and begin again, and what the kernel loses or has no room for. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { ROUTE_TABLE_LANES } from '../../../model/kernel-ids.ts'
+import { type Fault, type Undo, chain, firewall, machineOf, program, repeating } from './fault.ts'
+import type { Netns } from '../../support/netns.ts'
+import type { FaultSites } from './fault-story.ts'
+import type { Machine, PlainSite } from './plain-sites.ts'
+import { LANES } from './site-faults.ts'
+
+/** Nobody says at which addresses paris and roma are called: the first address of the machine is. */
+export const UNADDRESSED_SITES: FaultSites = [
+  {
+    ...{ name: 'milano', uplinks: '192.0', pods: '10.42', nodes: ['gw1', 'gw2'] },
+    spec:
+      '  gateways: [{ node: gw1, publicAddress: 192.0.11.2 }, { node: gw2, publicAddress: 192.0.12.2 }]\n' +
+      `  dns: { listen: ['10.42.1.1:53', '10.42.2.1:53'] }\n`,
+  },
+  {
+    ...{ name: 'paris', uplinks: '198.51', pods: '10.52', nodes: ['gw1'] },
+    spec: `  gateways: [{ node: gw1 }]\n  dns: { listen: ['10.52.1.1:53'] }\n`,
+  },
+  {
+    ...{ name: 'roma', uplinks: '198.52', pods: '10.62', nodes: ['gw1'] },
+    spec: `  gateways: [{ node: gw1 }]\n  dns: { listen: ['10.62.1.1:53'] }\n`,
+  },
+]
+
+const PARIS = '198.51.11.2'
+const ROMA = '198.52.11.2'
+
+/** What runs out, and settings with which no process begins. */
+const ROOM: readonly Fault[] = [
+  {
+    name: 'the table of connections is full',
+    found: { 'paris/gw1': ['ConnectionTableFull'] },
+    inject: (world) => manyConnections(machineOf(world, 'paris/gw1')),
+  },
+  {
+    name: 'the DNS asks itself for other names',
+    found: { 'roma/gw1': ['DnsLoop'] },
+    inject: ({ roma }) =>
+      otherSpec(roma, "listen: ['10.62.1.1:53']", "listen: ['10.62.1.1:53'], upstreams: ['10.62.1.1:53']"),
+  },
+]
+
+const ROUTES: readonly Fault[] = [
+  {
+    name: 'somebody deletes the routes',
+    found: { 'milano/gw1': ['KernelRoutesMissing'] },
+    inject: (world) => repeating(machineOf(world, 'milano/gw1').netns, `ip route flush table ${ROUTE_TABLE_LANES}`),
+  },
+]
+
+/** Packets that are too long vanish, and nobody says so: a black hole (RFC 2923, section 2.1). */
+const NARROW: readonly Fault[] = [
+  {
+    name: 'long packets vanish on the way',
+    found: { 'milano/gw1': ['PathMtuReduced'], 'roma/gw1': ['PathMtuReduced'] },
+    inject: async (world) => {
+      const { internet, milano, roma } = world
+      const calls = [milano.machine('gw1'), roma.machine('gw1')].map((from) => callsWithLongPackets(from, '10.52.1.1'))
+      const open = await firewall(
+        internet,
+        chain('forward', `ip daddr ${PARIS} udp dport ${LANES} meta length > 1350 drop`),
+      )
+      return async () => {
+        await open()
+        for (const call of calls) call.kill('SIGKILL')
+      }
+    },
+  },
+]
+
+/** As when its power fails; and a process that is gone, while what the kernel carries goes on. */
+const DEAD: readonly (readonly Fault[])[] = [
+  [
+    {
+      name: 'one of two gateways is dead',
+      found: { 'milano/gw1': ['GatewaySilent'], 'paris/gw1': ['FarGatewayUnreached'] },
+      inject: async ({ milano }) => {
+        const gw2 = milano.machine('gw2')
+        await gw2.lose()
+        return async () => {
+          await gw2.reconnect()
+          milano.up('gw2')
+        }
+      },
+    },
+  ],
+  [
+    {
+      name: 'the only process of a site is dead',
+      found: { 'roma/gw1': ['NothingRuns'] },
+      inject: async ({ roma }) => {
+        await kill(roma.machine('gw1'))
+        return () => roma.up('gw1')
+      },
+    },
+  ],
+]
+
+/** Both ask outwards alone, and each is seen with a port that changes. It is so when they join. */
+export const HIDDEN: Fault = {
+  name: 'two sites are behind address translation that lets nobody in',
+  found: { 'paris/gw1': ['NeitherEndCallable'], 'roma/gw1': ['NeitherEndCallable'] },
+  inject: ({ internet }) => hide(internet),
+}
+
+/** Each has an address of its own outside: one that two have counts for neither. */
+export function hide(internet: Netns): Promise<Undo> {
+  const seenAs = `{ ${PARIS} : 203.0.114.51, ${ROMA} : 203.0.114.52 }`
+  const out = `chain out { type nat hook postrouting priority srcnat; snat to ip saddr map ${seenAs} random; }`
+  const ends = `{ ${PARIS}, ${ROMA} }`
+  return firewall(internet, `${out}\n${chain('forward', `ct state new ip saddr ${ends} ip daddr ${ends} drop`)}`)
+}
+
+const DAYS = 2
+
+/** For roma, whose clock goes with the broker's, its certificate has ended; the broker takes those of the others so. */
+const CLOCKS: readonly Fault[] = [
+  {
+    name: 'a clock is two days off, and a certificate has ended',
+    found: { 'roma/gw1': ['CertificateExpired'], 'paris/gw1': ['ClockDiffers'] },
+    inject: async ({ broker, roma, startBroker }) => {
+      const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
+        await Promise.all([broker, roma.machine('gw1')].map((machine) => kill(machine)))
+        broker.environment = environment
+        roma.machine('gw1').environment = environment
+        startBroker()
+        roma.up('gw1')
+      }
+      await again(clockAhead(DAYS))
+      return () => again({})
+    },
+  },
+]
+
+export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, ROUTES, NARROW]
+
+export const DEAD_ROUNDS: readonly (readonly Fault[])[] = [CLOCKS, ...DEAD]
+
+async function kill(machine: Machine): Promise<void> {
+  machine.signal('SIGKILL')
+  await machine.ended()
+}
+
+/** The wall clock alone: durations stay as they are. */
+function clockAhead(days: number): NodeJS.ProcessEnv {
+  return { LD_PRELOAD: FAKETIME, FAKETIME: `+${days}d`, FAKETIME_DONT_FAKE_MONOTONIC: '1' }
+}
+/** Where Debian's dynamic linker finds it by itself. */
+const FAKETIME = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/faketime/libfaketimeMT.so.1`
+
+/** The site's only process reads its file when it begins. */
+async function otherSpec(site: PlainSite, from: string, to: string): Promise<Undo> {
+  const before = readFileSync(site.file, 'utf8')
+  const again = async (text: string): Promise<void> => {
+    await kill(site.machine('gw1'))
+    writeFileSync(site.file, text)
+    site.up('gw1')
+  }
+  await again(before.replace(from, to))
+  return () => again(before)
+}
+
+function callsWithLongPackets(from: Machine, to: string): ReturnType<Machine['netns']['spawn']> {
+  return from.netns.spawn('ping', ['-q', '-i', '0.2', '-s', '1300', '-M', 'dont', '-I', from.podAddress, to])
+}
+
+/** Packets to where nobody is, each of another connection, until the kernel has no room for more. */
+async function manyConnections({ netns }: Machine): Promise<Undo> {
+  // A bridge without ports that asks for no neighbour takes every packet and sends none.
+  await netns.exec('ip', ['link', 'add', 'sink', 'type', 'bridge'])
+  await netns.exec('ip', ['link', 'set', 'sink', 'arp', 'off', 'up'])
+  await netns.exec('ip', ['route', 'add', '198.18.0.0/15', 'dev', 'sink'])
+  const stop = await program(netns, FILLS)
+  return async () => {
+    await stop()
+    await netns.exec('ip', ['link', 'del', 'sink'])
+    // It says so where none is left.
+    await netns.tryExec('conntrack', ['-D', '-p', 'udp', '--orig-dst', '198.18.0.0', '--mask-dst', '255.254.0.0'])
+  }
+}
+
+const FILLS = `const { readFileSync } = require('node:fs')
+const read = (what) => Number(readFileSync('/proc/sys/net/netfilter/nf_conntrack_' + what, 'utf8'))
+const enough = read('max') * 0.97
+const socket = require('node:dgram').createSocket('udp4')
+let next = 0
+const fill = () => {
+  const missing = Math.min(4000, Math.ceil(enough - read('count')))
+  for (let i = 0; i < missing; i++, next = (next + 1) % (20 * 65535)) {
+    socket.send('x', 1 + (next % 65535), '198.18.0.' + (1 + Math.floor(next / 65535)))
+  }
+  setTimeout(fill, missing > 0 ? 5 : 200)
+}
+socket.bind(0, () => { fill(); console.log('ready') })`

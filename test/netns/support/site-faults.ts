@@ -1,0 +1,289 @@
+/** The failure table, as far as plain sites can have it. Faults of one round are there at once, each on a machine of its own. */
+import { execFileSync } from 'node:child_process'
+import { readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  type Fault,
+  type FaultWorld,
+  type MachinePath,
+  type Undo,
+  chain,
+  firewall,
+  insisting,
+  machineOf,
+  program,
+  repeating,
+} from './fault.ts'
+
+export const UPSTREAM = { address: '203.0.113.2', port: 5353 }
+/** Knows no name, and says so. */
+const UPSTREAM_SERVER = `const s = require('node:dgram').createSocket('udp4')
+s.on('message', (m, at) => { m[2] |= 0x80; m[3] = 3; s.send(m, at.port, at.address) })
+s.bind(${UPSTREAM.port}, () => console.log('ready'))`
+const SQUATTER = `require('node:dgram').createSocket('udp4').bind(4500, () => console.log('ready'))`
+
+/** Begins before the gateway does, which has the port otherwise. */
+export const PORT_TAKEN: Fault = {
+  name: 'another program has the port of a gateway',
+  found: { 'roma/gw1': ['PortTaken'] },
+  inject: (world) => program(machineOf(world, 'roma/gw1').netns, SQUATTER),
+}
+
+/** The server that roma's DNS asks for other names. */
+export function startUpstream({ broker }: FaultWorld): Promise<Undo> {
+  return program(broker.netns, UPSTREAM_SERVER)
+}
+
+/** Settings of the kernel, and what runs out. */
+const KERNELS: readonly Fault[] = [
+  {
+    name: 'sources are checked strictly',
+    found: { 'milano/gw1': ['StrictReversePath'] },
+    inject: (world) =>
+      insisting(machineOf(world, 'milano/gw1').netns, '/proc/sys/net/ipv4/conf/sealane0/rp_filter', '1'),
+  },
+  {
+    name: 'a process may open few files',
+    found: { 'milano/gw2': ['FilesNearlyOut'] },
+    inject: (world) => fewFiles(machineOf(world, 'milano/gw2').pid),
+  },
+  {
+    name: 'the kernel hands on nothing',
+    found: { 'paris/gw1': ['ForwardingOff'] },
+    inject: (world) => insisting(machineOf(world, 'paris/gw1').netns, '/proc/sys/net/ipv4/ip_forward', '0'),
+  },
+  {
+    name: 'the disk of the state is full',
+    found: { 'roma/gw1': ['DiskFull'] },
+    inject: ({ roma }) => fill(join(roma.folder, 'state', 'fill')),
+  },
+]
+
+/** Firewalls on the machine, and somebody who takes away what is ours. */
+const TABLES: readonly Fault[] = [
+  {
+    name: 'a firewall hands on nothing',
+    found: { 'milano/gw1': ['FirewallDrops'] },
+    inject: (world) => firewall(machineOf(world, 'milano/gw1').netns, chain('forward', '', 'drop')),
+  },
+  {
+    name: 'a firewall keeps callers from the DNS',
+    found: { 'milano/gw2': ['DnsServerSilent'] },
+    inject: (world) => firewall(machineOf(world, 'milano/gw2').netns, chain('input', 'udp dport 53 drop')),
+  },
+  {
+    name: 'the whole ruleset is flushed',
+    found: { 'paris/gw1': ['KernelTableMissing'] },
+    inject: (world) => repeating(machineOf(world, 'paris/gw1').netns, 'nft flush ruleset'),
+  },
+]
+
+const NONE = '{ clusterIP: None, ports: [{ port: 80 }] }'
+
+/** What is asked, and what is exported. */
+const SERVICES: readonly (readonly Fault[])[] = [
+  [
+    exported('a ServiceExport without a Service', 'milano', 'NoService', service('ghost', '{}').slice(1)),
+    {
+      name: 'the way to the broker is closed',
+      found: { 'paris/gw1': ['BrokerSilent'] },
+      inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('output', 'tcp dport 7443 drop')),
+    },
+    {
+      name: 'the server that the DNS asks is dead',
+      found: { 'roma/gw1': ['DnsUpstreamSilent'] },
+      inject: ({ broker }) => firewall(broker.netns, chain('input', `udp dport ${UPSTREAM.port} drop`)),
+    },
+  ],
+  [
+    exported('an export of a system namespace', 'milano', 'NamespaceNotAllowed', [
+      namespace('kube-system'),
+      ...service('core', NONE, 'kube-system'),
+    ]),
+    exported('an export to a namespace that nobody else has', 'paris', 'NotImported', [
+      namespace('alone'),
+      ...service('web', NONE, 'alone', '10.52.1.1'),
+    ]),
+    exported(
+      'an export of a Service that is only a name',
+      'roma',
+      'InvalidServiceType',
+      service('alias', '{ type: ExternalName, externalName: example.com }'),
+    ),
+  ],
+  [
+    {
+      name: 'no pod of a service is ready',
+      found: {
+        'milano/gw1': ['ImportsWithoutBackends'],
+        'milano/gw2': ['ImportsWithoutBackends'],
+        'roma/gw1': ['ImportsWithoutBackends'],
+      },
+      inject: ({ paris }) => {
+        paris.export('web', paris.machine('gw1'), false)
+        return () => paris.export('web', paris.machine('gw1'))
+      },
+    },
+  ],
+  [conflict('ports that differ', 'PortConflict', NONE, '{ clusterIP: None, ports: [{ port: 3306 }] }')],
+  [conflict('types that differ', 'TypeConflict', NONE, '{ clusterIP: 10.99.0.1, ports: [{ port: 80 }] }')],
+]
+
+const PARIS = '198.51.11.2'
+const GW1 = '192.0.11.2'
+/** UDP ports of gateways. */
+export const LANES = '4498-4507'
+
+/** UDP between gateways. */
+const WAYS: readonly (readonly Fault[])[] = [
+  [
+    {
+      name: 'a firewall lets no UDP in',
+      found: { 'paris/gw1': ['FirewallDrops'], 'milano/gw1': ['UdpOneWay'] },
+      inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('input', `udp dport ${LANES} drop`)),
+    },
+  ],
+  [
+    {
+      name: 'a firewall lets no UDP out',
+      found: { 'paris/gw1': ['FirewallDrops'] },
+      inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('output', `udp sport ${LANES} drop`)),
+    },
+  ],
+  [
+    {
+      name: 'UDP to one site is dropped on the way',
+      found: { 'paris/gw1': ['AllClustersCutOff'], 'milano/gw1': ['UdpOneWay'] },
+      inject: ({ internet }) => firewall(internet, chain('forward', `ip daddr ${PARIS} udp dport ${LANES} drop`)),
+    },
+  ],
+  [
+    {
+      name: 'UDP of one site is dropped on the way, both ways',
+      found: { 'paris/gw1': ['AllClustersCutOff'], 'milano/gw1': ['ClusterCutOff'], 'roma/gw1': ['ClusterCutOff'] },
+      inject: ({ internet }) => firewall(internet, chain('forward', udpOf(PARIS))),
+    },
+  ],
+  [
+    {
+      name: 'UDP of one of two gateways is dropped on the way',
+      found: { 'milano/gw1': ['GatewayCutOff'], 'paris/gw1': ['FarGatewayUnreached'] },
+      inject: ({ internet }) => firewall(internet, chain('forward', udpOf(GW1))),
+    },
+  ],
+  [
+    {
+      name: 'a third of the packets is lost',
+      found: { 'paris/gw1': ['LinkLossy'] },
+      inject: ({ internet }) =>
+        firewall(internet, chain('forward', `ip daddr ${PARIS} meta l4proto udp numgen random mod 3 == 0 drop`)),
+    },
+  ],
+]
+
+/** A process that is there and does nothing. */
+const HANGING: readonly Fault[] = [
+  {
+    name: 'the only gateway hangs',
+    found: { 'roma/gw1': ['NotAnswered'] },
+    inject: (world) => {
+      const gw1 = machineOf(world, 'roma/gw1')
+      gw1.signal('SIGSTOP')
+      return () => gw1.signal('SIGCONT')
+    },
+  },
+]
+
+/** The broker. */
+const BROKERS: readonly (readonly Fault[])[] = [
+  [
+    {
+      name: 'the broker hangs',
+      found: { 'milano/gw1': ['BrokerNoTls'], 'paris/gw1': ['BrokerNoTls'], 'roma/gw1': ['BrokerNoTls'] },
+      inject: ({ broker }) => {
+        broker.signal('SIGSTOP')
+        return () => broker.signal('SIGCONT')
+      },
+    },
+  ],
+  [
+    {
+      name: 'the broker is down',
+      found: { 'milano/gw1': ['BrokerSilent'], 'paris/gw1': ['BrokerSilent'], 'roma/gw1': ['BrokerSilent'] },
+      inject: async (world) => {
+        world.broker.signal('SIGKILL')
+        await world.broker.ended()
+        return () => world.startBroker()
+      },
+    },
+  ],
+]
+
+export const ROUNDS: readonly (readonly Fault[])[] = [KERNELS, TABLES, ...SERVICES, HANGING, ...WAYS, ...BROKERS]
+
+/** A Service that is exported, with a pod where `address` names one. */
+function service(name: string, spec: string, within = 'shop', address?: string): readonly string[] {
+  const metadata = `metadata: { name: ${name}, namespace: ${within} }`
+  const slice = `metadata: { name: ${name}-1, namespace: ${within}, labels: { kubernetes.io/service-name: ${name} } }`
+  const endpoint = `{ addresses: [${address ?? ''}], nodeName: gw1, conditions: { ready: true } }`
+  return [
+    `apiVersion: v1\nkind: Service\n${metadata}\nspec: ${spec}`,
+    `apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\n${metadata}`,
+    ...(address === undefined
+      ? []
+      : [
+          `apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n${slice}\naddressType: IPv4\n` +
+            `ports: [{ port: 80, protocol: TCP }]\nendpoints: [${endpoint}]`,
+        ]),
+  ]
+}
+
+function namespace(name: string): string {
+  return `apiVersion: v1\nkind: Namespace\nmetadata: { name: ${name} }`
+}
+
+function exported(name: string, site: 'milano' | 'paris' | 'roma', code: string, documents: readonly string[]): Fault {
+  return {
+    name,
+    found: { [`${site}/gw1` satisfies MachinePath]: [code] },
+    inject: (world) => {
+      world[site].write('fault', documents)
+      return () => world[site].write('fault', undefined)
+    },
+  }
+}
+
+/** Both are told. */
+function conflict(name: string, code: string, first: string, second: string): Fault {
+  return {
+    name,
+    found: { 'milano/gw1': [code], 'roma/gw1': [code] },
+    inject: ({ milano, roma }) => {
+      milano.write('fault', service('db', first, 'shop', '10.42.1.1'))
+      roma.write('fault', service('db', second, 'shop', '10.62.1.1'))
+      return () => [milano, roma].forEach((site) => site.write('fault', undefined))
+    },
+  }
+}
+
+function udpOf(address: string): string {
+  return `ip daddr ${address} udp dport ${LANES} drop\nip saddr ${address} udp dport ${LANES} drop`
+}
+
+/** As many as it may need now, and so few that it is said: nearly all of them are in use. */
+function fewFiles(pid: number): Undo {
+  const prlimit = (...args: string[]): string => execFileSync('prlimit', ['--pid', String(pid), ...args]).toString()
+  const before = prlimit('--nofile', '--noheadings', '-o', 'SOFT,HARD').trim().split(/\s+/)
+  const open = readdirSync(`/proc/${pid}/fd`).length
+  prlimit(`--nofile=${Math.floor(open / 0.92)}:${before[1] ?? ''}`)
+  return () => void prlimit(`--nofile=${before.join(':')}`)
+}
+
+function fill(file: string): Undo {
+  try {
+    writeFileSync(file, Buffer.alloc(32 << 20))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+  }
+  return () => rmSync(file)
+}
