@@ -132,7 +132,7 @@ async function withPod(
   context: CommandContext,
   work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
 ): Promise<void> {
-  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { withAdmin } = await import('../kube/access/with-admin.ts')
   const { signal, output } = context
   const clock = new SystemClock()
   await withAdmin(kube, clock, context, ({ admin }) => {

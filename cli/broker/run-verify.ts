@@ -58,8 +58,8 @@ async function inPod(
   { timeout, clusterset }: RunVerifyOptions,
   context: CommandContext,
 ): Promise<Verified> {
-  const { withAdmin } = await import('../kube/access/installed-site.ts')
-  const { brokerPod } = await import('../kube/broker/deploy-broker.ts')
+  const { withAdmin } = await import('../kube/access/with-admin.ts')
+  const { brokerPod } = await import('../kube/access/broker-pods.ts')
   const { STATE, refusedInPod } = await import('../kube/broker/pod-broker.ts')
   const { signal } = context
   return withAdmin(kube, new SystemClock(), context, async ({ admin }) => {

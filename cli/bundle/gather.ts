@@ -35,7 +35,7 @@ export async function gather(init: GatherInit, context: CommandContext): Promise
   const { kube, site, pages, logs, timeout: timeoutMs } = init
   const { signal } = context
   if (kube !== undefined) {
-    const { withAdmin } = await import('../kube/access/installed-site.ts')
+    const { withAdmin } = await import('../kube/access/with-admin.ts')
     const { kubeItems } = await import('./kube-items.ts')
     return withAdmin(kube, new SystemClock(), context, async ({ api, admin: { title } }) =>
       write(title, await kubeItems(api.dynamic, { title, timeoutMs, signal })),

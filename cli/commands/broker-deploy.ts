@@ -129,7 +129,7 @@ const MIN_ETCD_BYTES = 2 ** 30
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context
   const { deployBroker } = await import('../kube/broker/deploy-broker.ts')
-  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { withAdmin } = await import('../kube/access/with-admin.ts')
   const { describeChange } = await import('../kube/join/apply-join.ts')
   const clock = new SystemClock()
   const { acceptEmpty, approve, ...rest } = options

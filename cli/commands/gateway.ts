@@ -68,7 +68,7 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
     .addOption(durationOption('--timeout', 'how long to wait', 300_000))
     .action(async (node: string | undefined, options: RotateOptions) => {
       const [{ withAdmin }, { rotateKeys }, { SystemClock }] = await Promise.all([
-        import('../kube/access/installed-site.ts'),
+        import('../kube/access/with-admin.ts'),
         import('../kube/gateways/rotate-keys.ts'),
         import('../../reconcile/clock.ts'),
       ])
@@ -86,7 +86,7 @@ const ROTATE_HINT =
 
 function loaded() {
   return Promise.all([
-    import('../kube/access/installed-site.ts'),
+    import('../kube/access/with-admin.ts'),
     import('../kube/gateways/drain-gateway.ts'),
     import('../../reconcile/clock.ts'),
   ])

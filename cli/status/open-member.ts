@@ -66,7 +66,7 @@ async function openKubeMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { withAdmin } = await import('../kube/access/with-admin.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)

@@ -48,6 +48,11 @@ t.test('a site', async (t) => {
   ])
 })
 
+t.test('a broker on a cluster is asked in its pod, without what the broker itself needs', async (t) => {
+  const asked = ['authority', 'clustersets', 'members', 'tokens'].map((what) => `cli/kube/broker/pod-${what}.ts`)
+  t.same(await packagesOf('cli/program.ts', ...asked), ['@kubernetes/client-node', 'commander', 'ipaddr.js', 'yaml'])
+})
+
 /** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */
 const NOT_OF_A_NODE = ['@grpc/grpc-js', '@kubernetes/client-node', '@peculiar/x509', 'ws']
 const OF_NOBODY = ['@opentelemetry/api', 'undici']

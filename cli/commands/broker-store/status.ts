@@ -42,7 +42,7 @@ async function here({ state }: StatusOptions, { signal }: CommandContext): Promi
 }
 
 async function onCluster(kube: KubeTarget, { timeout }: StatusOptions, context: CommandContext): Promise<ShownStatus> {
-  const { withAdmin } = await import('../../kube/access/installed-site.ts')
+  const { withAdmin } = await import('../../kube/access/with-admin.ts')
   const { podStatus } = await import('../../kube/broker/pod-status.ts')
   const { worstOf } = await import('../../../compose/parts/broker-status.ts')
   return withinTime(context.signal, timeout, (signal) =>

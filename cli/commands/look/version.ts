@@ -42,7 +42,7 @@ type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly u
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
   const { SystemClock } = await import('../../../reconcile/clock.ts')
-  const { withAdmin } = await import('../../kube/access/installed-site.ts')
+  const { withAdmin } = await import('../../kube/access/with-admin.ts')
   const { readVersions } = await import('../../kube/access/read-versions.ts')
   try {
     return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({

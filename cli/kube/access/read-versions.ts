@@ -3,7 +3,7 @@ import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { type ComponentName, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
-import { brokerPod } from '../broker/deploy-broker.ts'
+import { brokerPod } from './broker-pods.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export interface PartVersion {

@@ -12,9 +12,7 @@ import { requirePlace } from './broker-place.ts'
 import { brokerProgress } from '../wait/broker-rollout.ts'
 import { type BrokerOptions, withOptions } from './broker-options.ts'
 import { brokerRights, checkRights } from '../access/check-rights.ts'
-import { isReady } from '../wait/node-rollout.ts'
 import { isBound } from './plan-broker-place.ts'
-import { selectorText } from '../wait/pod-trouble.ts'
 import {
   type InstalledBroker,
   changedValues,
@@ -173,27 +171,4 @@ const SAME_AGAIN = 'the same command goes on where this one ended'
 async function watchStart(admin: ClusterAdmin, values: InstallValues, init: DeployBrokerInit): Promise<void> {
   const hint = `kubectl --namespace ${values.broker.namespace} describe pods tells more; ${SAME_AGAIN}`
   await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
-}
-
-/** A pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
-export async function brokerPod(...args: Parameters<typeof brokerPods>): Promise<string> {
-  const [first] = await brokerPods(...args)
-  return first
-}
-
-/** All that are ready, those that are being deleted last. Throws what brokerPod() throws. */
-export async function brokerPods(
-  admin: Pick<ClusterAdmin, 'title' | 'list'>,
-  { namespace, flags }: { readonly namespace: string; readonly flags: string },
-  signal: AbortSignal,
-): Promise<readonly [string, ...string[]]> {
-  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
-  const going = (pod: ManifestObject): boolean => 'deletionTimestamp' in pod.metadata
-  const ready = pods.filter(isReady).sort((a, b) => Number(going(a)) - Number(going(b)))
-  const [first, ...others] = ready.map((pod) => refOf(pod).name)
-  if (first !== undefined) return [first, ...others]
-  const state = pods.length === 0 ? 'there is none' : 'it is not ready'
-  throw new UserError(`${admin.title}: no broker to ask: ${state}`, {
-    hint: `first: sealane broker deploy ${flags}`,
-  })
 }

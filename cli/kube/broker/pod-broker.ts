@@ -10,8 +10,8 @@ import { clustersetWords } from '../../broker/which-clusterset.ts'
 import type { CommandContext } from '../../context.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { brokerPods } from './deploy-broker.ts'
-import { withAdmin } from '../access/installed-site.ts'
+import { brokerPods } from '../access/broker-pods.ts'
+import { withAdmin } from '../access/with-admin.ts'
 
 /** The state directory in the pod. */
 export const STATE = '/var/lib/sealane/broker'

@@ -13,7 +13,7 @@ import type { CommandContext } from '../../context.ts'
 import { type TokenOptions, readTokenText } from '../../broker/read-token.ts'
 import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
-import { withAdmin } from '../access/installed-site.ts'
+import { withAdmin } from '../access/with-admin.ts'
 import {
   type JoinClusterInit,
   type JoinedCluster,

@@ -7,7 +7,7 @@ import { type Discovery, discover } from '../../discovery/discover.ts'
 import { readSnapshot } from '../../discovery/snapshot/read-snapshot.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { withAdmin } from '../access/installed-site.ts'
+import { withAdmin } from '../access/with-admin.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import type { LeaveClusterInit } from './leave-step.ts'
 import {
