@@ -1,6 +1,7 @@
 /**
- * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike. A private key is named
- * by its file, or by a pipe from it (key-pipe.ts): it is never an argument, never an environment variable, never kept.
+ * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike; the latter is read through
+ * its socket (uapi-dump.ts). A private key is named by its file, or by a pipe from it (key-pipe.ts): it is never an
+ * argument, never an environment variable, never kept.
  */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import { SystemClock, type Clock } from '../../reconcile/clock.ts'
@@ -12,7 +13,8 @@ import { planReplacement, planWgSync } from './plan-wg-sync.ts'
 import { namingPortHolders } from '../port-holders.ts'
 import type { Link, RouteTable } from '../route/route-table.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
-import { daemonsOf, endWireguardGo, startWireguardGo } from './wireguard-go.ts'
+import { readByUapi } from './uapi-dump.ts'
+import { daemonsOf, endWireguardGo, socketPath, startWireguardGo } from './wireguard-go.ts'
 import { generateWireguardKey } from './wireguard-key.ts'
 import type { DeviceConfig, DeviceState, KeyInit, PeerConfig, Wireguard, WireguardDriver } from './wireguard.ts'
 
@@ -75,6 +77,8 @@ export class WgCommand implements Wireguard {
   async read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined> {
     checkWireguardName(name)
     try {
+      const known = await readByUapi(name, socketPath(name), signal)
+      if (known !== undefined) return known
       return parseDump(name, await this.#wg(['show', name, 'dump'], signal))
     } catch (error) {
       if (isNotFound(error)) return undefined

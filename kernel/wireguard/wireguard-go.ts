@@ -116,7 +116,8 @@ function classify(message: string): 'EBUSY' | 'EPERM' | 'ENODEV' | 'UNKNOWN' {
   return /no such (?:file|device)|does not exist/i.test(message) ? 'ENODEV' : 'UNKNOWN'
 }
 
-function socketPath(name: string): string {
+/** Where the process of this device takes questions, if the device has one. */
+export function socketPath(name: string): string {
   return `${SOCKET_FOLDER}/${name}.sock`
 }
 

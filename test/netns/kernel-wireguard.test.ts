@@ -12,8 +12,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
+import { parseDump } from '../../kernel/wireguard/parse-wg.ts'
+import { readByUapi } from '../../kernel/wireguard/uapi-dump.ts'
 import { WgCommand } from '../../kernel/wireguard/wg-command.ts'
-import { daemonsOf } from '../../kernel/wireguard/wireguard-go.ts'
+import { daemonsOf, socketPath } from '../../kernel/wireguard/wireguard-go.ts'
 import { generateWireguardKey } from '../../kernel/wireguard/wireguard-key.ts'
 import { wireguardCompliance, type WireguardUnderTest } from '../compliance/wireguard.ts'
 import { eventually } from '../support/eventually.ts'
@@ -72,10 +74,38 @@ inPrivateNetns(t, import.meta.url, () => {
     await wireguard.deleteDevice(name)
     t.same(await daemonsOf(name), [])
   })
+  t.test('the socket of wireguard-go and wg say the same', sameByBoth)
   t.test('a device outlives the process that made it', outlives)
   t.test('two devices: with the right key nothing is lost', (t) => twoDevices(t, 'right key'))
   t.test('two devices: with a wrong key nothing arrives', (t) => twoDevices(t, 'wrong key'))
 })
+
+async function sameByBoth(t: Test): Promise<void> {
+  const { wireguard, routes } = make()
+  t.teardown(() => routes.close())
+  if ((await wireguard.driver()) === 'kernel') {
+    t.pass('the kernel has its own')
+    return
+  }
+  const name = `slt${randomBytes(4).toString('hex')}`
+  const said = async (): Promise<void> => {
+    const byTool = parseDump(name, execFileSync('wg', ['show', name, 'dump'], { encoding: 'utf8' }))
+    t.strictSame(await readByUapi(name, socketPath(name)), byTool)
+    t.strictSame(await wireguard.read(name), byTool)
+  }
+  await wireguard.ensureDevice(name, { privateKeyFile: keyFile(t, generateWireguardKey().privateKey), mtu: 1420 })
+  await said()
+  const peers = ['192.0.2.1:4500', '[2001:db8::7]:4501', undefined].map((endpoint, i) => ({
+    publicKey: generateWireguardKey().publicKey,
+    allowedIps: i === 2 ? [] : [`244.${i}.0.0/16`, `fd42:${i}::/48`],
+    keepaliveSeconds: i * 15,
+    ...(endpoint === undefined ? {} : { endpoint: parseAddressPort(endpoint) }),
+  }))
+  await wireguard.sync(name, { listenPort: 4517, mark: 7310, peers })
+  await said()
+  await wireguard.deleteDevice(name)
+  t.equal(await readByUapi(name, socketPath(name)), undefined)
+}
 
 function keyFile(t: Test, privateKey: string): string {
   const file = join(t.testdir({}), 'key')
