@@ -26,10 +26,10 @@ export interface Tier {
   prepare?(): Promise<void>
 }
 
-/** What lanes do in time, under traffic that takes most of a processor. */
-const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
+/** What lanes do in time, and what is counted of their packets. */
+const LANES = /\/gateway-(calls|faults|lanes|links|loss)/
 /** Of gateways too, but they wait more than they work: two of them at once, and nothing else beside them. */
-const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
+const WAITING = /\/(diagnose-|gateway-(drain|dual-stack|life|link\.|made-anew|nat|path-size|restarts|rotation|ways))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */

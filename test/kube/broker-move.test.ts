@@ -126,7 +126,7 @@ async function inContact({ at }: World): Promise<void> {
       if (text === 'hub in contact') return true
       throw new Error(text)
     },
-    { deadlineMs: 90_000, intervalMs: 1000, say: 'the member is in contact' },
+    { deadlineMs: 90_000, intervalMs: 2500, say: 'the member is in contact' },
   )
 }
 

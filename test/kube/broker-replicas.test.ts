@@ -175,7 +175,7 @@ async function membersShow({ hub }: World, exports: number): Promise<string> {
       if (lookLines(stdout).join() === want.join()) return stdout
       throw new Error(lookLines(stdout).join())
     },
-    { deadlineMs: 60_000, intervalMs: 500, say: want.join() },
+    { deadlineMs: 60_000, intervalMs: 2500, say: want.join() },
   )
 }
 
@@ -232,7 +232,7 @@ async function lost(t: Test, world: World): Promise<void> {
   await exported(world, 'with-one-down')
   // Who was with the lost replica may be between two of them.
   const heard = async (): Promise<boolean> => (await membersOf(hub)) === 'c2 in contact,c3 in contact,hub in contact'
-  await eventually(heard, { deadlineMs: 60_000, intervalMs: 1000, say: 'all three are in contact' })
+  await eventually(heard, { deadlineMs: 60_000, intervalMs: 2500, say: 'all three are in contact' })
   await eventually(async () => (await readyPods(world, 'broker')).length === 3, { deadlineMs: 90_000 })
   await eventually(async () => (await readyPods(world, 'etcd')).length === 3, { deadlineMs: 90_000 })
   const healthy = async (): Promise<true> => {
@@ -240,7 +240,7 @@ async function lost(t: Test, world: World): Promise<void> {
     if (code === 0) return true
     throw new Error(`${stdout}${stderr}`)
   }
-  await eventually(healthy, { deadlineMs: 60_000, intervalMs: 1000, say: 'it is said to be healthy' })
+  await eventually(healthy, { deadlineMs: 60_000, intervalMs: 2500, say: 'it is said to be healthy' })
   await membersShow(world, 2)
 }
 
@@ -273,7 +273,7 @@ async function rotated(t: Test, world: World): Promise<void> {
     if (done.code === 0) return true
     throw new Error(done.stderr)
   }
-  await eventually(finished, { deadlineMs: 60_000, intervalMs: 1000, say: 'all members have the second authority' })
+  await eventually(finished, { deadlineMs: 60_000, intervalMs: 2500, say: 'all members have the second authority' })
   const after = await ca('status')
   t.equal(after.phase, 'steady')
   t.not(after.current.fingerprint, before.current.fingerprint)
@@ -296,7 +296,7 @@ async function approved(t: Test, world: World): Promise<void> {
     const { stdout } = await sealane(['cluster', 'waiting', ...at(hub), '-o', 'json'])
     return (JSON.parse(stdout) as { readonly items: readonly { readonly id: string }[] }).items[0]?.id === 'c3'
   }
-  await eventually(waits, { deadlineMs: 60_000, intervalMs: 500, say: 'c3 waits' })
+  await eventually(waits, { deadlineMs: 60_000, intervalMs: 2500, say: 'c3 waits' })
   await sealane(['cluster', 'accept', 'c3', ...at(hub)])
   const { code, stderr } = await joining.result
   t.equal(code, 0, stderr)

@@ -51,3 +51,12 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+// As test/kube has them: what is compiled for it serves here too.
+replace (
+	golang.org/x/net => golang.org/x/net v0.49.0
+	golang.org/x/sys => golang.org/x/sys v0.40.0
+	golang.org/x/term => golang.org/x/term v0.39.0
+	golang.org/x/text => golang.org/x/text v0.33.0
+	k8s.io/utils => k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
+)

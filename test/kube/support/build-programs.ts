@@ -83,9 +83,13 @@ export interface GoRun {
   readonly stderr: string
 }
 
-/** Runs Go over all packages of a module, always with the same flags: what one run has compiled serves the next. */
+/**
+ * Runs Go over all packages of a module, always with the same flags: what one run has compiled serves the next, and what
+ * one module has compiled serves the others. With -trimpath a replaced module has the name of the version that it
+ * replaces in what is compiled, and is compiled once for each.
+ */
 export function runGo(folder: string, verb: 'build' | 'vet' | 'test', flags: readonly string[] = []): Promise<GoRun> {
-  const args = ['-n', '10', 'go', verb, '-trimpath', '-buildvcs=false', ...flags, './...']
+  const args = ['-n', '10', 'go', verb, '-buildvcs=false', ...flags, './...']
   const options = { cwd: folder, timeout: BUILD_DEADLINE_MS, maxBuffer: 64 << 20 }
   return new Promise((resolve) => {
     execFile('nice', args, options, (error, stdout, stderr) => {

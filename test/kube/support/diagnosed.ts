@@ -38,7 +38,7 @@ export async function causesNamed(t: Test, kubeconfig: string, causes: readonly 
     if (causes.length === 0) return problems.length === 0
     return causes.every((cause) => problems.some((line) => line.startsWith(cause)))
   }
-  const isSo = await eventually(areNamed, { deadlineMs: 60_000, intervalMs: 1000 }).catch(() => false)
+  const isSo = await eventually(areNamed, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => false)
   t.ok(isSo, `${say}: ${causes.join(', ') || 'nothing'}`, { said: seen?.problems })
   t.comment(`diagnose: ${Math.round(seen?.ms ?? 0)} ms`)
 }
