@@ -27,9 +27,9 @@ export interface Tier {
 }
 
 /** What lanes do in time, and what is counted of their packets. */
-const LANES = /\/gateway-(calls|faults|lanes|links|loss)/
-/** Of gateways too, but they wait more than they work: two of them at once, and nothing else beside them. */
-const WAITING = /\/(diagnose-|gateway-(drain|dual-stack|life|link\.|made-anew|nat|path-size|restarts|rotation|ways))/
+const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
+/** Of gateways too, but they wait more than they work: they begin before the others, and have others beside them. */
+const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */

@@ -1,7 +1,6 @@
 /** Reads `wg show DEVICE dump`. Its first field is the private key, which goes no further than this function. */
-import { type AddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
-import { usualPrefix } from '../route/address-text.ts'
 import { KernelError } from '../errors.ts'
+import { readEndpoint, readPrefixes } from './peer-fields.ts'
 import type { DeviceState, PeerState } from './wireguard.ts'
 
 /** Throws KernelError UNKNOWN when the text is not a dump. */
@@ -26,8 +25,8 @@ function parsePeer(name: string, line: string): PeerState {
   const seconds = Number(handshake)
   return {
     publicKey,
-    ...(endpoint === '(none)' ? {} : { endpoint: readEndpoint(name, endpoint) }),
-    allowedIps: allowedIps === '(none)' ? [] : readPrefixes(name, allowedIps),
+    ...(endpoint === '(none)' ? {} : { endpoint: understood(name, () => readEndpoint(endpoint)) }),
+    allowedIps: allowedIps === '(none)' ? [] : understood(name, () => readPrefixes(allowedIps.split(','))),
     keepaliveSeconds: keepalive === 'off' ? 0 : Number(keepalive),
     ...(seconds === 0 ? {} : { lastHandshakeMs: seconds * 1000 }),
     rxBytes: Number(rx),
@@ -35,18 +34,9 @@ function parsePeer(name: string, line: string): PeerState {
   }
 }
 
-/** The zone of a link-local address is left out: such a peer is reported, and never called from here. */
-function readEndpoint(name: string, text: string): AddressPort {
+function understood<T>(name: string, read: () => T): T {
   try {
-    return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })
-  } catch {
-    throw notADump(name)
-  }
-}
-
-function readPrefixes(name: string, text: string): readonly string[] {
-  try {
-    return text.split(',').map(usualPrefix).sort()
+    return read()
   } catch {
     throw notADump(name)
   }

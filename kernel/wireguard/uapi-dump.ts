@@ -4,44 +4,60 @@
  * and devices are read as often as counters are wanted.
  */
 import { createConnection } from 'node:net'
-import { type AddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 import { KernelError } from '../errors.ts'
-import { usualPrefix } from '../route/address-text.ts'
+import { readEndpoint, readPrefixes } from './peer-fields.ts'
 import { publicKeyOf } from './wireguard-key.ts'
 import type { DeviceState, PeerState } from './wireguard.ts'
 
 const ANSWER_MS = 2000
 /** Some 100,000 prefixes. */
 const MOST_BYTES = 8 << 20
+const MOST_PORT = 0xffff
 
 /**
  * What the process behind the socket at `path` answers; undefined where none does, or none in whole and in time: then
  * the tool says why. Rejects with KernelError UNKNOWN where the answer is not of this protocol.
  */
-export async function readByUapi(name: string, path: string, signal?: AbortSignal): Promise<DeviceState | undefined> {
-  const answer = await ask(path, signal)
+export async function readByUapi(
+  name: string,
+  path: string,
+  clock: Pick<Clock, 'setTimer'>,
+  signal?: AbortSignal,
+): Promise<DeviceState | undefined> {
+  const answer = signal?.aborted === true ? undefined : await ask(path, clock, signal)
   return answer === undefined ? undefined : parseUapi(name, answer)
 }
 
-function ask(path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
+/** The signal lives for longer than this: nothing of the answer, which has the private key, may stay with it. */
+function ask(
+  path: string,
+  clock: Pick<Clock, 'setTimer'>,
+  signal: AbortSignal | undefined,
+): Promise<string | undefined> {
   return new Promise((resolve) => {
     let text = ''
-    const socket = createConnection({ path, timeout: ANSWER_MS, ...(signal === undefined ? {} : { signal }) })
+    const socket = createConnection({ path })
     const end = (answer: string | undefined): void => {
+      cancel()
+      signal?.removeEventListener('abort', giveUp)
       socket.destroy()
+      text = ''
       resolve(answer)
     }
-    socket.on('timeout', () => end(undefined))
+    const giveUp = (): void => end(undefined)
+    const cancel = clock.setTimer(ANSWER_MS, giveUp)
+    signal?.addEventListener('abort', giveUp, { once: true })
     socket.setEncoding('latin1')
     socket.on('connect', () => socket.write('get=1\n\n'))
     socket.on('data', (part: string) => {
       text += part
       // An empty line ends it; the other side waits for the next question.
       if (text.endsWith('\n\n')) end(text)
-      else if (text.length > MOST_BYTES) end(undefined)
+      else if (text.length > MOST_BYTES) giveUp()
     })
-    socket.on('error', () => end(undefined))
-    socket.on('close', () => end(undefined))
+    socket.on('error', giveUp)
+    socket.on('close', giveUp)
   })
 }
 
@@ -56,8 +72,8 @@ export function parseUapi(name: string, answer: string): DeviceState | undefined
   return {
     name,
     publicKey: /^0*$/.test(secret) ? '' : publicKeyOf(base64Of(name, secret)),
-    listenPort: wholeNumber(name, listenPort),
-    ...(mark === '0' ? {} : { mark: wholeNumber(name, mark) }),
+    listenPort: wholeNumber(name, listenPort, MOST_PORT),
+    ...(mark === '0' ? {} : { mark: wholeNumber(name, mark, 0xffffffff) }),
     peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)),
   }
 }
@@ -81,34 +97,18 @@ function sections(name: string, lines: readonly string[]): Fields[] {
 }
 
 function peerOf(name: string, fields: Fields): PeerState {
-  const number = (key: string): number => wholeNumber(name, fields.get(key)?.[0] ?? '0')
+  const number = (key: string, most = Number.MAX_SAFE_INTEGER): number =>
+    wholeNumber(name, fields.get(key)?.[0] ?? '0', most)
   const endpoint = fields.get('endpoint')?.[0]
   const seconds = number('last_handshake_time_sec')
   return {
     publicKey: base64Of(name, fields.get('public_key')?.[0] ?? ''),
-    ...(endpoint === undefined ? {} : { endpoint: endpointOf(name, endpoint) }),
-    allowedIps: prefixesOf(name, fields.get('allowed_ip') ?? []),
-    keepaliveSeconds: number('persistent_keepalive_interval'),
+    ...(endpoint === undefined ? {} : { endpoint: understood(name, () => readEndpoint(endpoint)) }),
+    allowedIps: understood(name, () => readPrefixes(fields.get('allowed_ip') ?? [])),
+    keepaliveSeconds: number('persistent_keepalive_interval', MOST_PORT),
     ...(seconds === 0 ? {} : { lastHandshakeMs: seconds * 1000 }),
     rxBytes: number('rx_bytes'),
     txBytes: number('tx_bytes'),
-  }
-}
-
-/** The zone of a link-local address is left out: such a peer is reported, and never called from here. */
-function endpointOf(name: string, text: string): AddressPort {
-  try {
-    return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })
-  } catch {
-    throw notOfProtocol(name)
-  }
-}
-
-function prefixesOf(name: string, texts: readonly string[]): readonly string[] {
-  try {
-    return texts.map(usualPrefix).sort()
-  } catch {
-    throw notOfProtocol(name)
   }
 }
 
@@ -118,9 +118,17 @@ function base64Of(name: string, hex: string): string {
   return Buffer.from(hex, 'hex').toString('base64')
 }
 
-function wholeNumber(name: string, text: string): number {
-  if (!/^\d{1,20}$/.test(text)) throw notOfProtocol(name)
+function wholeNumber(name: string, text: string, most: number): number {
+  if (!/^\d{1,20}$/.test(text) || Number(text) > most) throw notOfProtocol(name)
   return Number(text)
+}
+
+function understood<T>(name: string, read: () => T): T {
+  try {
+    return read()
+  } catch {
+    throw notOfProtocol(name)
+  }
 }
 
 function notOfProtocol(name: string): KernelError {

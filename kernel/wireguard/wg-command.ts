@@ -77,7 +77,7 @@ export class WgCommand implements Wireguard {
   async read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined> {
     checkWireguardName(name)
     try {
-      const known = await readByUapi(name, socketPath(name), signal)
+      const known = await readByUapi(name, socketPath(name), this.#clock, signal)
       if (known !== undefined) return known
       return parseDump(name, await this.#wg(['show', name, 'dump'], signal))
     } catch (error) {

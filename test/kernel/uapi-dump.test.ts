@@ -1,12 +1,16 @@
-import { createServer } from 'node:net'
+import { getEventListeners } from 'node:events'
+import { type Socket, createServer } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import fc from 'fast-check'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { parseUapi, readByUapi } from '../../kernel/wireguard/uapi-dump.ts'
 import { publicKeyOf } from '../../kernel/wireguard/wireguard-key.ts'
 import { parseAddressPort } from '../../model/addresses/address-port.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const SECRET = '58'.repeat(32)
@@ -98,6 +102,27 @@ t.test('what is not of the protocol is said so, without its content', (t) => {
   t.end()
 })
 
+const clock = new SystemClock()
+
+/** A process that answers as it is told; `ended` counts connections that are over. */
+async function answering(
+  t: Test,
+  answer: (socket: Socket) => void,
+): Promise<{ readonly path: string; readonly open: () => number; readonly taken: () => number }> {
+  const path = join(temporaryFolder(t), 'x.sock')
+  const sockets = new Set<Socket>()
+  let taken = 0
+  const server = createServer((socket) => {
+    taken += 1
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket)).on('error', () => undefined)
+    socket.on('data', () => answer(socket))
+  })
+  await new Promise<void>((resolve) => server.listen(path, resolve))
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  return { path, open: () => sockets.size, taken: () => taken }
+}
+
 t.test('who answers nothing, or half, is asked by the tool', async (t) => {
   const rows: [say: string, answer: string][] = [
     ['hangs up', ''],
@@ -105,27 +130,45 @@ t.test('who answers nothing, or half, is asked by the tool', async (t) => {
     ['an error', 'errno=-5\n\n'],
   ]
   for (const [say, answer] of rows) {
-    const path = join(temporaryFolder(t), 'x.sock')
-    const server = createServer((socket) => {
-      socket.on('error', () => undefined)
-      socket.on('data', () => socket.end(answer))
-    })
-    await new Promise<void>((resolve) => server.listen(path, resolve))
-    t.equal(await readByUapi('x', path), undefined, say)
-    t.equal(await readByUapi('x', path, AbortSignal.abort()), undefined, `${say}, and nobody waits`)
-    await new Promise((resolve) => server.close(resolve))
-    t.equal(await readByUapi('x', path), undefined, 'nobody is there')
+    const { path } = await answering(t, (socket) => socket.end(answer))
+    t.equal(await readByUapi('x', path, clock), undefined, say)
   }
-  const path = join(temporaryFolder(t), 'x.sock')
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined)
-    socket.on('data', (data) => {
-      t.equal(data.toString(), 'get=1\n\n')
-      socket.write(ANSWER.slice(0, 100))
-      setImmediate(() => socket.write(ANSWER.slice(100)))
-    })
+  t.equal(await readByUapi('x', join(temporaryFolder(t), 'x.sock'), clock), undefined, 'nobody is there')
+})
+
+t.test('an answer in parts', async (t) => {
+  const { path } = await answering(t, (socket) => {
+    socket.write(ANSWER.slice(0, 100))
+    setImmediate(() => socket.write(ANSWER.slice(100)))
   })
-  await new Promise<void>((resolve) => server.listen(path, resolve))
-  t.strictSame(await readByUapi('x', path), parseUapi('x', ANSWER), 'in parts')
-  await new Promise((resolve) => server.close(resolve))
+  t.strictSame(await readByUapi('x', path, clock), parseUapi('x', ANSWER))
+})
+
+t.test('who is slow, or says too much, is left', async (t) => {
+  const slow = new FakeClock()
+  const drips = await answering(t, (socket) => socket.write('x'))
+  const asked = readByUapi('x', drips.path, slow)
+  await eventually(() => drips.taken() === 1)
+  slow.advance(2000)
+  t.equal(await asked, undefined, 'in time counts for the whole')
+  const floods = await answering(t, (socket) => socket.write(`${'x'.repeat(99)}\n`.repeat(100_000)))
+  t.equal(await readByUapi('x', floods.path, slow), undefined, 'too much')
+  await eventually(() => drips.open() + floods.open() === 0, { say: 'both are left' })
+})
+
+t.test('nothing stays with a signal', async (t) => {
+  const { path, open, taken } = await answering(t, (socket) => socket.write(ANSWER))
+  const silent = await answering(t, () => undefined)
+  const stop = new AbortController()
+  for (const place of [path, join(temporaryFolder(t), 'none.sock'), path])
+    await readByUapi('x', place, clock, stop.signal)
+  t.equal(getEventListeners(stop.signal, 'abort').length, 0, 'after an answer, and after none')
+  const waits = readByUapi('x', silent.path, clock, stop.signal)
+  await eventually(() => silent.open() === 1)
+  stop.abort()
+  t.equal(await waits, undefined, 'in the middle')
+  t.equal(await readByUapi('x', path, clock, stop.signal), undefined, 'nobody waits any more')
+  t.equal(getEventListeners(stop.signal, 'abort').length, 0)
+  await eventually(() => open() + silent.open() === 0, { say: 'no connection stays' })
+  t.equal(taken(), 2, 'an aborted one asks nobody')
 })

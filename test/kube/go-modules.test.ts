@@ -1,6 +1,6 @@
 /** The Go programs of the test tree pass what Go itself can say about them: gofmt, vet, and their own tests. */
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 import { type GoRun, goVersion, runGo } from './support/build-programs.ts'
@@ -28,6 +28,34 @@ t.test('the Go modules are found', async (t) => {
   const names = modules.map((folder) => relative(TESTS, folder))
   t.strictSame(names, ['kube', 'kube/coredns', 'kube/render', 'test-kubelet'])
 })
+
+t.test('what the modules share has one version, and is compiled once', async (t) => {
+  const kube = versionsIn('kube')
+  for (const name of ['kube/coredns', 'kube/render', 'test-kubelet']) {
+    const replaced = [...readFileSync(join(TESTS, name, 'go.mod'), 'utf8').matchAll(/^\t(\S+) => \1 (\S+)$/gm)]
+    t.ok(replaced.length > 4, `${name} replaces some`)
+    for (const [, module = '', version] of replaced) t.equal(version, kube.get(module), `${name}: ${module}`)
+    const rest = [...versionsIn(name)].filter(([module, version]) => kube.has(module) && kube.get(module) !== version)
+    const linked = rest.filter(([module]) => LINKED_BY_KUBE.test(module))
+    t.strictSame(linked, [], `${name} leaves none at another version`)
+  }
+})
+
+/** Of what both link. The rest of a go.mod is for tests of others, and nobody compiles it. */
+const LINKED_BY_KUBE =
+  /^(k8s\.io|golang\.org\/x\/(crypto|net|oauth2|sync|sys|term|text|time)$|sigs\.k8s\.io\/structured)/
+
+/** Module → version, with what is replaced as it is replaced. */
+function versionsIn(name: string): ReadonlyMap<string, string> {
+  const text = readFileSync(join(TESTS, name, 'go.mod'), 'utf8')
+  const required = [...text.matchAll(/^\t(\S+) (v\S+)/gm)].map(
+    ([, module = '', version = '']) => [module, version] as const,
+  )
+  const replaced = [...text.matchAll(/^\t(\S+) => \S+ (v\S+)/gm)].map(
+    ([, module = '', to = '']) => [module, to] as const,
+  )
+  return new Map([...required, ...replaced])
+}
 
 t.test('gofmt has nothing to change', { skip: noGo }, async (t) => {
   t.equal(execFileSync('gofmt', ['-l', TESTS], { encoding: 'utf8' }), '')

@@ -15,7 +15,7 @@ const skip = netnsMissing() ?? false
 t.setTimeout(240_000 * SLOWNESS)
 
 /** Less than in the bench: other tests run on this machine. */
-const LOAD = { flows: 20, pps: 100, connections: 20, byteMs: 200 }
+const LOAD = { flows: 20, pps: 200, connections: 20, byteMs: 100 }
 const DEADLINE_MS = 40_000
 
 t.test('a gateway is drained', { skip, timeout: 200_000 * SLOWNESS }, (t) =>
@@ -54,7 +54,7 @@ t.test('a gateway is drained', { skip, timeout: 200_000 * SLOWNESS }, (t) =>
     await eventually(
       async () => {
         const now = await seen()
-        return now.every(({ sent, answered }) => sent > 50 && answered > 0.9 * sent)
+        return now.every(({ sent, answered }) => sent > 100 && answered > 0.9 * sent)
       },
       { deadlineMs: DEADLINE_MS, intervalMs: 1000, say: 'traffic flows while all gateways are drained' },
     )

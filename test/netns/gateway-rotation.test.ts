@@ -14,7 +14,7 @@ const skip = netnsMissing() ?? false
 t.setTimeout(300_000 * SLOWNESS)
 
 /** Less than in the bench: other tests run on this machine. */
-const LOAD = { flows: 20, pps: 100, connections: 20, byteMs: 200 }
+const LOAD = { flows: 20, pps: 200, connections: 20, byteMs: 100 }
 const DEADLINE_MS = 40_000
 
 for (const names of [
