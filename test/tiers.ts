@@ -109,7 +109,8 @@ export const TIERS: readonly Tier[] = [
     long: GATEWAYS,
     rerun: true,
   },
-  // Six to eight minutes, most of them the start of six nodes on one emulated processor: .ci/run has no room for it and
-  // leaves it out, so that nothing of CI shows the loss of a node with the kernel's own WireGuard (docs/limits.md).
+  // Ten minutes and more, most of them the start of nodes on one emulated processor: .ci/run has no room for it and
+  // leaves it out, so that nothing of CI shows a gateway that starts anew, or the loss of a node,
+  // with the kernel's own WireGuard (docs/limits.md).
   { name: 'emulated', folders: ['test/emulated'], skip: kernelProblem, jobs: 1, seconds: 1200 },
 ]

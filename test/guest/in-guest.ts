@@ -27,15 +27,15 @@ export async function prepareGuest(): Promise<void> {
 }
 
 /**
- * Has Node here compile what Node there will load: emulated, that takes seconds for each process. Throws with what Node
- * said.
+ * What a guest with many processes is started with. Has Node here compile what Node there will load: emulated, that
+ * takes seconds for each process. Throws with what Node said.
  */
-async function compiled(): Promise<NodeJS.ProcessEnv> {
+async function largeGuest(): Promise<NodeJS.ProcessEnv> {
   const folder = join(CACHE, 'compiled')
   const program = join(import.meta.dirname, 'load-modules.ts')
   const { status, output } = await run(NODE, [program], { NODE_COMPILE_CACHE: folder })
   if (status !== 0) throw new Error(`the modules cannot be loaded: ${output}`)
-  return { GUEST_COMPILED: folder }
+  return { GUEST_MEMORY: String(LARGE_MIB), GUEST_COMPILED: folder }
 }
 
 /** Runs a command in a guest that has been prepared. */
@@ -59,8 +59,7 @@ export function guestSuite(name: string, init: SuiteInit = {}): void {
 async function suite(t: Test, { file, isLarge }: SuiteInit & { readonly file: string }): Promise<void> {
   t.ok(existsSync(join(ROOT, file)), `${file} exists`)
   await prepareGuest()
-  const memory = isLarge === true ? { GUEST_MEMORY: String(LARGE_MIB) } : {}
-  const settings = { ...memory, ...(await compiled()) }
+  const settings = isLarge === true ? await largeGuest() : {}
   const script = [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, NODE, file]
   const { status, output } = await run('bash', script, settings)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))
