@@ -1,5 +1,6 @@
 /** values.yaml and values.schema.json of the chart, from install/values.ts. */
 import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values.ts'
+import { LOG_LEVELS } from '../runtime/logging/logger.ts'
 
 /** What each value is for. A value without a note fails the test of the manifests. */
 export const NOTES: Readonly<Record<string, string>> = {
@@ -9,7 +10,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'image.tag': 'Version.',
   'image.pullPolicy': 'Always, IfNotPresent or Never.',
   imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',
-  logLevel: 'trace, debug, info, warn, error, fatal or silent.',
+  logLevel: 'debug, info, warn, error or silent.',
   member: 'What makes this cluster a member of a clusterset.',
   'member.enabled': 'Install agent, gateway, routeagent and dns.',
   'member.namespace': 'Where they live.',
@@ -44,7 +45,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.namespace': 'Where it lives.',
   'broker.createNamespace': 'The chart makes the namespace, with pod security level restricted.',
   'broker.networkPolicies': 'Let others call the ports that members and probes use, and no more.',
-  'broker.advertise': 'host:port under which members reach the broker, best first. Set this.',
+  'broker.advertise': 'host:port under which members reach the broker, in any order. Set this.',
   'broker.clusterset': 'Name of the clusterset, fixed at the first start.',
   'broker.extraArgs':
     'More flags of sealane broker serve, such as --allow-namespace=kube-tools. Ranges are fixed at the first start.',
@@ -91,7 +92,7 @@ const LIMITS: Readonly<Record<string, object>> = {
   'image.tag': { pattern: IMAGE_TEXT },
   'image.pullPolicy': { enum: ['Always', 'IfNotPresent', 'Never'] },
   imagePullSecrets: { items: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } } },
-  logLevel: { enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] },
+  logLevel: { enum: [...LOG_LEVELS] },
   'member.namespace': { pattern: DNS_LABEL },
   'agent.replicas': { minimum: 0 },
   'gateway.statusListen': { enum: STATUS_PLACES },
