@@ -1,6 +1,7 @@
 /**
- * Writes Gateway.status: at once when poked, a moment after a change of state, else every `statusMs` when it differs,
- * and at least every HEARTBEAT_MS: its time says that this gateway is alive.
+ * Writes Gateway.status: at once when poked, a moment after a change of state, else every `statusMs` when more of it
+ * differs than figures that never stand still, and at least every HEARTBEAT_MS: its time says that this gateway is
+ * alive. Every write goes to every node of the cluster.
  */
 import type { ConditionFinding } from '../../model/conditions.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
@@ -131,7 +132,7 @@ export class StatusLoop {
   }
 
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
-    const text = JSON.stringify(gateway.status)
+    const text = lastingText(gateway)
     const { api, clock } = this.#deps
     const nodes = api.cache('Node').list()
     const name = gateway.metadata.name
@@ -204,6 +205,21 @@ export class StatusLoop {
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {
   return rotation === undefined ? {} : { rotation }
+}
+
+/** What of a status stands still while nothing happens. */
+function lastingText({ status }: Gateway): string {
+  const connections = status?.connections.map((connection) => ({ ...connection, ...MOVING }))
+  return JSON.stringify({ ...status, connections })
+}
+
+/** Left out: traffic, and what is measured again and again. */
+const MOVING = {
+  rttMs: undefined,
+  loss: undefined,
+  handshakeAgeSeconds: undefined,
+  rxBytes: undefined,
+  txBytes: undefined,
 }
 
 /** Milliseconds are kept: two writes must never look the same. */

@@ -24,6 +24,26 @@ t.test('the heartbeat moves while nothing else does, and the API server may be a
   t.ok(stage.clock.monotonic() - sinceMs <= HEARTBEAT_MS, 'long before others lose patience')
 })
 
+t.test('traffic alone is written with the heartbeat, not before: every node reads each write', async (t) => {
+  const stage = new Stage(t)
+  stage.start()
+  stage.put(PARIS, PARIS_GW)
+  await stage.until(() => stage.connection('paris') !== undefined, 'paris is known')
+  stage.probes.alive.add('246.0.2.0')
+  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now(), HOME)
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
+  await stage.passSlowly(2 * HEARTBEAT_MS)
+  const beats = new Set<string>()
+  for (let bytes = 1000; bytes <= 20_000; bytes += 1000) {
+    stage.wireguard.traffic('sealane0', PARIS_GW.spec.publicKey, bytes, bytes)
+    await stage.passSlowly(500)
+    beats.add(stage.gateway()?.heartbeatTime ?? '')
+  }
+  t.ok(beats.size >= 2 && beats.size <= 4, `${beats.size} writes in ten seconds`)
+  const seen = stage.connection('paris')?.rxBytes ?? 0
+  t.ok(seen > 10_000, `the traffic is in them: ${seen} octets`)
+})
+
 t.test('what the gateway is told to be, and the events of its lanes', async (t) => {
   const stage = new Stage(t)
   const ready = (): string => {
