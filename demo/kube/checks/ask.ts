@@ -1,6 +1,10 @@
 /** The small questions that several checks ask. */
-import type { CallReport } from '../../../test/kube/support/steady-calls.ts'
-import { type BackgroundCalls, type CallTarget, callInBackground } from '../../../test/kube/support/background-calls.ts'
+import {
+  type BackgroundCalls,
+  type CallReport,
+  type CallTarget,
+  callInBackground,
+} from '../../../test/kube/support/background-calls.ts'
 import { until } from '../../until.ts'
 import type { Member, World } from '../member.ts'
 import { NAMESPACE, ZONE, inPod, ownService } from '../shop.ts'
@@ -99,7 +103,9 @@ export function untilStatus(
 export function keepCalling(from: Member, to: readonly Member[], seconds: number): Promise<BackgroundCalls> {
   const targets: readonly CallTarget[] = to.map(({ name }) => ({
     name,
-    command: `curl -s -m ${seconds} http://${ownHost(name)}/`,
+    argv: ['curl', '-s', '-m', String(seconds), `http://${ownHost(name)}/`],
+    // Somewhat more than its own limit: what it says of that is lost otherwise.
+    seconds: seconds + 1,
     answer: new RegExp(`^${name}/`),
   }))
   return callInBackground(from, NAMESPACE, targets)

@@ -5,14 +5,22 @@
 import { eventually } from '../../support/eventually.ts'
 import type { Site } from './callers.ts'
 import { execInPod } from './node.ts'
-import type { CallReport } from './steady-calls.ts'
 
 export interface CallTarget {
   readonly name: string
-  /** A shell command that prints the answer of one call, and ends within about a second. */
-  readonly command: string
+  /** A program and its arguments, which prints the answer of one call. */
+  readonly argv: readonly string[]
+  /** What it may take; it is killed then. */
+  readonly seconds: number
   /** What an answer of the right one looks like. */
   readonly answer: RegExp
+}
+
+export interface CallReport {
+  readonly calls: number
+  readonly unanswered: number
+  /** Longest time between two answers, from one call's end to the other's. */
+  readonly longestGapMs: number
 }
 
 export interface BackgroundCalls {
@@ -23,7 +31,29 @@ export interface BackgroundCalls {
 }
 
 const FOLDER = '/tmp/background-calls'
-const PAUSE_SECONDS = 0.1
+const PAUSE_SECONDS = 0.2
+
+/**
+ * One process that starts one program for each call: a loop of the shell starts seven, and then the calls take more
+ * of the machine than what they call. Writes a line with the time for each call, until somebody hangs up.
+ */
+const CALLER = `
+use strict; use Time::HiRes qw(time sleep);
+my ($file, $hang_up, $seconds, @command) = @ARGV;
+open my $lines, ">>", $file or die; select $lines; $| = 1;
+until (-e $hang_up) {
+  my $answer = "";
+  my $pid = open my $said, "-|", @command;
+  eval {
+    local $SIG{ALRM} = sub { kill "KILL", $pid; die };
+    alarm $seconds; $answer = join "", <$said>; alarm 0;
+  };
+  close $said;
+  my $last = (split /\\n/, $answer)[-1];
+  printf "%d %s\\n", time * 1000, length $last ? $last : "nobody";
+  sleep ${PAUSE_SECONDS};
+}
+`
 
 /** Throws when a target has not answered within 30 s. One at a time for each pod. */
 export async function callInBackground(
@@ -40,7 +70,7 @@ export async function callInBackground(
     const lines = await read()
     return Math.min(...targets.map(({ answer }, i) => (lines[i] ?? []).filter(({ text }) => answer.test(text)).length))
   }
-  await inPod(`rm -rf ${FOLDER}; mkdir ${FOLDER}; ${targets.map(loop).join('\n')}`)
+  await inPod(`rm -rf ${FOLDER}; mkdir ${FOLDER}; ${targets.map(start).join('\n')}`)
   await eventually(async () => (await answered()) > 0, {
     deadlineMs: 30_000,
     intervalMs: 200,
@@ -62,11 +92,10 @@ export async function callInBackground(
   }
 }
 
-/** Writes a line with the time for each call, until somebody hangs up. */
-function loop({ command }: CallTarget, i: number): string {
-  const line = `echo "$(date +%s%3N) \${answer:-nobody}" >> ${FOLDER}/${i}`
-  const calls = `until [ -e ${FOLDER}/hang-up ]; do answer=$(${command} 2> /dev/null | tail -n 1); ${line}; sleep ${PAUSE_SECONDS}; done`
-  return `: > ${FOLDER}/${i}; ( ${calls}; touch ${FOLDER}/${i}.ended ) < /dev/null > /dev/null 2>&1 &`
+function start({ argv, seconds }: CallTarget, i: number): string {
+  const file = `${FOLDER}/${i}`
+  const words = [CALLER, file, `${FOLDER}/hang-up`, String(seconds), ...argv].map((word) => `'${word}'`)
+  return `: > ${file}; ( perl -e ${words.join(' ')}; touch ${file}.ended ) < /dev/null > /dev/null 2>&1 &`
 }
 
 interface Line {

@@ -39,13 +39,17 @@ export function helloStatefulSet(site: string, name: string, replicas: number): 
   }
 }
 
-// socat loses datagrams while it forks; a loop that never forks does not.
+// A program that never forks: socat starts a shell for each call, and loses datagrams while it forks.
+const TCP_SERVER =
+  'use Socket; $SIG{PIPE} = "IGNORE"; socket(S, PF_INET, SOCK_STREAM, 0) && setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1) ' +
+  '&& bind(S, sockaddr_in(42, INADDR_ANY)) && listen(S, 128) or die $!; ' +
+  'while (1) { accept(C, S) or next; syswrite(C, "$ARGV[0]\n"); close C }'
 const UDP_SERVER =
   'use Socket; socket(S, PF_INET, SOCK_DGRAM, 0) && bind(S, sockaddr_in(42, INADDR_ANY)) or die $!; ' +
   'while (my $from = recv(S, my $asked, 512, 0)) { send(S, "$ARGV[0]\n", 0, $from) }'
 
 function template(labels: Json, site: string): Json {
-  const tcp = ['socat', 'TCP4-LISTEN:42,reuseaddr,fork', `SYSTEM:echo ${site}`]
+  const tcp = ['perl', '-e', TCP_SERVER, site]
   const udp = ['perl', '-e', UDP_SERVER, site]
   const image = 'alpine/socat:1.7.4.4'
   return {

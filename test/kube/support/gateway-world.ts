@@ -1,5 +1,5 @@
 /**
- * Three clusters, two of which call the third a hundred times a second while its gateway nodes go and come: joined by the
+ * Three clusters, two of which call the third twenty times a second while its gateway nodes go and come: joined by the
  * command line, and what is done to gateways.
  */
 import { execFileSync } from 'node:child_process'

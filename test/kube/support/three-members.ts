@@ -106,7 +106,8 @@ async function reaches(from: Member, to: Member): Promise<void> {
 export function keepCalling(from: Member, ...to: readonly Member[]): Promise<BackgroundCalls> {
   const targets = to.map((member) => ({
     name: `${from.name} to ${member.name}`,
-    command: `timeout 3 nc -4 -w 3 ${hostOf(serviceOf(member))} 42 < /dev/null`,
+    argv: ['nc', '-4', '-w', '3', hostOf(serviceOf(member)), '42'],
+    seconds: 3,
     answer: new RegExp(`^${member.name}$`),
   }))
   return callInBackground(from, 'demo', targets)
