@@ -29,6 +29,7 @@ type Kubelet struct {
 	nodeUID   types.UID
 	objects   *objects
 	volumes   *volumes.Maker
+	refreshed *volumes.Maker
 	bridge    *network.Bridge
 	addresses *network.Addresses
 	events    record.EventRecorder
@@ -45,7 +46,10 @@ func New(config Config) *Kubelet {
 		Config:  config,
 		objects: reader,
 		volumes: &volumes.Maker{Objects: reader, HostRoot: hostRoot, Shared: config.Shared},
-		pods:    map[types.UID]*worker{},
+		refreshed: &volumes.Maker{
+			Objects: &recent{objects: reader}, HostRoot: hostRoot, Shared: config.Shared,
+		},
+		pods: map[types.UID]*worker{},
 	}
 }
 

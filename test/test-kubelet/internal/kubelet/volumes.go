@@ -18,7 +18,7 @@ import (
 )
 
 // How soon a changed ConfigMap or Secret, or a renewed token, is seen in a volume. A real kubelet takes a minute.
-const volumeRefresh = 5 * time.Second
+const volumeRefresh = 4 * time.Second
 
 func (worker *worker) facts() podspec.Facts {
 	facts := podspec.Facts{HostIPs: worker.kubelet.NodeIPs}
@@ -34,7 +34,11 @@ func (worker *worker) netns() string {
 }
 
 func (worker *worker) makeVolumes() (map[string]string, error) {
-	return worker.kubelet.volumes.Prepare(worker.latest(), filepath.Join(worker.folder, "volumes"), worker.facts())
+	return worker.volumesBy(worker.kubelet.volumes)
+}
+
+func (worker *worker) volumesBy(maker *volumes.Maker) (map[string]string, error) {
+	return maker.Prepare(worker.latest(), filepath.Join(worker.folder, "volumes"), worker.facts())
 }
 
 func (worker *worker) refreshVolumes(ctx context.Context) {
@@ -43,7 +47,7 @@ func (worker *worker) refreshVolumes(ctx context.Context) {
 	}
 	for sleep(ctx, volumeRefresh) {
 		// An API server that is away for a while costs nothing: the files stay.
-		if _, err := worker.makeVolumes(); err != nil {
+		if _, err := worker.volumesBy(worker.kubelet.refreshed); err != nil {
 			worker.kubelet.Log.Warn("volumes were not refreshed", "pod", worker.latest().Name, "error", err)
 		}
 	}
