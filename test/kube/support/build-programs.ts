@@ -83,13 +83,27 @@ export interface GoRun {
   readonly stderr: string
 }
 
+/** What is generated and next to nothing runs of, or runs once: a third less of the compiler's time. */
+const COLD = [
+  'helm.sh/...',
+  'k8s.io/client-go/applyconfigurations/...',
+  'k8s.io/client-go/informers/...',
+  'k8s.io/client-go/kubernetes/...',
+  'k8s.io/client-go/listers/...',
+  'k8s.io/kubernetes/pkg/generated/...',
+  'sigs.k8s.io/kustomize/...',
+]
+
+/** Nothing for debuggers, which takes a tenth of the compiler's time, and COLD as it stands in the sources. */
+const COMPILED_FAST = ['-gcflags=all=-dwarf=false', ...COLD.map((name) => `-gcflags=${name}=-N -l -dwarf=false`)]
+
 /**
  * Runs Go over all packages of a module, always with the same flags: what one run has compiled serves the next, and what
  * one module has compiled serves the others. With -trimpath a replaced module has the name of the version that it
  * replaces in what is compiled, and is compiled once for each.
  */
 export function runGo(folder: string, verb: 'build' | 'vet' | 'test', flags: readonly string[] = []): Promise<GoRun> {
-  const args = ['-n', '10', 'go', verb, '-buildvcs=false', ...flags, './...']
+  const args = ['-n', '10', 'go', verb, '-buildvcs=false', ...COMPILED_FAST, ...flags, './...']
   // The compiler collects its memory a sixth of its time otherwise.
   const env = { ...process.env, GOGC: '400' }
   const options = { cwd: folder, env, timeout: BUILD_DEADLINE_MS, maxBuffer: 64 << 20 }
