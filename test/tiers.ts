@@ -32,10 +32,11 @@ const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
 const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
-/** How many calls may be lost while a gateway changes, or more than three clusters. */
-const CLUSTERS = /gateway-drain|node-life|five-clusters/
+/** More than three clusters. */
+const CLUSTERS = /five-clusters/
 /** Two minutes and more, the longest part of it waiting for what Kubernetes does in its own time. */
-const LONG = /broker-|day-two|exporter-informed|first-try|install|leaving|repair|second-join|stale-gateway/
+const LONG =
+  /broker-|day-two|exporter-informed|first-try|gateway-drain|install|leaving|node-life|repair|second-join|several-gateways|stale-gateway/
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
