@@ -209,7 +209,10 @@ function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation
 
 /** What of a status stands still while nothing happens. */
 function lastingText({ status }: Gateway): string {
-  const connections = status?.connections.map((connection) => ({ ...connection, ...MOVING }))
+  const connections = status?.connections.map((connection) => {
+    // Of one that is not up it says for how long.
+    return { ...connection, ...MOVING, message: connection.message.replaceAll(/\d+ s\b/g, 's') }
+  })
   return JSON.stringify({ ...status, connections })
 }
 
