@@ -1,6 +1,6 @@
 /** From sources to JavaScript: dist/ of a checkout, and what the image has. */
-import { readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { type BuildOptions, buildSync } from 'esbuild'
 
 const root = join(import.meta.dirname, '..')
@@ -22,15 +22,13 @@ export function imageOfBuild(): string | undefined {
  */
 const OPTIONS = {
   absWorkingDir: root,
-  entryPoints: ['cli/main.ts'],
-  outbase: '.',
   chunkNames: 'chunks/[name]-[hash]',
   bundle: true,
   splitting: true,
   format: 'esm',
   platform: 'node',
   target: 'node24',
-  legalComments: 'eof',
+  metafile: true,
   // The first is native, the second is loaded part by part (runtime/metrics/prometheus-metrics.ts). The third is our
   // own and stands in the folder: all files are one folder below it.
   external: ['netlink', 'prom-client', '../package.json'],
@@ -41,18 +39,48 @@ const OPTIONS = {
 } as const satisfies BuildOptions
 
 /**
- * False when the sources do not compile: why is printed. `folder` is made. Types are for `npm run check`, not looked at
- * here. Throws what imageOfBuild() throws.
+ * Makes `folder` with what `entry` needs, a file two folders below which all others stand; by default the command line.
+ * False when the sources do not compile: why is printed. Types are for `npm run check`, not looked at here. Throws what
+ * imageOfBuild() throws, and why the compiler cannot be started.
  */
-export function compileProduct(folder: string): boolean {
+export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
   const image = imageOfBuild()
+  let inputs: readonly string[]
   try {
-    buildSync({ ...OPTIONS, outdir: folder })
-  } catch {
-    return false
+    const outbase = dirname(dirname(entry))
+    const { metafile } = buildSync({ ...OPTIONS, entryPoints: [entry], outbase, outdir: folder })
+    inputs = Object.keys(metafile.inputs)
+  } catch (error) {
+    if (Object.hasOwn(error as object, 'errors')) return false
+    throw error
   }
-  const project = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { config: object }
+  const project = readProject(root)
   const named = image === undefined ? project : { ...project, config: { ...project.config, image } }
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(named, undefined, 2)}\n`)
+  writeFileSync(join(folder, 'third-party-licenses.txt'), licenses(inputs))
   return true
+}
+
+interface Project {
+  readonly name: string
+  readonly version: string
+  readonly license?: string
+  readonly config?: object
+}
+
+function readProject(folder: string): Project {
+  return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Project
+}
+
+/** Of each package that is in it: its name and version, and the text that has to go along. */
+function licenses(inputs: readonly string[]): string {
+  const folders = inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path) ?? [])
+  const parts = [...new Set(folders)].sort().map((path) => {
+    const folder = join(root, path)
+    const { name, version, license = 'see its package' } = readProject(folder)
+    const files = readdirSync(folder).filter((file) => /^(licen[cs]e|notice|copying)/i.test(file))
+    const texts = files.map((file) => readFileSync(join(folder, file), 'utf8').trim())
+    return `${name} ${version}: ${license}\n\n${texts.join('\n\n')}\n`
+  })
+  return parts.join(`\n${'-'.repeat(80)}\n`)
 }

@@ -8,14 +8,12 @@
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { stripTypeScriptTypes } from 'node:module'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { stringify } from 'yaml'
 import { FileApi } from '../../kubeapi/files/file-api.ts'
@@ -31,6 +29,8 @@ import { progress, round } from '../figures.ts'
 const ROOT = join(import.meta.dirname, '..', '..')
 /** Where the packages that it needs are found from. */
 const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-product')
+/** As the command line is compiled: reading types costs a process some 30 MiB. */
+const PROGRAM = join(PRODUCT, 'gateway-memory', 'one-gateway.js')
 /** As bin/sealane starts Node. */
 const NODE_FLAGS = ['--max-semi-space-size=2', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
 const OWN_GATEWAYS = [0, 1]
@@ -51,7 +51,7 @@ async function main(): Promise<void> {
   const far = numberOf('far', values.far, 8)
   const seconds = numberOf('seconds', values.seconds, 3600)
   rmSync(PRODUCT, { recursive: true, force: true })
-  if (!compileProduct(PRODUCT)) throw new Error('the product does not compile')
+  if (!compileProduct(PRODUCT, 'bench/gateway-memory/one-gateway.ts')) throw new Error('the product does not compile')
   const floor = await bareNode()
   const one = await measure({ clusters: 1, far, seconds: 15 })
   const { links, ...most } = await measure({ clusters, far, seconds })
@@ -91,9 +91,8 @@ async function measure({ clusters, far, seconds }: Load) {
   const gateways: RunningGateway[] = []
   try {
     await writeSite(folder, clusters, far)
-    const program = writeProgram(folder)
     for (const lane of OWN_GATEWAYS)
-      gateways.push(new RunningGateway([program, join(folder, 'site.yaml'), `gw${lane}`, String(lane), String(far)]))
+      gateways.push(new RunningGateway([PROGRAM, join(folder, 'site.yaml'), `gw${lane}`, String(lane), String(far)]))
     await Promise.all(gateways.map((gateway) => gateway.untilUp(clusters * far)))
     await sleep(SETTLE_MS)
     await Promise.all(gateways.map((gateway) => gateway.figures()))
@@ -156,15 +155,6 @@ function endpointOf({ spec }: Cluster, i: number, lane: number): Endpoint {
     ],
     capabilities: ['wireguard', 'all-pairs'],
   })
-}
-
-/** one-gateway.ts as the compiled product would have it: reading types costs a process some 30 MiB. */
-function writeProgram(folder: string): string {
-  const text = readFileSync(join(import.meta.dirname, 'one-gateway.ts'), 'utf8')
-  const product = pathToFileURL(PRODUCT).href
-  const program = join(folder, 'one-gateway.mjs')
-  writeFileSync(program, stripTypeScriptTypes(text).replaceAll(/'\.\.\/\.\.\/([\w/-]+)\.ts'/g, `'${product}/$1.js'`))
-  return program
 }
 
 class RunningGateway {
