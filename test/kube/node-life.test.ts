@@ -15,7 +15,7 @@ import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { dumpNode, sealaneFiles } from './support/node-dump.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
-import { refusedByApiServer } from './support/pod-logs.ts'
+import { lastWords, refusedByApiServer } from './support/pod-logs.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportService } from './support/service-imports.ts'
 import { callSteadily } from './support/steady-calls.ts'
@@ -30,6 +30,8 @@ const ROWS: readonly ClusterRow[] = [
 ]
 
 const SYSTEM = 'sealane-system'
+/** What a pod of the gateway may take to end: a lane is handed over first, and then the node is cleaned. */
+const GRACE_SECONDS = 45
 const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
 const HOST = 'hello.demo.svc.clusterset.local'
@@ -64,7 +66,7 @@ t.test('nodes come and go', { skip: kubeletMissing() ?? false, timeout: 900_000 
 
 async function startWorld(t: Test): Promise<World> {
   const directory = temporaryFolder(t)
-  const clusters = await startClusters({ directory, rows: ROWS })
+  const clusters = await startClusters({ directory, rows: ROWS, maxGraceSeconds: GRACE_SECONDS })
   t.teardown(() => clusters.stop())
   const [first, second] = clusters.clusters
   const [a, b] = second?.nodes ?? []
@@ -126,7 +128,14 @@ const endpoints = async (site: Site): Promise<string> =>
 
 /** Waits until both clusters know this cluster's lanes so. */
 async function reported({ here, there }: World, want: string, nodes: string): Promise<void> {
-  await eventually(async () => (await gateways(here)) === nodes, { deadlineMs: 60_000, say: `gateways are ${nodes}` })
+  const isReported = async (): Promise<boolean> => {
+    const found = await gateways(here)
+    if (found === nodes) return true
+    throw new Error(`they are "${found}"`)
+  }
+  await eventually(isReported, { deadlineMs: 60_000, say: `gateways are ${nodes}` }).catch(async (error: unknown) => {
+    throw new Error(`${String(error)}\n${await lastWords(here.api, SYSTEM, 25)}`, { cause: error })
+  })
   for (const site of [here, there]) {
     await eventually(async () => (await endpoints(site)) === want, {
       deadlineMs: 60_000,
