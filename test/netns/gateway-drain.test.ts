@@ -80,7 +80,8 @@ function carriedBytes(gateway: SiteNode): number {
 
 /** What its own probes of both links are in a second, at the most. */
 const PROBE_BYTES = 4000
-const LOOK_MS = 2000
+/** More than one heartbeat: bytes are written with it. */
+const LOOK_MS = 6000
 
 /** Waits until it carries much more than its own probes, or no more than these. */
 async function carries(gateway: SiteNode, much: boolean, say: string): Promise<void> {

@@ -79,8 +79,8 @@ export async function callInBackground(
   return {
     answered,
     stop: async () => {
-      await inPod(`touch ${FOLDER}/hang-up`)
       const ended = targets.map((_, i) => `[ -e ${FOLDER}/${i}.ended ]`).join(' && ')
+      await inPod(`touch ${FOLDER}/hang-up`)
       await eventually(async () => (await inPod(`${ended} && echo ended`)).trim() === 'ended', {
         deadlineMs: 30_000,
         intervalMs: 100,
@@ -95,7 +95,7 @@ export async function callInBackground(
 function start({ argv, seconds }: CallTarget, i: number): string {
   const file = `${FOLDER}/${i}`
   const words = [CALLER, file, `${FOLDER}/hang-up`, String(seconds), ...argv].map((word) => `'${word}'`)
-  return `: > ${file}; ( perl -e ${words.join(' ')}; touch ${file}.ended ) < /dev/null > /dev/null 2>&1 &`
+  return `: > ${file}; ( perl -e ${words.join(' ')} && touch ${file}.ended ) < /dev/null > /dev/null 2>&1 &`
 }
 
 interface Line {

@@ -117,7 +117,7 @@ export function runGo(folder: string, verb: 'build' | 'vet' | 'test', flags: rea
 
 /** Of all that the programs are made from: sources, the pinned modules, the compiler, the options. */
 function fingerprint(folder: string, version: string, options: BuildOptions): string {
-  const hash = createHash('sha256').update(JSON.stringify([version, options]))
+  const hash = createHash('sha256').update(JSON.stringify([version, options, COMPILED_FAST]))
   for (const path of moduleFiles(folder).sort()) {
     hash.update(`\0${relative(folder, path)}\0`).update(readFileSync(path))
   }

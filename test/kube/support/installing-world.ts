@@ -157,6 +157,22 @@ export async function changedSince(
   return [...difference.filter((line) => !isReadiness(line)), ...(await lateDns(place))]
 }
 
+/** The same without pods and what follows from them: once a line has that in it, or after half a minute. */
+export async function changedWith(
+  place: InstallTarget,
+  settled: ReadonlyMap<string, string>,
+  wanted: string,
+): Promise<readonly string[]> {
+  let changed: readonly string[] = []
+  const isThere = async (): Promise<boolean> => {
+    const lines = await changedSince(place, settled)
+    changed = lines.filter((line) => !/(pods|replicasets|controllerrevisions|endpointslices) /.test(line))
+    return changed.some((line) => line.includes(wanted))
+  }
+  await eventually(isThere, { deadlineMs: 30_000, intervalMs: 1000 }).catch(() => undefined)
+  return changed
+}
+
 /** Everything is as it was before Sealane came, but for the CRDs. */
 export async function isBare(
   t: Test,

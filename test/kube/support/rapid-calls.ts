@@ -22,7 +22,7 @@ export const CALLS_PER_SECOND = Number(process.env['SEALANE_CALLS_PER_SECOND'] ?
 const LIMIT_SECONDS = 600
 const FOLDER = '/tmp/rapid-calls'
 /** An answer that comes later than this is none. */
-const PATIENCE_MS = 1000
+const PATIENCE_MS = 3000
 
 /**
  * Each call has a socket of its own, so that answers cannot be taken for those of others. A line for each, in the order
