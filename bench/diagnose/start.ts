@@ -7,10 +7,10 @@ import { spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { compileProduct } from '../scripts/compile-product.ts'
-import { median, progress, round } from './figures.ts'
+import { compileProduct } from '../../scripts/compile-product.ts'
+import { median, progress, round } from '../figures.ts'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = join(import.meta.dirname, '..', '..')
 /** Packages are found from here. */
 const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-start')
 const MAIN = join(PRODUCT, 'cli', 'main.js')
