@@ -31,7 +31,7 @@ const ROWS: readonly ClusterRow[] = [
 
 const SYSTEM = 'sealane-system'
 /** What a pod of the gateway may take to end: a lane is handed over first, and then the node is cleaned. */
-const GRACE_SECONDS = 45
+const GRACE_SECONDS = 20
 const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
 const HOST = 'hello.demo.svc.clusterset.local'
