@@ -62,8 +62,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     deaf ??= setTimeout(() => kill('SIGKILL'), init.graceMs ?? GRACE_MS)
   }
   const waiting = files.map((file, place) => ({ file, place }))
-  const runNext = async (): Promise<boolean> => {
-    const next = waiting.shift()
+  const run = async (next: (typeof waiting)[number] | undefined): Promise<boolean> => {
     if (next === undefined) return false
     const one = await runFile(next.file, init, running)
     said[next.place] = one
@@ -71,7 +70,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     return true
   }
   const work = async (): Promise<void> => {
-    while (await runNext());
+    while (await run(waiting.shift()));
   }
   process.on('SIGINT', stop).on('SIGTERM', stop)
   const more: Promise<boolean>[] = []
@@ -79,7 +78,8 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   const idle = init.idle ?? idleSince()
   const look = setInterval(() => {
     if (idle() < ROOM || running.size >= (init.most ?? init.jobs)) return
-    const one = runNext()
+    // From the end: files that take long stand at the beginning, and what is idle is not much.
+    const one = run(waiting.pop())
     one.catch(broken.reject)
     more.push(one)
   }, init.lookMs ?? LOOK_MS)

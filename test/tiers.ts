@@ -34,9 +34,13 @@ const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path
 const GATEWAYS = /\/gateway-/
 /** More than three clusters. */
 const CLUSTERS = /five-clusters/
-/** Two minutes and more, the longest part of it waiting for what Kubernetes does in its own time. */
-const LONG =
-  /broker-|day-two|exporter-informed|first-try|gateway-drain|install|leaving|node-life|repair|second-join|several-gateways|stale-gateway/
+/** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
+const LONG = new RegExp(
+  [
+    'agents|broker-|day-two|dual-stack|exporter-informed|first-try|gateway-drain|install|leaving|mcs-story',
+    'node-life|repair|second-join|several-gateways|stale-gateway',
+  ].join('|'),
+)
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
@@ -95,6 +99,8 @@ export const TIERS: readonly Tier[] = [
     skip: kubeProblem,
     prepare: buildAll,
     jobs: 2,
+    // One that needs few processes, in the time that the others wait.
+    most: 3,
     seconds: 1800,
     long: LONG,
     alone: CLUSTERS,

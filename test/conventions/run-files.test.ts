@@ -116,6 +116,23 @@ t.test('more files run at once while processors are idle, up to a limit', async 
   t.equal(await atOnce(t, 3, { jobs: 2, most: 5, idle: () => 1 }), 3)
 })
 
+t.test('who joins while processors are idle is the last, which needs least', async (t) => {
+  const folder = temporaryFolder(t)
+  const began = join(folder, 'began')
+  const paths = Array.from({ length: 4 }, (_, i) => {
+    const path = join(folder, `${i}.mjs`)
+    // The first goes on until another one has begun.
+    const source = `import { appendFileSync, readFileSync } from 'node:fs'
+appendFileSync(${JSON.stringify(began)}, '${i}')
+setInterval(() => readFileSync(${JSON.stringify(began)}, 'utf8').length > 1 && process.exit(), 10)`
+    writeFileSync(path, source)
+    return path
+  })
+  const idle = (): number => (existsSync(began) ? 1 : 0)
+  await runFiles(paths, { jobs: 1, most: 2, idle, lookMs: 50, seconds: 60, onEnd: () => undefined })
+  t.match(readFileSync(began, 'utf8'), /^03/)
+})
+
 t.test('what is idle', async (t) => {
   t.equal(idleShare({ idle: 100, busy: 100 }, { idle: 130, busy: 110 }), 0.75)
   t.equal(idleShare({ idle: 100, busy: 100 }, { idle: 100, busy: 110 }), 0)
