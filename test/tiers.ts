@@ -32,13 +32,13 @@ const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
 const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
-/** More than three clusters. */
-const CLUSTERS = /five-clusters/
+/** More than three clusters; and gateways that have five seconds to hand over and to clean their node. */
+const CLUSTERS = /five-clusters|node-life/
 /** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
 const LONG = new RegExp(
   [
     'agents|broker-|day-two|dual-stack|exporter-informed|first-try|gateway-drain|install|leaving|mcs-story',
-    'node-life|repair|second-join|several-gateways|stale-gateway',
+    'repair|second-join|several-gateways|stale-gateway',
   ].join('|'),
 )
 

@@ -30,8 +30,6 @@ const ROWS: readonly ClusterRow[] = [
 ]
 
 const SYSTEM = 'sealane-system'
-/** What a pod of the gateway may take to end: a lane is handed over first, and then the node is cleaned. */
-const GRACE_SECONDS = 20
 const OURS = '/apis/sealane.io/v1alpha1'
 const LABEL = 'sealane.io/gateway'
 const HOST = 'hello.demo.svc.clusterset.local'
@@ -66,7 +64,7 @@ t.test('nodes come and go', { skip: kubeletMissing() ?? false, timeout: 900_000 
 
 async function startWorld(t: Test): Promise<World> {
   const directory = temporaryFolder(t)
-  const clusters = await startClusters({ directory, rows: ROWS, maxGraceSeconds: GRACE_SECONDS })
+  const clusters = await startClusters({ directory, rows: ROWS })
   t.teardown(() => clusters.stop())
   const [first, second] = clusters.clusters
   const [a, b] = second?.nodes ?? []
