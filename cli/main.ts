@@ -9,9 +9,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 await runProcess('sealane', async (signal) => {
   // Not before signals are heard: process 1 of a container, which this is in a pod, never sees one that comes earlier,
   // and is killed at the end of its grace period.
-  const [{ buildProgram }, { parseWith }] = await Promise.all([
-    import('./program.ts'),
-    import('./parse-command-line.ts'),
-  ])
-  return parseWith(buildProgram(signal), process.argv.slice(2))
+  const { runCommandLine } = await import('./program.ts')
+  return runCommandLine(process.argv.slice(2), signal)
 })

@@ -19,7 +19,12 @@ import { addVersionCommand } from './commands/look/version.ts'
 import { sealaneVersion } from '../runtime/version.ts'
 import type { CommandContext } from './context.ts'
 import { processOutput } from './output.ts'
-import { throwingUsageErrors } from './parse-command-line.ts'
+import { parseWith, throwingUsageErrors } from './parse-command-line.ts'
+
+/** Runs one command. Throws what it throws, and UserError for words that mean nothing. */
+export function runCommandLine(words: readonly string[], signal: AbortSignal): Promise<void> {
+  return parseWith(buildProgram(signal), words)
+}
 
 export function buildProgram(
   signal: AbortSignal,
