@@ -39,9 +39,10 @@ const OPTIONS = {
 } as const satisfies BuildOptions
 
 /**
- * Makes `folder` with what `entry` needs, a file two folders below which all others stand; by default the command line.
- * False when the sources do not compile: why is printed. Types are for `npm run check`, not looked at here. Throws what
- * imageOfBuild() throws, and why the compiler cannot be started.
+ * Makes `folder` with all that the program `entry` loads, a path in this checkout that ends with FOLDER/FILE.ts: it
+ * becomes FOLDER/FILE.js there. By default the command line. False when the sources do not compile: why is printed.
+ * Types are for `npm run check`, not looked at here. Throws what imageOfBuild() throws, and why the compiler cannot be
+ * started.
  */
 export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
   const image = imageOfBuild()

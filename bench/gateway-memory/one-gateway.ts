@@ -38,7 +38,11 @@ const ANSWER_MS = 1
 const BYTES_A_SECOND = 100_000
 
 // What the command line has loaded by then.
-await Promise.all(['../../cli/program.ts', '../../compose/up.ts', '../../compose/parts/gateway.ts'].map(load))
+await Promise.all([
+  import('../../cli/program.ts'),
+  import('../../compose/up.ts'),
+  import('../../compose/parts/gateway.ts'),
+])
 
 const routes = new FakeRouteTable({
   links: [
@@ -129,8 +133,4 @@ function answerQuestions(linksUp: () => number): void {
     console.log(JSON.stringify(figures))
     last = { cpu: process.cpuUsage(), atMs }
   })
-}
-
-function load(module: string): Promise<unknown> {
-  return import(module)
 }
