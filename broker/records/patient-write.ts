@@ -5,6 +5,11 @@ import { type RecordLog, StateError, type Transaction } from '../log/record-log.
 import type { BrokerMetrics } from '../metrics.ts'
 
 const RETRY_MS = 1000
+/**
+ * When an error was noted: a group that fails gives the same one to all that waited for it, hundreds of them, and a store
+ * that is lost gives it to the next group as well.
+ */
+const noted = new WeakMap<StateError, number>()
 
 export interface PatientWriteDeps {
   readonly log: RecordLog
@@ -24,8 +29,12 @@ export async function writePatiently<T>(
       return await log.transact(decide)
     } catch (error) {
       if (!(error instanceof StateError)) throw error
-      metrics.commitFailures.inc()
-      logger.error('state not written, trying again', { reason: error.reason, why: error.message })
+      const nowMs = clock.monotonic()
+      if (!(nowMs - (noted.get(error) ?? -Infinity) < RETRY_MS)) {
+        noted.set(error, nowMs)
+        metrics.commitFailures.inc()
+        logger.error('state not written, trying again', { reason: error.reason, why: error.message })
+      }
       await clock.sleep(RETRY_MS, signal)
     }
   }

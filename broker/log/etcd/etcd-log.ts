@@ -19,8 +19,10 @@ import { EtcdFollower } from './etcd-follower.ts'
 import { EtcdReader, type Listing, type Seen } from './etcd-reader.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import { EtcdWriter, type WriteOutcome } from './etcd-writer.ts'
+import type { Head } from './etcd-values.ts'
 import { type OpenedStore, openStore } from './open-store.ts'
 import { ReplicaState } from './replica-state.ts'
+import { WriteRotation } from './write-rotation.ts'
 import { WriteTurns } from './write-turns.ts'
 
 /** Changes after which no more transactions are added to a group. */
@@ -59,7 +61,7 @@ export interface EtcdLogInit extends Partial<GroupedLogInit> {
 export async function openEtcdLog(init: EtcdLogInit, signal: AbortSignal): Promise<EtcdLog> {
   const { store, clusterset, create = true } = init
   const opened = await openStore(store, { clusterset, create }, signal)
-  const reader = new EtcdReader(store, opened.format.epoch)
+  const reader = new EtcdReader(store, opened.format.epoch, init.packing)
   const listing = await store.classify(() => reader.list(undefined, signal))
   return new EtcdLog(init, opened, reader, listing)
 }
@@ -83,10 +85,13 @@ export class EtcdLog extends LogReader implements RecordLog {
   readonly #lost = new AbortController()
   readonly #following: Promise<void>
   readonly #turns: WriteTurns
+  readonly #rotation: WriteRotation
   #waiting: PendingTransaction[] = []
   #working: Promise<void> | undefined
   #closing: Promise<void> | undefined
   #writes = 0
+  /** The last group had changes: the next one is expected to have some. */
+  #isWriting = false
   #hasSweptStaged = false
   /** Why nothing can be written any more. */
   #broken: StateError | undefined
@@ -103,7 +108,9 @@ export class EtcdLog extends LogReader implements RecordLog {
     this.#writer = new EtcdWriter(store, reader, createdAt)
     this.#turns = new WriteTurns(clock, this.#replica)
     const onChanges = (changes: readonly Change[]): void => this.reportCommit(changes)
-    this.#state = new ReplicaState({ store, replica: this.#replica, onChanges }, rows, listing)
+    this.#rotation = new WriteRotation(clock, this.#replica)
+    const onHead = (head: Head): void => this.#rotation.see(head)
+    this.#state = new ReplicaState({ store, replica: this.#replica, onChanges, onHead }, rows, listing)
     const follower = new EtcdFollower({ reader, state: this.#state, turns: this.#turns, clock, logger })
     this.#following = follower.run(this.#stop.signal).catch((error: unknown) => this.#onBroken(error))
     this.#poke()
@@ -187,6 +194,8 @@ export class EtcdLog extends LogReader implements RecordLog {
         throw new StateError('Locked', store.where, `${text}: it is tried again`)
       }
       if (this.#broken !== undefined) throw this.#broken
+      // What is decided before that would be decided once more.
+      if (this.#isWriting && this.#waiting.length > 1) await this.#mayWrite(asOf, signal)
       const from = this.#state.seen
       if (from.head.staged !== undefined) {
         await this.#learn(await this.#writer.complete(this.#nextId(), from, signal))
@@ -194,17 +203,26 @@ export class EtcdLog extends LogReader implements RecordLog {
         continue
       }
       const group = this.#decide(asked)
+      this.#isWriting = group.changes.length > 0
       if (group.changes.length === 0 && asked > 0) {
         this.#settle(group.taken)
         return
       }
       // What is decided while others write is decided anew.
-      if (group.changes.length > 0 && (await this.#turns.await(asOf, signal))) continue
+      if (this.#isWriting && (await this.#mayWrite(asOf, signal))) continue
       const outcome = await this.#try(group, from, signal)
       if (outcome.t === 'made') return
       overtaken += 1
       asked = group.taken.length
     }
+  }
+
+  /** Until it is our time to write. True where that took a while. */
+  async #mayWrite(asOf: number, signal: AbortSignal): Promise<boolean> {
+    const hasWaited = await this.#turns.await(asOf, signal)
+    // For one that was overtaken the others stand aside.
+    if (this.#turns.isWanted) return hasWaited
+    return (await this.#rotation.await(signal)) || hasWaited
   }
 
   /** Writes the group and settles it, or learns by whom it was overtaken. */
@@ -267,8 +285,13 @@ export class EtcdLog extends LogReader implements RecordLog {
   async #write(from: Seen, changes: readonly Change[], signal: AbortSignal): Promise<WriteOutcome> {
     const id = this.#nextId()
     const compacted = this.#compactTo() ?? from.head.compacted
+    const { clock } = this.#init
+    const startedMs = clock.monotonic()
     try {
-      return await this.#writer.write({ id, from, changes, compacted, served: this.#turns.served }, signal)
+      const init = { id, from, changes, compacted, served: this.#turns.served }
+      const outcome = await this.#writer.write(init, signal)
+      this.#rotation.took(clock.monotonic() - startedMs)
+      return outcome
     } catch (error) {
       if (!(error instanceof EtcdError && error.failure === 'unknown')) throw error
       return await this.#findOut(id, from, error, signal)

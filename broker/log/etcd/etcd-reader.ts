@@ -1,14 +1,22 @@
 /** Reads of a store: its head, all its rows as of one moment, and what happens after that moment. */
 import { EtcdError } from './client/etcd-error.ts'
-import type { Event, KeyValue } from './client/gen/etcd.ts'
+import type { Event, KeyValue, RangeRequest, RangeResponse } from './client/gen/etcd.ts'
 import type { Change } from '../record-log.ts'
+import type { RowPacking } from '../row-packing.ts'
 import { readAt, readOp } from './etcd-compare.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import type { Head } from './etcd-values.ts'
 import type { Want, WriteTurns } from './write-turns.ts'
 
-/** Rows of one answer. */
+/**
+ * Rows of the first answer, and what the next ones are to have: octets, and rows at most. etcd looks at all keys that are
+ * left for each answer, so that a hundred thousand rows in answers of 500 took each replica ten seconds.
+ */
 const PAGE = 500
+const PAGE_BYTES = 2 << 20
+const MAX_PAGE = 10_000
+/** Rows may be larger than those before them. */
+const PAGE_GROWTH = 4
 /** Lists begun anew because etcd has forgotten, meanwhile, the moment that they are of. */
 const MAX_LISTS = 5
 const DELETED = 1
@@ -39,10 +47,12 @@ export interface Listing extends Commit {
 export class EtcdReader {
   readonly #store: EtcdStore
   readonly #epoch: string
+  readonly #packing: RowPacking | undefined
 
-  constructor(store: EtcdStore, epoch: string) {
+  constructor(store: EtcdStore, epoch: string, packing?: RowPacking) {
     this.#store = store
     this.#epoch = epoch
+    this.#packing = packing
   }
 
   /** As of now, whichever member answers. Throws EtcdError, and StateError where the store is gone. */
@@ -126,22 +136,49 @@ export class EtcdReader {
     const rows = new Map<string, Change>()
     const leftovers: Change[] = []
     const minModRevision = since === undefined ? 0 : since.revision + 1
-    for (let key = keys.rows.key; ;) {
-      const page = { ...keys.rows, key, limit: PAGE, revision: asOf, minModRevision }
-      const { kvs, more } = await client.range(page, { action: 'list', signal })
+    const range = { ...keys.rows, revision: asOf, minModRevision }
+    for await (const kvs of this.#pages(range, signal)) {
       for (const kv of kvs) {
-        const row = values.row(kv.key, kv.value)
+        const row = values.row(kv.key, kv.value, this.#packing)
         if (row === undefined) continue
         if (row.value === undefined && row.revision <= seen.head.compacted) leftovers.push(row)
         else if (row.revision > (since?.head.revision ?? 0)) rows.set(kv.key.toString(), row)
       }
-      const last = kvs.at(-1)
-      if (!more || last === undefined) break
-      key = Buffer.concat([last.key, Buffer.of(0)])
     }
     for (const change of await this.staged(seen.head, asOf, signal))
       rows.set(keys.row(change.scope, change.key).toString(), change)
     return { seen, asOf, changes: inOrder([...rows.values()]), whole: since === undefined, leftovers }
+  }
+
+  /** All of a range, in order of keys. */
+  async *#pages(
+    range: Partial<RangeRequest> & Pick<RangeRequest, 'key'>,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly KeyValue[], void> {
+    let limit = PAGE
+    for (let { key } = range; ;) {
+      const answer = await this.#page({ ...range, key, limit }, signal)
+      if (answer !== undefined) yield answer.kvs
+      const last = answer?.kvs.at(-1)
+      if (answer !== undefined && (!answer.more || last === undefined)) return
+      limit = answer === undefined ? Math.ceil(limit / PAGE_GROWTH) : nextLimit(limit, answer.kvs)
+      if (last !== undefined) key = Buffer.concat([last.key, Buffer.of(0)])
+    }
+  }
+
+  /** Undefined: there is more in it than an answer may have, or than comes in time on this way. */
+  async #page(
+    page: Partial<RangeRequest> & Pick<RangeRequest, 'key' | 'limit'>,
+    signal: AbortSignal,
+  ): Promise<RangeResponse | undefined> {
+    try {
+      return await this.#store.client.range(page, { action: 'list', signal })
+    } catch (error) {
+      if (!(error instanceof EtcdError) || page.limit <= 1) throw error
+      const isLate = page.limit > PAGE / PAGE_GROWTH && error.isLate
+      if (error.failure === 'tooLarge' || isLate) return undefined
+      throw error
+    }
   }
 
   /** Undefined: these events are of no commit; rows are filled in for an earlier one, or forgotten ones go. */
@@ -152,11 +189,17 @@ export class EtcdReader {
     if (head.type === DELETED) throw this.#store.gone('the head of the log was taken away')
     const seen = this.seen(head.kv)
     const changes = events.flatMap(({ kv, type }) => {
-      const row = kv === undefined || type === DELETED ? undefined : values.row(kv.key, kv.value)
+      const row = kv === undefined || type === DELETED ? undefined : values.row(kv.key, kv.value, this.#packing)
       return row === undefined ? [] : [row]
     })
     return { seen, changes: inOrder([...changes, ...(await this.staged(seen.head, asOf, signal))]) }
   }
+}
+
+function nextLimit(limit: number, kvs: readonly KeyValue[]): number {
+  const bytes = kvs.reduce((sum, { key, value }) => sum + key.length + value.length, 0)
+  const wanted = Math.floor((PAGE_BYTES * kvs.length) / Math.max(1, bytes))
+  return Math.max(1, Math.min(wanted, limit * PAGE_GROWTH, MAX_PAGE))
 }
 
 export function isCompacted(error: unknown): boolean {

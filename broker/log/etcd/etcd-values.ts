@@ -1,8 +1,20 @@
-/** Values of the log's keys, as JSON. What cannot be read is damage, and is named. */
+/**
+ * Values of the log's keys, as JSON. What cannot be read is damage, and is named. Of a record only its beginning and its
+ * end are looked at here, as of those in SQLite (decision 81).
+ */
 import type { Scope, Scopes } from '../../state/state.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import { type Change, StateError } from '../record-log.ts'
+import { AS_WRITTEN, type RowPacking } from '../row-packing.ts'
 import type { EtcdKeys } from './etcd-keys.ts'
+
+interface RowName<S extends Scope = Scope> {
+  readonly scope: S
+  readonly key: string
+}
+
+/** How encodeRow() begins a row that has a value. */
+const RECORD = /^{"r":(\d{1,15}),"v":(?={)/
 
 /** Of the keys below a prefix. A broker of a later release may raise it; one of an earlier release then stops. */
 export const FORMAT_VERSION = 1
@@ -73,9 +85,28 @@ export class ValueReader {
   }
 
   /** Undefined: the key is none of a row. */
-  row(key: Buffer, value: Buffer): Change | undefined {
+  row(key: Buffer, value: Buffer, packing = AS_WRITTEN): Change | undefined {
     const name = this.#keys.parseRow(key)
     if (name === undefined) return undefined
+    const { scope } = name
+    if (scope === 'record') return this.#record({ ...name, scope }, key, value, packing)
+    return this.#row(name, key, value)
+  }
+
+  /** Of a record only the revision is read here: a broker that starts has a hundred thousand of them. */
+  #record(name: RowName<'record'>, key: Buffer, value: Buffer, packing: RowPacking): Change {
+    const text = value.toString()
+    const [beginning = '', revision] = RECORD.exec(text) ?? []
+    if (revision === undefined || !text.endsWith('}')) return this.#row(name, key, value)
+    try {
+      const row = packing.fromText(text.slice(beginning.length, -1))
+      return { scope: name.scope, key: name.key, revision: Number(revision), value: row }
+    } catch {
+      return this.#row(name, key, value)
+    }
+  }
+
+  #row(name: RowName, key: Buffer, value: Buffer): Change {
     const row = this.#json(key, value) as { readonly r?: unknown; readonly v?: Scopes[Scope] }
     if (!Number.isSafeInteger(row.r)) throw this.#damaged(key, 'it has no revision')
     return { ...name, revision: row.r as number, value: row.v }

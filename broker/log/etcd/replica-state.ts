@@ -8,13 +8,15 @@ import type { Change } from '../record-log.ts'
 import { EtcdError } from './client/etcd-error.ts'
 import type { Commit, Listing, Seen } from './etcd-reader.ts'
 import type { EtcdStore } from './etcd-store.ts'
-import { replicaOf } from './etcd-values.ts'
+import { type Head, replicaOf } from './etcd-values.ts'
 
 export interface ReplicaStateInit {
   readonly store: EtcdStore
   /** The first part of the ids of this replica's writes. */
   readonly replica: string
   readonly onChanges: (changes: readonly Change[]) => void
+  /** Called with each new head. */
+  readonly onHead: (head: Head) => void
 }
 
 export class ReplicaState {
@@ -119,6 +121,7 @@ export class ReplicaState {
     }
     this.rows.revision = Math.max(this.rows.revision, seen.head.revision)
     this.#seen = seen
+    this.#init.onHead(seen.head)
     for (const wake of [...this.#waiters]) wake()
   }
 

@@ -16,6 +16,12 @@ export class EtcdError extends Error {
     this.name = 'EtcdError'
     this.failure = failure
   }
+
+  /** The last word is that no answer came in time. */
+  get isLate(): boolean {
+    const { cause } = this
+    return cause instanceof EtcdError ? cause.isLate : isServiceError(cause) && cause.code === status.DEADLINE_EXCEEDED
+  }
 }
 
 /** Takes what was called where, in words that go on after "etcd at HOST:PORT". */
