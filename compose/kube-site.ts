@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
+import type { Refusal } from '../kubeapi/kube/http/refusals.ts'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../kubeapi/kube/kube-api.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
@@ -25,6 +26,8 @@ export interface KubeSite extends MembershipAccess {
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
   /** In the namespace that Sealane is installed in. */
   readonly leases: LeaseStore
+  /** What the API server does not let this process do now. */
+  readonly refused: () => readonly Refusal[]
 }
 
 export interface OpenKubeSiteInit {
@@ -58,6 +61,7 @@ export async function openKubeSite(
       askNode: async (name, until) =>
         (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
       leases: api.leases,
+      refused: () => api.refused(),
       hasMembership: async (until) => (await api.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
       createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
         const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }

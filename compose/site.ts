@@ -70,6 +70,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0
+    if (run.kube !== undefined) deps.status.report('refused', run.kube.refused)
     void showMember(run, deps.metrics, signal)
     const start = async (component: ComponentName): Promise<void> => {
       try {

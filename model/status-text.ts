@@ -19,6 +19,9 @@ export const ANSWERS_LOST = 'but our answers do not get there'
 export const NONE_ANSWERS = 'but none that answers ours'
 /** That nothing comes from there. */
 export const HEARS_NOTHING = 'and hear nothing'
+/** How an export says that an address, or the name of a pod, is left out. */
+export const OUTSIDE_PODS = 'outside the pod CIDRs'
+export const NAME_TOO_LONG = 'characters too long'
 /** How a failure says who has a port; the port stands before it, the holder behind it. */
 export const PORT_TAKEN = 'is taken by'
 

@@ -29,6 +29,9 @@ export async function joinAndRun(
   signal: AbortSignal,
 ): Promise<void> {
   const joining = { cluster, facts, identity, store: identity }
+  // Another agent acts from then on.
+  const forget = (): void => deps.status.report('joinRefused', () => undefined)
+  signal.addEventListener('abort', forget, { once: true })
   await joinWithToken(deps, joining, signal)
   const stop = new AbortController()
   const until = AbortSignal.any([signal, stop.signal])

@@ -70,6 +70,7 @@ export async function joinWithToken(
     if (refused === undefined) await deps.clock.sleep(pause.next(), signal)
   }
   state = undefined
+  attempt.forget()
   // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
   if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, store, signal)
 }
@@ -130,6 +131,7 @@ async function rejoin(
   kept.latest = known ?? kept.latest
   if (known === undefined && hasLeft(deps.api)) return undefined
   const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
+  if (leftMs > 0) kept.attempt.forget()
   if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
   const token = await store.token()
   if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
@@ -212,11 +214,19 @@ class JoinAttempt {
   /** The token that an operator has to accept: whether it has ended by then, the broker says. */
   #waiting: string | undefined
   #logged: string | undefined
+  /** Why the broker refused it last. */
+  #refusedFor: string | undefined
 
   constructor(deps: ComponentDeps & { readonly api: ClusterApi }, init: JoinWithTokenInit, message: string) {
     this.#deps = deps
     this.#init = init
     this.#message = message
+    deps.status.report('joinRefused', () => this.#refusedFor)
+  }
+
+  /** There is an identity that counts: why it was refused before is over. */
+  forget(): void {
+    this.#refusedFor = undefined
   }
 
   /** Undefined: it has joined. */
@@ -224,6 +234,7 @@ class JoinAttempt {
     const nowMs = token === this.#waiting ? 0 : this.#deps.clock.now()
     const failure = await tryToJoin(this.#deps, this.#init, { text: token, nowMs }, signal)
     if (awaitsApproval(failure)) this.#waiting = token
+    this.#refusedFor = failure === undefined ? undefined : reasonField(failure).reason
     return failure
   }
 

@@ -1,4 +1,5 @@
 /** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
+import { NAME_TOO_LONG, OUTSIDE_PODS } from '../../model/status-text.ts'
 import { excessNameLength } from '../../model/dns/dns-name-length.ts'
 import { podKey } from '../../model/services/endpoint-pods.ts'
 import { isDnsLabel } from '../../model/ids.ts'
@@ -125,14 +126,14 @@ export function addressProblem(
   const kind = classifyAddress(address)
   if (kind !== 'usable') return toProblem('AddressOutsidePods', `a ${kind} address`)
   const isInside = inside === undefined || inside.some((prefix) => containsAddress(prefix, address))
-  return isInside ? undefined : toProblem('AddressOutsidePods', 'outside the pod CIDRs')
+  return isInside ? undefined : toProblem('AddressOutsidePods', OUTSIDE_PODS)
 }
 
 function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: string[]): string | undefined {
   if (hostname === undefined || hostname === '') return undefined
   const excess = excessNameLength({ hostname, ...place })
   if (isDnsLabel(hostname) && excess === 0) return hostname
-  const why = excess > 0 ? `its DNS name is ${excess} characters too long` : 'not a DNS label'
+  const why = excess > 0 ? `its DNS name is ${excess} ${NAME_TOO_LONG}` : 'not a DNS label'
   notes.push(`hostname ${JSON.stringify(hostname)} is left out: ${why}`)
   return undefined
 }

@@ -21,6 +21,7 @@ import { type AccessInit, openAccess } from './access/kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
 import { ObjectWriter } from './write/object-writer.ts'
 import { HttpClient } from './http/http-client.ts'
+import { type Refusal, Refusals } from './http/refusals.ts'
 import type { LeaseStore } from '../lease-store.ts'
 import { KubeLeaseStore } from './kube-lease-store.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
@@ -63,6 +64,7 @@ export class KubeApi implements ClusterApi {
   readonly #metrics: KubeMetrics
   readonly #connection: ServerConnection
   readonly #http: HttpClient
+  readonly #refusals: Refusals
   readonly #writer: ObjectWriter
   readonly #recorder: EventRecorder
   readonly #clients = new Map<Kind, ResourceClient>()
@@ -79,8 +81,10 @@ export class KubeApi implements ClusterApi {
     this.access = access
     this.#metrics = deps.metrics === undefined ? UNCOUNTED : kubeMetrics(deps.metrics)
     this.#connection = new ServerConnection({ clock: deps.clock, access })
+    this.#refusals = new Refusals(deps.clock)
     this.#http = new HttpClient({
       clock: deps.clock,
+      refusals: this.#refusals,
       connection: this.#connection,
       metrics: this.#metrics,
       server: access.server.href.replace(/\/$/, ''),
@@ -92,6 +96,11 @@ export class KubeApi implements ClusterApi {
     const ours = { namespace: init.namespace, stop: this.#stop.signal }
     this.secrets = new KubeSecretStore({ http }, ours)
     this.leases = new KubeLeaseStore({ http }, ours)
+  }
+
+  /** What the API server does not let this process do now. */
+  refused(): readonly Refusal[] {
+    return this.#refusals.list()
   }
 
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {

@@ -3,6 +3,7 @@ import type { ReasonTable } from './reason-row.ts'
 
 const API = ['log of every component in a Kubernetes cluster'] as const
 const STORE = ['output of the command', 'log of the broker'] as const
+const FOUND = ['output of the command'] as const
 const VERIFY = 'Keep a copy of the store, and restore a backup in which `sealane broker verify` finds nothing.'
 
 export const ACCESS_REASONS = {
@@ -194,9 +195,25 @@ export const ACCESS_REASONS = {
     shows: ['log of the agent', 'log of every component at a site'],
   },
   ObjectNotWritten: {
-    means: 'The API server does not take an object that the agent mirrors into it.',
-    todo: 'Read the message: admission policies, quotas or RBAC rules may refuse the object.',
-    shows: ['log of the agent'],
+    means: 'The API server does not take an object as a part of Sealane writes it.',
+    todo: 'See that the definitions are as new as the parts (`DefinitionOutdated`). The log of the part has the words of the server.',
+    shows: ['log of the agent', ...FOUND],
+  },
+  PartForbidden: {
+    means: 'A part of Sealane may not do at the API server what it has to: a role or a binding of it was changed.',
+    todo: 'Run `sealane join` again: it applies the roles and bindings of Sealane. The message names what is refused.',
+    shows: FOUND,
+  },
+  AdmissionRefuses: {
+    means:
+      'An admission webhook, an admission policy or a quota refuses what a part of Sealane writes; a webhook that does not answer refuses, too.',
+    todo: 'Let the service accounts of `sealane-system` past what the message names, or mend it.',
+    shows: FOUND,
+  },
+  ApiServerReadOnly: {
+    means: 'The API server answers, and takes no writes of a part of Sealane.',
+    todo: 'Look at its etcd: whether it has used its quota (alarm NOSPACE), has a full disk, or lacks members.',
+    shows: FOUND,
   },
   ObjectsNotFollowed: {
     means: 'The API server refuses to list or to watch a kind of object; the message has its words.',

@@ -34,6 +34,17 @@ export const HEALTH_REASONS = {
     todo: 'Update all of them to one release: `sealane join` with the newer command. Neighbouring releases work together.',
     shows: STATUS,
   },
+  DefinitionOutdated: {
+    means:
+      'A CustomResourceDefinition is older than the release that looks at it: fields that parts write may be lost.',
+    todo: 'Run `sealane join` again with the newest command that the clusters of the clusterset have.',
+    shows: STATUS,
+  },
+  OtherProduct: {
+    means: 'Another product is installed that takes the objects of multicluster.x-k8s.io for its own.',
+    todo: 'Keep one of the two: both would write the same ServiceImports and conditions.',
+    shows: STATUS,
+  },
   CommandClockDiffers: {
     means:
       "The clock of the machine that runs the command is not that of the cluster. Ages are counted by the cluster's.",

@@ -8,12 +8,15 @@ import { Backoff } from '../../../reconcile/backoff.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
 import type { Answer, Exchange } from './plain-requests.ts'
+import type { Refusals } from './refusals.ts'
 import type { ServerConnection } from './server-connection.ts'
 
 export interface HttpClientDeps {
   readonly clock: Clock
   readonly connection: ServerConnection
   readonly metrics: KubeMetrics
+  /** Is told how each request ended. */
+  readonly refusals: Pick<Refusals, 'failed' | 'succeeded'>
   /** Origin and path of the server, for messages. */
   readonly server: string
 }
@@ -64,7 +67,11 @@ export class HttpClient {
   }
 
   /** Throws KubeError, or the signal's reason. */
-  async ask<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {
+  ask<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {
+    return this.#noted(question, () => this.#again<T>(question, signal))
+  }
+
+  async #again<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {
     const backoff = new Backoff(this.#deps.clock, { minMs: 100, maxMs: 2000 })
     let renewed = false
     for (let tries = 1; ; tries += 1) {
@@ -88,12 +95,28 @@ export class HttpClient {
   }
 
   /** One try; the answer's body is the caller's to read. Throws KubeError unless the status is a success. */
-  async open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
+  open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
+    return this.#noted(question, () => this.#open(question, signal))
+  }
+
+  async #open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
     const answer = await this.#within(question, signal, (limited) => this.#send(question, limited))
     if (answer.status < 300) return answer
     const body = await this.#within(question, signal, () => readJson(answer.body, MAX_BYTES))
     if (answer.status === 401) this.#deps.connection.renew()
     throw errorFromAnswer(question, answer.status, body)
+  }
+
+  async #noted<T>(question: HttpRequest, run: () => Promise<T>): Promise<T> {
+    const { refusals } = this.#deps
+    try {
+      const result = await run()
+      refusals.succeeded(question)
+      return result
+    } catch (error) {
+      refusals.failed(question, error)
+      throw error
+    }
   }
 
   async #once<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {

@@ -1,0 +1,189 @@
+/**
+ * What the API server does not let this process do now, and why: what a person who looks for the cause of a silent part
+ * needs to know. An entry goes when what it is about succeeds, or when nobody has tried it for a while.
+ */
+import type { Clock } from '../../../reconcile/clock.ts'
+import { fitText, printable } from '../../../model/status-text.ts'
+import type { ReasonCode } from '../../../model/reasons/reasons.ts'
+import { KubeError } from '../kube-error.ts'
+import type { HttpRequest } from './http-client.ts'
+
+export type RefusedAs = Extract<
+  ReasonCode,
+  'PartForbidden' | 'AdmissionRefuses' | 'ApiServerReadOnly' | 'ObjectNotWritten'
+>
+
+/** One kind of request that is refused, without names of objects: everybody who reaches the status page reads it. */
+export interface Refusal {
+  readonly code: RefusedAs
+  /** `patch serviceimports.multicluster.x-k8s.io/status` */
+  readonly what: string
+  /** What refuses it, where the server says so: `webhook "deny.example.com"`. */
+  readonly by?: string
+  /** How many objects, or lists, are waiting for it; at most MOST_PLACES are counted. */
+  readonly places: number
+  /** RFC 3339: the first and the last time. */
+  readonly since: string
+  readonly last: string
+}
+
+/** Most of what is still needed is tried again within half a minute, and an identity is renewed every ten minutes. */
+const FORGET_MS = 120_000
+const FORGET_SECRETS_MS = 15 * 60_000
+/** One write that fails may be anything: the server takes none where several have failed for so long. */
+const READ_ONLY = { writes: 2, ms: 2000 }
+/** A server that refuses everything fills no memory. */
+const MOST_KINDS = 50
+const MOST_PLACES = 100
+
+interface Entry {
+  readonly code: RefusedAs
+  readonly what: string
+  by: string | undefined
+  readonly places: Set<string>
+  readonly sinceMs: number
+  lastMs: number
+  count: number
+  /** etcd says so itself. */
+  isSure: boolean
+}
+
+type Asked = Pick<HttpRequest, 'method' | 'path' | 'verb'>
+
+export class Refusals {
+  readonly #clock: Pick<Clock, 'now'>
+  readonly #entries = new Map<string, Entry>()
+  #readMs = -Infinity
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
+  }
+
+  /** By code, and by what was asked. */
+  list(): readonly Refusal[] {
+    this.#forgetOld()
+    return [...this.#entries]
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .filter(([, entry]) => entry.code !== 'ApiServerReadOnly' || this.#isReadOnly(entry))
+      .map(([, { code, what, by, places, sinceMs, lastMs }]) => ({
+        ...{ code, what },
+        ...(by === undefined ? {} : { by }),
+        ...{ places: places.size, since: timeOf(sinceMs), last: timeOf(lastMs) },
+      }))
+  }
+
+  /** Takes how a request ended; other failures than refusals say nothing here. */
+  failed(asked: Asked, error: unknown): void {
+    if (!(error instanceof KubeError)) return
+    const code = refusalOf(asked, error)
+    if (code === undefined) return
+    this.#forgetOld()
+    const entry = this.#entryOf(code, requestText(asked))
+    if (entry === undefined) return
+    entry.lastMs = this.#clock.now()
+    entry.count += 1
+    entry.isSure ||= NO_SPACE.test(error.message)
+    entry.by = whoRefuses(error.message)
+    if (entry.places.size < MOST_PLACES) entry.places.add(asked.path)
+  }
+
+  succeeded(asked: Asked): void {
+    if (!isWrite(asked)) this.#readMs = this.#clock.now()
+    if (this.#entries.size === 0) return
+    const what = requestText(asked)
+    for (const [key, entry] of this.#entries) {
+      if (entry.code === 'ApiServerReadOnly' && isWrite(asked)) this.#entries.delete(key)
+      else if (entry.what === what && entry.places.delete(asked.path) && entry.places.size === 0)
+        this.#entries.delete(key)
+    }
+  }
+
+  /** No write has succeeded since, and the server answers. */
+  #isReadOnly({ count, sinceMs, lastMs, isSure }: Entry): boolean {
+    return isSure || (count >= READ_ONLY.writes && lastMs - sinceMs >= READ_ONLY.ms && this.#readMs > sinceMs)
+  }
+
+  #entryOf(code: RefusedAs, what: string): Entry | undefined {
+    const key = `${code} ${what}`
+    const known = this.#entries.get(key)
+    if (known !== undefined || this.#entries.size >= MOST_KINDS) return known
+    const nowMs = this.#clock.now()
+    const made = { code, what, by: undefined, places: new Set<string>(), count: 0, isSure: false }
+    const entry: Entry = { ...made, sinceMs: nowMs, lastMs: nowMs }
+    this.#entries.set(key, entry)
+    return entry
+  }
+
+  #forgetOld(): void {
+    const nowMs = this.#clock.now()
+    for (const [key, { lastMs, what }] of this.#entries) {
+      const ms = /\bsecrets\b/.test(what) ? FORGET_SECRETS_MS : FORGET_MS
+      if (nowMs - lastMs > ms) this.#entries.delete(key)
+    }
+  }
+}
+
+const isWrite = ({ method }: Asked): boolean => method !== 'GET'
+
+/** In the words of Kubernetes' own authorizers, of admission, and of what stands behind the server. */
+const NO_RIGHT = /\bcannot (?:get|list|watch|create|update|patch|delete|deletecollection) resource\b/
+const ADMISSION =
+  /admission webhook|failed calling webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota/
+
+/** Said of a namespace that is going: who writes there stops by itself. */
+const GOING = /because it is being terminated/
+const NO_SPACE = /database space exceeded/
+/** What is written for people to read: without it everything works. */
+const EVENTS = /\/events(?:\/|$)/
+
+function refusalOf(asked: Asked, { status, code, message }: KubeError): RefusedAs | undefined {
+  if (EVENTS.test(asked.path) || GOING.test(message)) return undefined
+  const isRefusal = code === 'Forbidden' || code === 'Invalid'
+  if (isWrite(asked) && ADMISSION.test(message) && (isRefusal || status >= 500)) return 'AdmissionRefuses'
+  if (code === 'Forbidden' && status === 403)
+    return isWrite(asked) && !NO_RIGHT.test(message) ? 'AdmissionRefuses' : 'PartForbidden'
+  if (!isWrite(asked)) return undefined
+  if (code === 'Invalid' && (status === 400 || status === 422)) return 'ObjectNotWritten'
+  // 429 is a server that wants to be asked later; 0: no answer came.
+  return status >= 500 || status === 0 ? 'ApiServerReadOnly' : undefined
+}
+
+const MOST_NAME = 100
+const BY = [
+  [/(?:admission webhook|failed calling webhook) "([^"]+)"/, 'webhook'],
+  [/((?:Validating|Mutating)AdmissionPolicy) '([^']+)'/, ''],
+  [/exceeded quota: ([^,\s]+)/, 'quota'],
+] as const
+
+function whoRefuses(message: string): string | undefined {
+  for (const [pattern, kind] of BY) {
+    const [, first = '', second] = pattern.exec(message) ?? []
+    if (first === '') continue
+    const text = second === undefined ? `${kind} ${first}` : `${first} ${second}`
+    return fitText(printable(text), MOST_NAME)
+  }
+  return undefined
+}
+
+/** `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, the core's below `/api/v1`. */
+const PATH = /^\/(?:api|apis\/([^/]+))\/[^/]+\/(?:namespaces\/[^/]+\/(?=[^/]))?([^/]+)(?:\/[^/]+(?:\/([^/]+))?)?$/
+
+const VERBS: Readonly<Record<string, string>> = {
+  GET: 'read',
+  POST: 'create',
+  PUT: 'update',
+  PATCH: 'patch',
+  DELETE: 'delete',
+}
+
+/** As roles have it, without the object: `patch gateways.sealane.io/status`. */
+function requestText({ method, path, verb }: Asked): string {
+  const [, group, plural, subresource] = PATH.exec(path) ?? []
+  const action = method === 'GET' ? verb : (VERBS[method] ?? verb)
+  if (plural === undefined) return action
+  return `${action} ${plural}${group === undefined ? '' : `.${group}`}${subresource === undefined ? '' : `/${subresource}`}`
+}
+
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString()
+}
