@@ -17,10 +17,12 @@ import { callersKeptOut } from './checks/policies/callers-kept-out.ts'
 import { callsKeptIn } from './checks/policies/calls-kept-in.ts'
 import { partsClosed } from './checks/policies/parts-closed.ts'
 import { brokerCalls } from './checks/probes/broker-calls.ts'
+import { definitions } from './checks/probes/definitions.ts'
 import { dnsServers } from './checks/probes/dns-servers.ts'
 import { firewalls } from './checks/probes/firewalls.ts'
 import { hosts } from './checks/probes/hosts.ts'
 import { routeAgents } from './checks/route-agents.ts'
+import { refusals } from './checks/refusals.ts'
 import { unanswered } from './checks/unanswered.ts'
 import { versions } from './checks/versions.ts'
 import { readFacts } from './facts/read-facts.ts'
@@ -31,9 +33,9 @@ import { type Check, type World, worldOf } from './world.ts'
 
 /** Every check, by what it is about. */
 export const CHECKS: Readonly<Record<Area, readonly Check[]>> = {
-  access: [unanswered],
+  access: [unanswered, refusals],
   membership: [membership],
-  parts: [parts, partsClosed, nodes, versions],
+  parts: [parts, partsClosed, nodes, versions, definitions],
   broker: [broker, contact, brokerCalls],
   lanes: [gateways, links, linkQuality, routeAgents],
   dns: [clusterDns, dnsServers],

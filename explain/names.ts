@@ -14,6 +14,11 @@ export const PART_WORKLOADS = {
 export type MemberPart = keyof typeof PART_WORKLOADS
 export const MEMBER_PARTS = Object.keys(PART_WORKLOADS) as readonly MemberPart[]
 
+/** What a finding about a part as a whole is about. */
+export function workloadSubject(part: MemberPart): { kind: string; namespace: string; name: string } {
+  return { kind: PART_WORKLOADS[part], namespace: 'sealane-system', name: workloadName(part) }
+}
+
 export function workloadName(part: MemberPart): string {
   return `sealane-${part}`
 }

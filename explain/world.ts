@@ -1,10 +1,11 @@
 /** What checks look at: the facts, and what several checks would otherwise each work out. Pure. */
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../model/lanes/heartbeat.ts'
 import { type ConnectionStatus, MEMBERSHIP_NAME } from '../model/objects.ts'
-import { AGENT_LEASE } from './names.ts'
+import { type ReasonCode, knownReason } from '../model/reasons/reasons.ts'
+import { AGENT_LEASE, type MemberPart, workloadSubject } from './names.ts'
 import type { FactObjects } from './facts/fact.ts'
 import type { KnownFacts, Seen } from './facts/read-facts.ts'
-import type { BrokerReport, FactKind } from './facts/shapes.ts'
+import type { BrokerReport, FactKind, PartReport } from './facts/shapes.ts'
 import type { Cause, Finding, Subject } from './finding.ts'
 
 /** Gives what is wrong; nothing where all is well, or where nobody said anything. */
@@ -119,6 +120,43 @@ export function seenAt({ source, at }: Seen<unknown>, since?: string | null): Pi
 /** Of what is not there: nobody said it, and all objects together show it. */
 export function absentAt({ takenAt }: World): Pick<Finding, 'source' | 'at'> {
   return { source: 'the objects of this cluster', at: takenAt }
+}
+
+/** What the API server does not let a part do, which is about that part. */
+export const REFUSED_PART = ['PartForbidden', 'AdmissionRefuses', 'ObjectNotWritten'] as const
+export const API_SERVER = { kind: 'ApiServer', name: '-' } as const
+
+/** Why these parts may not do what they have to, as far as that hangs on the API server. */
+export function refusalCauses(...parts: readonly MemberPart[]): readonly Cause[] {
+  const ofParts = parts.flatMap((part) => REFUSED_PART.map((reason) => ({ reason, subject: workloadSubject(part) })))
+  return [{ reason: 'ApiServerReadOnly', subject: API_SERVER }, ...ofParts]
+}
+
+export const OWN_MEMBERSHIP = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+
+export interface JoinRefusal extends Seen<PartReport> {
+  readonly reason: ReasonCode
+}
+
+/**
+ * Why the broker refused this cluster's last try to join, where an agent says so and it still counts: while another agent
+ * acts as a member with a certificate that is good, it is what a standby was told before.
+ */
+export function joinRefusal({ reports, self, broker, nowMs }: World): JoinRefusal | undefined {
+  const isMember = self !== undefined && broker !== undefined
+  const hasEnded = Date.parse(broker?.object.certificateEnds ?? '') <= nowMs
+  if (isMember && !hasEnded) return undefined
+  for (const report of reports) {
+    const reason = report.object.part === 'agent' ? knownReason(report.object.joinRefused) : undefined
+    if (reason !== undefined) return { ...report, reason }
+  }
+  return undefined
+}
+
+/** Why this cluster is no member: what its parts do not do follows from that. */
+export function unjoinedCauses(world: World): readonly Cause[] {
+  const reason = joinRefusal(world)?.reason ?? (world.self === undefined ? 'NoMembership' : undefined)
+  return reason === undefined ? [] : [{ reason, subject: OWN_MEMBERSHIP }]
 }
 
 /** Why the control plane of this cluster may have stopped. */

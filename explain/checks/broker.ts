@@ -1,7 +1,7 @@
 /** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
 import { knownReason, reasonRow } from '../../model/reasons/reasons.ts'
 import type { Cause, Finding, Subject } from '../finding.ts'
-import { type World, durationText, hangingHere, seenAt, seenSubject } from '../world.ts'
+import { type World, durationText, hangingHere, seenAt, seenSubject, refusalCauses } from '../world.ts'
 
 /** By the clocks of two machines. A holder renews every few seconds. */
 const LEASE_OLD_MS = 45_000
@@ -37,6 +37,7 @@ function agentSilent(world: World): readonly Finding[] {
           reason,
           subject: AGENT,
         })),
+        ...refusalCauses('agent'),
         ...(isOfThisMachine(world, holderIdentity ?? '') ? hangingHere(world) : []),
       ],
     },

@@ -1,7 +1,7 @@
 /** Whether the names of the clusterset are answered where pods ask. Plain sites have no such DNS. */
 import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/conditions.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, seenAt } from '../world.ts'
+import { type World, refusalCauses, seenAt, unjoinedCauses } from '../world.ts'
 
 export function clusterDns(world: World): readonly Finding[] {
   const { objects, self, selfSubject } = world
@@ -22,6 +22,8 @@ export function clusterDns(world: World): readonly Finding[] {
         { reason: 'PolicyStopsPart', subject: dns },
         { reason: 'PolicyStopsPart', subject: { ...dns, kind: 'Service' } },
         ...(isUnknownThere(world) ? [] : SERVERS),
+        ...unjoinedCauses(world),
+        ...refusalCauses('dns'),
       ],
     },
   ]

@@ -1,11 +1,12 @@
 /** What became of this cluster's exports. */
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition } from '../../model/objects.ts'
-import { firstReason, knownReason } from '../../model/reasons/reasons.ts'
+import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
+import { NAME_TOO_LONG, OUTSIDE_PODS } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Finding } from '../finding.ts'
-import { CONTROL_PLANE_CAUSES, type World, seenAt, seenSubject } from '../world.ts'
+import { CONTROL_PLANE_CAUSES, type World, refusalCauses, seenAt, seenSubject } from '../world.ts'
 
 type SeenExport = Seen<FactObjects['ServiceExport']>
 
@@ -35,20 +36,34 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
       subject: seenSubject('ServiceExport', one),
       seen: ready?.message ?? 'no agent has looked at it yet',
       ...seenAt(one, since),
-      because: CONTROL_PLANE_CAUSES,
+      because: [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')],
     },
   ]
 }
 
+/** How the message of an export that is ready says that a part of it is left out. */
+const LEFT_OUT: readonly (readonly [says: string, reason: ReasonCode])[] = [
+  [OUTSIDE_PODS, 'AddressOutsidePods'],
+  [NAME_TOO_LONG, 'HostnameTooLong'],
+]
+
 /** Exported all the same. */
 function remarks(one: SeenExport): readonly Finding[] {
   const { conditions } = one.object.status ?? {}
+  const ready = findCondition(conditions, 'Ready')
+  const leftOut = LEFT_OUT.filter(([says]) => ready?.status === 'True' && ready.message.includes(says))
   const conflict = findCondition(conditions, 'Conflict')
   const imported = findCondition(conditions, CONDITION_IMPORTED)
   return [
+    ...leftOut.map(([, reason]) => leftOutFinding(one, reason, ready)),
     ...(conflict?.status === 'True' ? [conditionFinding(one, conflict, 'notice')] : []),
     ...(imported?.status === 'False' ? [conditionFinding(one, imported, 'notice')] : []),
   ]
+}
+
+function leftOutFinding(one: SeenExport, reason: ReasonCode, ready: Condition | undefined): Finding {
+  const [subject, seen] = [seenSubject('ServiceExport', one), ready?.message ?? '']
+  return { reason, severity: 'notice', subject, seen, ...seenAt(one, ready?.lastTransitionTime) }
 }
 
 /** Another program may have written the condition, or a later release. */

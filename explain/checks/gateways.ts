@@ -6,7 +6,7 @@ import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, absentAt, durationText, hangingHere, seenAt, seenSubject } from '../world.ts'
+import { type World, absentAt, durationText, hangingHere, seenAt, seenSubject, refusalCauses } from '../world.ts'
 
 type SeenGateway = Seen<FactObjects['Gateway']>
 type SeenNode = Seen<FactObjects['Node']>
@@ -46,7 +46,7 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
       subject: selfSubject,
       seen,
       ...absentAt(world),
-      because: [GATEWAY_PODS, { reason: 'NoMembership' }, ...nodes.map(nodeCause)],
+      because: [GATEWAY_PODS, { reason: 'NoMembership' }, ...nodes.map(nodeCause), ...refusalCauses('gateway')],
     },
   ]
 }
@@ -68,8 +68,11 @@ function silentFinding(world: World, gateway: SeenGateway): Finding {
         nodeCause(metadata.name),
         GATEWAY_PODS,
         { reason: 'DiskFull' as const },
-        { reason: 'FilesNearlyOut' as const },
+        // Of a site, whose page says no node.
+        ...(isHere ? [{ reason: 'FilesNearlyOut' as const }] : []),
+        { reason: 'FilesNearlyOut' as const, subject: { kind: 'Part', name: `gateway ${metadata.name}` } },
       ],
+      ...refusalCauses('gateway'),
       ...(isHere ? hangingHere(world) : []),
     ],
   }
@@ -82,7 +85,8 @@ function failure(gateway: SeenGateway): readonly Finding[] {
   const since = findCondition(status.conditions, CONDITION_READY)?.lastTransitionTime
   const at = { subject: seenSubject('Gateway', gateway), ...seenAt(gateway, since) }
   const isTaken = status.failure.includes(PORT_TAKEN)
-  return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, ...at }]
+  const because = isTaken ? [] : refusalCauses('gateway')
+  return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, because, ...at }]
 }
 
 function labelFindings({ fresh }: World, node: SeenNode): readonly Finding[] {

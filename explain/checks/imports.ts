@@ -18,10 +18,10 @@ function lostFinding(
   const seen = isReached
     ? `none of its pods in ${from} is ready`
     : `its ${ready} ready pods are in ${from}, which is not reached`
+  const subject = seenSubject('ServiceImport', service)
+  const leftOut: Cause = { reason: 'AddressOutsidePods', subject: { ...subject, kind: 'ServiceExport' } }
   const because: readonly Cause[] = isReached
-    ? many
-      ? [{ reason: 'ImportsWithoutBackends', subject: selfSubject }]
-      : []
+    ? [leftOut, ...(many ? [{ reason: 'ImportsWithoutBackends' as const, subject: selfSubject }] : [])]
     : clusters.flatMap((name) =>
         (['ClusterCutOff', 'UdpOneWay', 'NeitherEndCallable', 'NoLane', 'Silent', 'GatewayStatusStale'] as const).map(
           (reason) => ({
@@ -33,7 +33,7 @@ function lostFinding(
   return {
     reason: 'ImportsWithoutBackends',
     severity: isReached ? 'degraded' : 'down',
-    subject: seenSubject('ServiceImport', service),
+    subject,
     seen,
     ...seenAt(service),
     because,

@@ -3,7 +3,7 @@ import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
 import { LABEL_COMPONENT, MEMBER_PARTS, type MemberPart, PART_WORKLOADS, workloadName } from '../names.ts'
-import { type World, absentAt, named, seenAt, seenSubject } from '../world.ts'
+import { type World, absentAt, named, refusalCauses, seenAt, seenSubject, unjoinedCauses } from '../world.ts'
 
 type Workload = Seen<FactObjects['Deployment']>
 type Pod = Seen<FactObjects['Pod']>
@@ -40,7 +40,12 @@ function partFindings(world: World, part: MemberPart): readonly Finding[] {
     subject,
     seen: `${ready} of ${wanted} pods of the ${part} are ready${beside}${why === '' ? '' : `: ${why}`}`,
     ...seenAt(workload),
-    because: [...nodesOf(pods), { reason: 'PolicyStopsPart', subject }],
+    because: [
+      ...nodesOf(pods),
+      { reason: 'PolicyStopsPart', subject },
+      ...refusalCauses(part),
+      ...(runs(world, part) ? [...unjoinedCauses(world), { reason: 'KindMissing' as const }] : []),
+    ],
   }
   return [finding]
 }

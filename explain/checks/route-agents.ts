@@ -3,7 +3,7 @@ import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, absentAt, named, seenAt, seenSubject } from '../world.ts'
+import { type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../world.ts'
 
 type SeenAgent = Seen<FactObjects['RouteAgent']>
 
@@ -28,6 +28,7 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
     { reason: 'PartNotReady', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
     { reason: 'PartMissing', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
     ...silent.map((name): Cause => ({ reason: 'NodeNotReady', subject: { kind: 'Node', name } })),
+    ...refusalCauses('routeagent'),
   ]
   return [
     {

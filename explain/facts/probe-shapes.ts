@@ -114,12 +114,32 @@ const settings = z.looseObject({
 })
 export type Settings = z.infer<typeof settings>
 
+/** A CustomResourceDefinition that Sealane needs, beside what the command that looks has of it. */
+const definition = z.looseObject({
+  name: text,
+  /** `revision 7` */
+  found: text,
+  expected: text,
+  isOlder: z.boolean(),
+})
+export type Definition = z.infer<typeof definition>
+
+/** Something that takes the objects of multicluster.x-k8s.io for its own. */
+const otherProduct = z.looseObject({
+  name: text,
+  /** By which it was recognized. */
+  crd: text,
+})
+export type OtherProduct = z.infer<typeof otherProduct>
+
 export const PROBE_SHAPES = {
   host,
   'dns-answer': dnsAnswer,
   'broker-call': brokerCall,
   identity,
   settings,
+  definition,
+  'other-product': otherProduct,
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
 export type ProbeKind = keyof typeof PROBE_SHAPES
@@ -135,4 +155,6 @@ export const PROBE_NAMES: { readonly [K in ProbeKind]: (item: ProbeItems[K]) => 
   'broker-call': ({ address }) => address,
   identity: () => 'self',
   settings: () => 'self',
+  definition: ({ name }) => name,
+  'other-product': ({ name }) => name,
 }

@@ -267,6 +267,30 @@ const brokerReport = z.looseObject({
 })
 export type BrokerReport = z.infer<typeof brokerReport>
 
+/** What the API server does not let a part do. */
+const refusal = z.looseObject({
+  code: name,
+  /** `patch gateways.sealane.io/status` */
+  what: text,
+  /** `webhook deny.example.com` */
+  by: text.optional(),
+  /** How many objects, or lists, wait for it. */
+  places: count,
+  /** RFC 3339: the first and the last time. */
+  since: text,
+  last: text,
+})
+export type RefusalReport = z.infer<typeof refusal>
+
+/** What the agent found when it looked at all imported services last. */
+const importsReport = z.looseObject({
+  /** Services that somebody exports and that have no pod which is ready and reached. */
+  withoutBackends: count,
+  /** RFC 3339, by its own clock. */
+  at: text,
+})
+export type ImportsReport = z.infer<typeof importsReport>
+
 const partReport = z.looseObject({
   /** `agent`, `dns`; `site` where one process is several; `cli` for the command that asks. */
   part: name,
@@ -284,6 +308,12 @@ const partReport = z.looseObject({
   files: z.looseObject({ used: count, limit: count }).optional(),
   /** Of the agent that acts: exports of others that are not imported here, by reason. */
   notImported: z.record(z.string(), count).optional(),
+  /** Of the agent that acts. */
+  imports: importsReport.optional(),
+  /** In a Kubernetes cluster. */
+  refused: z.array(refusal).max(100).optional(),
+  /** Of an agent that has not joined: the reason by which the broker refused it last. */
+  joinRefused: name.optional(),
 })
 export type PartReport = z.infer<typeof partReport>
 

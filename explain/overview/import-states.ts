@@ -2,6 +2,7 @@
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
+import type { PartReport } from '../facts/shapes.ts'
 import type { World } from '../world.ts'
 
 export interface ImportState {
@@ -13,6 +14,25 @@ export interface ImportState {
   readonly usable: number
   /** Some exporter is this cluster, or is reached. */
   readonly isReached: boolean
+}
+
+/** An agent looks every 15 s; one that is late has other worries. */
+const LOOKED_MS = 40_000
+
+/**
+ * The agent that acts has looked a moment ago, and every imported service has a pod that is ready and reached; and all
+ * clusters that export one are reached still.
+ */
+export function hasAllBackends({ objects, reports, reached, self }: World): boolean {
+  if (reached === undefined || objects.ServiceImport === undefined) return false
+  const exporters = objects.ServiceImport.flatMap(({ object }) => object.status?.clusters ?? [])
+  return reports.some(missesNone) && exporters.every(({ cluster }) => cluster === self || reached.has(cluster))
+}
+
+function missesNone({ object: { part, broker, imports, now } }: Seen<PartReport>): boolean {
+  if (part !== 'agent' || broker === undefined || imports?.withoutBackends !== 0) return false
+  const ageMs = Date.parse(now ?? '') - Date.parse(imports.at)
+  return ageMs >= 0 && ageMs < LOOKED_MS
 }
 
 /** Of services that somebody exports. Nothing where nobody could read the endpoints, or no gateway reports. */

@@ -9,7 +9,7 @@ import { heartbeatAgeMs } from '../../model/lanes/heartbeat.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { ConnectionStatus } from '../../model/objects.ts'
 import { printable } from '../../model/status-text.ts'
-import { importStates } from './import-states.ts'
+import { hasAllBackends, importStates } from './import-states.ts'
 import { type PartVersion, partVersions } from './part-versions.ts'
 import type { Link, World } from '../world.ts'
 
@@ -261,6 +261,10 @@ function importCounts(world: World): ImportCounts | undefined {
   const total = objects.ServiceImport.length
   const said = reports.flatMap(({ object: { notImported } }) => (notImported === undefined ? [] : [notImported]))
   const notImported = said.length === 0 ? {} : { notImported: counted(said) }
+  if (objects.EndpointSlice === undefined && hasAllBackends(world)) {
+    const usable = objects.ServiceImport.filter(({ object }) => (object.status?.clusters ?? []).length > 0).length
+    return { total, usable, withoutBackends: 0, ...notImported }
+  }
   if (objects.EndpointSlice === undefined || reached === undefined) return { total, ...notImported }
   const states = importStates(world)
   const withoutBackends = states.filter(({ usable }) => usable === 0).length

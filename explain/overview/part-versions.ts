@@ -8,12 +8,15 @@ export interface PartVersion {
   readonly count: number
 }
 
+/** They say it in an object of their own, where everybody sees it. */
+const IN_OBJECTS = new Set(['gateway', 'routeagent'])
+
 /** By part, then by version. */
 export function partVersions({ objects, reports }: World): readonly PartVersion[] {
   const said = [
     ...(objects.Gateway ?? []).map(({ object }) => ['gateway', object.status?.version] as const),
     ...(objects.RouteAgent ?? []).map(({ object }) => ['routeagent', object.status?.version] as const),
-    ...reports.map(({ object }) => [object.part, object.version] as const),
+    ...reports.flatMap(({ object: { part, version } }) => (IN_OBJECTS.has(part) ? [] : [[part, version] as const])),
   ]
   const counts = new Map<string, PartVersion>()
   for (const [part, version] of said) {

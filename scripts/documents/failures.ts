@@ -56,6 +56,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     RoundFailed: 'A gateway or node says that it could not do its work',
     RouteAgentMissing: 'A node has no routeagent',
     NodeNotReady: 'Kubernetes has lost a node',
+    GatewayWithoutIPv4: 'A gateway that was chosen has no link: its node has no address that others could call',
   }),
   'The broker and identities': [
     ...rows('machine', {
@@ -74,7 +75,11 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       CertificateEndsSoon: 'The certificate of this cluster is not renewed',
       AgentSilent: 'Nothing is published and nothing is learnt',
       Silent: 'Another cluster is not heard by the broker',
-      NoMembership: 'This cluster has not joined; its token may have been refused',
+      NoMembership: 'This cluster has not joined',
+      TokenUsed: 'A join does not come to an end: its token was used before',
+      TokenExpired: 'A join does not come to an end: its token came too late',
+      ClusterIdTaken: 'A join does not come to an end: another cluster has the id',
+      JoinAwaitsApproval: 'A join does not come to an end, and nothing is wrong with it',
       MemberEvicted: 'No cluster is reached, and nothing is learnt: this one was put out',
       LeavingClusterset: 'This cluster is leaving',
       OwnClusterMissing: 'Gateways do not know which addresses are their own',
@@ -96,6 +101,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     NoService: 'An export is not valid: it has no Service',
     InvalidServiceType: 'An export is not valid: its Service is only a name',
     NamespaceNotAllowed: 'An export of a system namespace is refused',
+    AddressOutsidePods: 'Some pods of a service are reached from nowhere else: their range was not stated when joining',
     NamespaceMissing: 'An export is imported by nobody, since its namespace is missing there',
     NotImported: 'An export is imported by nobody',
     PortConflict: 'Two clusters export the same service with other ports',
@@ -108,6 +114,8 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       DiskFull: 'A gateway, or what it knows, stays as it was: the disk is full',
       FilesNearlyOut: 'A part stops to answer or to write: it has no more files',
       NothingRuns: 'On a machine of a site nothing of Sealane runs',
+      DefinitionOutdated: 'After an update some fields are never there: a definition was not updated',
+      OtherProduct: 'ServiceImports or conditions change to and fro: somebody else writes them, too',
     }),
     ...rows('anywhere', {
       PartMissing: 'A part is not installed',
@@ -126,11 +134,18 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     ClustersetsDiffer: 'Clusters that were named belong to different clustersets',
     MemberTwice: 'Two clusters are the same member',
   }),
+  'The API server': rows('anywhere', {
+    PartForbidden: 'A part is alive and does nothing: it has lost its rights',
+    AdmissionRefuses:
+      'A part is alive and nothing of what it writes is kept: a webhook, a policy or a quota refuses it',
+    ApiServerReadOnly: 'Everything stays as it was: the API server takes no writes',
+    ObjectNotWritten: 'Some objects are never there: the API server does not take them as they are',
+  }),
   'Looking itself': rows('anywhere', {
     NotAnswered: 'A part, a page or an API server does not answer in time',
     RightMissing: 'Something may not be read',
     KindMissing: 'A kind of object is not known to the API server',
-    NotReadable: 'An object or a file is not as it has to be',
+    NotReadable: 'An object or a file is not as it has to be: a name that is too long, say',
     InternalError: 'A check itself failed',
   }),
 }

@@ -203,3 +203,40 @@ t.test('a process of a plain site that hangs, or is not there', async (t) => {
     t.equal(all[0], `down ${reason} Page 127.0.0.1:9471 (DnsServerSilent ×1, GatewaySilent ×1)`)
   }
 })
+
+t.test('definitions and other products', async (t) => {
+  const row = (name: string, found: number) => ({
+    ...{ name: `${name}.sealane.io`, found: `revision ${found}`, expected: 'revision 8', isOlder: found < 8 },
+  })
+  const three = ['gateways', 'clusters', 'endpoints']
+  t.same(
+    said(
+      'definition',
+      three.map((name) => row(name, 8)),
+    ),
+    [],
+    'as new as the command',
+  )
+  t.same(
+    said(
+      'definition',
+      three.map((name) => row(name, 9)),
+    ),
+    [],
+    'newer',
+  )
+  t.same(
+    said(
+      'definition',
+      three.map((name) => row(name, 7)),
+    ),
+    ['degraded DefinitionOutdated Cluster milano'],
+    'all at once',
+  )
+  t.same(said('other-product', []), [])
+  const products = ['Submariner', 'Karmada'].map((name) => ({ name, crd: `x.${name}` }))
+  t.same(said('other-product', products), [
+    'degraded OtherProduct Product Karmada',
+    'degraded OtherProduct Product Submariner',
+  ])
+})

@@ -2,7 +2,7 @@
 import type { DnsAnswer } from '../../facts/probe-shapes.ts'
 import type { Seen } from '../../facts/read-facts.ts'
 import type { Cause, Finding } from '../../finding.ts'
-import { type World, hangingHere, seenAt } from '../../world.ts'
+import { type World, hangingHere, seenAt, unjoinedCauses } from '../../world.ts'
 
 type Answer = Seen<DnsAnswer>
 
@@ -18,7 +18,7 @@ const OURS_SILENT: readonly Cause[] = [
 
 export function dnsServers(world: World): readonly Finding[] {
   const answers = world.probes['dns-answer'] ?? []
-  const causes = [...OURS_SILENT, ...hangingHere(world)]
+  const causes = [...OURS_SILENT, ...unjoinedCauses(world), ...hangingHere(world)]
   // Cluster DNS hands on to ours: what one of those does not say, it may not say either.
   const failing = answers
     .filter(({ object: { role } }) => role === 'ours')

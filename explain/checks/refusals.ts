@@ -1,0 +1,57 @@
+/** What the API server does not let parts of this cluster do: the cause of much that they do not report any more. */
+import type { RefusalReport } from '../facts/shapes.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import type { Finding } from '../finding.ts'
+import { MEMBER_PARTS, type MemberPart, workloadSubject } from '../names.ts'
+import { API_SERVER, REFUSED_PART, type World, named, seenAt } from '../world.ts'
+
+/** So many are named; the others are counted. */
+const MOST_NAMED = 3
+
+type RefusedPart = (typeof REFUSED_PART)[number]
+
+interface Refused {
+  readonly part: MemberPart
+  readonly seen: Seen<RefusalReport>
+}
+
+export function refusals({ reports }: World): readonly Finding[] {
+  const all = reports.flatMap(({ object: { part, refused = [] }, source, at }): readonly Refused[] => {
+    const known = MEMBER_PARTS.find((one) => one === part)
+    return known === undefined ? [] : refused.map((object) => ({ part: known, seen: { object, source, at } }))
+  })
+  const ofParts = MEMBER_PARTS.flatMap((part) =>
+    REFUSED_PART.flatMap((reason) =>
+      ofPart(
+        reason,
+        part,
+        all.filter((one) => one.part === part),
+      ),
+    ),
+  )
+  return [...readOnly(all), ...ofParts]
+}
+
+function ofPart(reason: RefusedPart, part: MemberPart, all: readonly Refused[]): readonly Finding[] {
+  const found = all.filter(({ seen }) => seen.object.code === reason)
+  return found.length === 0 ? [] : [finding(reason, found, { subject: workloadSubject(part) })]
+}
+
+function readOnly(all: readonly Refused[]): readonly Finding[] {
+  const found = all.filter(({ seen }) => seen.object.code === 'ApiServerReadOnly')
+  return found.length === 0 ? [] : [finding('ApiServerReadOnly', found, { subject: API_SERVER })]
+}
+
+function finding(
+  reason: RefusedPart | 'ApiServerReadOnly',
+  found: readonly Refused[],
+  about: Pick<Finding, 'subject'>,
+): Finding {
+  const [first] = found.map(({ seen }) => seen).sort((a, b) => (a.object.since < b.object.since ? -1 : 1))
+  const at = first === undefined ? { source: '-', at: '' } : seenAt(first, first.object.since)
+  const texts = found.map(({ part, seen: { object } }) => {
+    const by = object.by === undefined ? '' : `, by ${object.by}`
+    return `the ${part} may not ${object.what}${by}`
+  })
+  return { reason, severity: 'degraded', seen: named(texts, MOST_NAMED), ...at, ...about }
+}
