@@ -11,7 +11,7 @@ import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { compileProduct } from '../../scripts/compile-product.ts'
-import { clusterWith } from '../../test/cli/status/cluster-with.ts'
+import { clusterWith, podsThatLooked } from '../../test/cli/status/cluster-with.ts'
 import { healthyObjects } from '../../test/support/objects/member-facts.ts'
 import { median, progress, round } from '../figures.ts'
 
@@ -47,6 +47,7 @@ async function measure(): Promise<void> {
   // Nothing becomes old while it is measured.
   const heard = new Date(Date.now() + 3600_000)
   const server = await clusterWith({ teardown }, healthyObjects({ others, services }), heard)
+  server.fault = podsThatLooked()
   const target = ['--kubeconfig', server.kubeconfig, '-o', 'json']
   const [statusMs, diagnoseMs] = [
     await time(program, ['status', ...target]),

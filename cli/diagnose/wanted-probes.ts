@@ -2,8 +2,9 @@
 import type { Area } from '../../explain/finding.ts'
 
 const AREAS_OF = {
-  host: ['host', 'lanes', 'dns', 'services'],
+  host: ['access', 'host', 'lanes', 'dns', 'services'],
   dns: ['dns', 'services'],
+  definitions: ['parts', 'access', 'services'],
   broker: ['broker', 'membership', 'services'],
 } as const satisfies Readonly<Record<string, readonly Area[]>>
 

@@ -2,7 +2,10 @@
  * Facts of a Kubernetes cluster: objects, and the status pages of pods by the API server's proxy. All that is needed is
  * to read; what may not be read is a fact.
  */
-import type { Fact } from '../../explain/facts/fact.ts'
+import { type Fact, FACTS_FORMAT } from '../../explain/facts/fact.ts'
+import { readFacts } from '../../explain/facts/read-facts.ts'
+import { worldOf } from '../../explain/world.ts'
+import { hasAllBackends } from '../../explain/overview/import-states.ts'
 import type { FactKind } from '../../explain/facts/shapes.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
@@ -18,6 +21,8 @@ export interface KubeFactsInit {
   readonly title: string
   /** For each list of objects. */
   readonly timeoutMs: number
+  /** Pods of imported services are not listed where the agent has just looked at them and misses none. */
+  readonly asksAgentFirst?: boolean
   readonly signal: AbortSignal
 }
 
@@ -54,8 +59,15 @@ const PLACES: Readonly<Record<FactKind, ListPlace>> = {
   NetworkPolicy: { apiVersion: 'networking.k8s.io/v1', plural: 'networkpolicies', needed: false, most: 10_000 },
   Service: { ...KIND_PLACES.Service, needed: false },
 }
-/** Kinds of which a list is all that is asked, and at once. */
-const FURTHER: readonly FactKind[] = ['Pod', 'ServiceExport', 'ServiceImport', 'NetworkPolicy', 'Service']
+/** Kinds of which more is to be known; of the others a list is all that is asked, and at once. */
+const FURTHER: readonly FactKind[] = [
+  'Pod',
+  'ServiceExport',
+  'ServiceImport',
+  'EndpointSlice',
+  'NetworkPolicy',
+  'Service',
+]
 const OTHERS = (Object.keys(PLACES) as readonly FactKind[]).filter((kind) => !FURTHER.includes(kind))
 
 /** Of a pod that does not answer: what it would say is worth no longer wait. */
@@ -94,7 +106,17 @@ export async function kubeFacts(reader: Reader, init: KubeFactsInit): Promise<re
     )
   })
   const others = OTHERS.map((kind) => ask(kind))
-  return (await Promise.all([pods, reports, exports, imports, policies, ...others])).flat()
+  const first = init.asksAgentFirst === true ? Promise.all([reports, imports, ...others]) : undefined
+  const slices = Promise.resolve(first).then((facts) => {
+    return facts !== undefined && isSureOfImports(facts.flat()) ? [] : ask('EndpointSlice')
+  })
+  return (await Promise.all([pods, reports, exports, imports, policies, slices, ...others])).flat()
+}
+
+/** As the checks read it. What an agent says may be anything. */
+function isSureOfImports(facts: readonly Fact[]): boolean {
+  const takenAt = new Date().toISOString()
+  return hasAllBackends(worldOf(readFacts({ format: FACTS_FORMAT, takenAt, target: '', facts })))
 }
 
 /** Each group once, before all ask at once. */

@@ -17,6 +17,8 @@ export interface MemberInit extends Target {
   /** Of a site: status pages on this machine. */
   readonly pages: readonly string[]
   readonly timeoutMs: number
+  /** See KubeFactsInit.asksAgentFirst: for a screen that is to be there within a second. */
+  readonly quick?: boolean
   /** What `sealane status` has no time for: absent, only objects and status pages are looked at. */
   readonly closer?: CloserLook
 }
@@ -62,7 +64,7 @@ async function openSiteMember<T>(
 
 async function openKubeMember<T>(
   target: KubeTarget,
-  { timeoutMs, closer }: MemberInit,
+  { timeoutMs, closer, quick = false }: MemberInit,
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
@@ -72,13 +74,15 @@ async function openKubeMember<T>(
     await checkInstalled(admin, target, timeoutMs, context.signal)
     const init = { title: admin.title, timeoutMs, signal: context.signal }
     return work(async () => {
-      const facts = kubeFacts(api.dynamic, init)
+      const facts = kubeFacts(api.dynamic, { ...init, asksAgentFirst: quick })
       if (closer === undefined) return gatherFacts(admin.title, () => facts)
-      const { networkProbes } = await import('../diagnose/network-probes.ts')
-      const { podProbes } = await import('../diagnose/pod-probes.ts')
+      const { networkProbes } = await import('../diagnose/cluster/network-probes.ts')
+      const { definitionProbes } = await import('../diagnose/cluster/definition-probes.ts')
+      const { podProbes } = await import('../diagnose/cluster/pod-probes.ts')
       const { area, progress } = closer
       const probe = { area, progress, signal: context.signal }
-      const probes = [podProbes(admin, probe), networkProbes(admin, probe)]
+      const definitions = definitionProbes(api.dynamic, { ...probe, title: admin.title })
+      const probes = [podProbes(admin, probe), networkProbes(admin, probe), definitions]
       const all = Promise.all([progress.follow('objects and status pages', facts), ...probes])
       return gatherFacts(admin.title, async () => (await all).flat())
     })

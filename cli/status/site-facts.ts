@@ -3,6 +3,7 @@ import type { Fact } from '../../explain/facts/fact.ts'
 import type { FactKind } from '../../explain/facts/shapes.ts'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { FileApi } from '../../kubeapi/files/file-api.ts'
+import { type FileProblem, formatProblem } from '../../kubeapi/files/problem.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { type AnyObject, readReport, slimmed } from './facts-from.ts'
 import { askFor } from './ask.ts'
@@ -71,10 +72,25 @@ interface Labelled {
   readonly metadata: { readonly labels?: Readonly<Record<string, string>> }
 }
 
-/** What is in a folder that cannot be read is missing above. */
+/** More are named by the log of what runs. */
+const MOST_FILES = 20
+
+/** What is in a folder or a file that cannot be read is missing above. */
 function troubled(api: ClusterApi, source: string): readonly Fact[] {
-  const paths = api instanceof FileApi ? api.troubledState() : []
-  return paths.map((path) => ({
+  if (!(api instanceof FileApi)) return []
+  const files = api.problems().slice(0, MOST_FILES)
+  return [...files.map((problem) => fileFact(problem, source)), ...stateFacts(api, source)]
+}
+
+/** A file of the user's that is not taken as it is: what it said before stays. */
+function fileFact(problem: FileProblem, source: string): Fact {
+  const at = new Date().toISOString()
+  const [what, message] = [`File ${problem.file}`, formatProblem(problem)]
+  return { t: 'unanswered', what, reason: 'NotReadable', message, needed: true, source, at }
+}
+
+function stateFacts(api: FileApi, source: string): readonly Fact[] {
+  return api.troubledState().map((path) => ({
     t: 'unanswered',
     what: `State ${path}`,
     reason: 'NotReadable',

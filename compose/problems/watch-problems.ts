@@ -5,8 +5,9 @@
 import { readReport, slimmed } from '../../cli/status/facts-from.ts'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import { type Fact, FACTS_FORMAT, type FactSet } from '../../explain/facts/fact.ts'
-import type { FactKind } from '../../explain/facts/shapes.ts'
+import type { FactKind, ImportsReport } from '../../explain/facts/shapes.ts'
 import type { RankedFinding } from '../../explain/finding.ts'
+import type { Overview } from '../../explain/overview/overview.ts'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { type KubeObject, MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
@@ -42,17 +43,28 @@ export async function watchProblems(deps: ProblemsDeps, signal: AbortSignal): Pr
   const { clock, metrics: registry } = deps
   const metrics = problemMetrics(registry)
   const logger = deps.logger.child({ component: 'agent' })
+  let imports: ImportsReport | undefined
+  deps.status.report('imports', () => imports)
   const loop = new ReconcileLoop(
     reportedLoop({ clock, logger, loop: 'problems', count: () => undefined }),
     { ...DEFAULT_LOOP, resyncMs: LOOK_EVERY_MS },
     () => {
-      showProblems(metrics, diagnoseMember(ownFacts(deps)).problems)
+      const { problems, overview } = diagnoseMember(ownFacts(deps))
+      showProblems(metrics, problems)
       metrics.looked.set(clock.now() / 1000)
+      imports = importsReport(overview, clock.now())
       return Promise.resolve()
     },
   )
   await loop.run(signal)
   showProblems(metrics, [])
+  imports = undefined
+}
+
+/** Undefined where it is not known, as while no gateway reports. */
+function importsReport({ imports }: Overview, nowMs: number): ImportsReport | undefined {
+  if (imports?.withoutBackends === undefined) return undefined
+  return { withoutBackends: imports.withoutBackends, at: new Date(nowMs).toISOString() }
 }
 
 /** The worst first. */

@@ -60,6 +60,12 @@ t.test('a healthy member has none; a link that is down is one, and ends', async 
     t.same(last, want)
   }
   await becomes([])
+  await eventually(async () => {
+    heard()
+    await clock.advance(15_000)
+    return deps.status.reports()['imports'] !== undefined
+  })
+  t.match(deps.status.reports(), { imports: { withoutBackends: 0, at: /^2026-11-25T1/ } })
   const [first] = api.cache('Gateway').list()
   const whole = first!
   for (let round = 0; round < 3; round += 1) {
@@ -74,6 +80,7 @@ t.test('a healthy member has none; a link that is down is one, and ends', async 
   }
   stop.abort()
   await done
+  t.equal(deps.status.reports()['imports'], undefined, 'an agent that acts no more says nothing')
   t.same(deps.logger.messages('error'), [])
 })
 

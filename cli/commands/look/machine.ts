@@ -12,7 +12,7 @@ import {
   MOST_SERVERS,
   type MachineFacts,
   parseAskedServer,
-} from '../../diagnose/machine-command.ts'
+} from '../../diagnose/cluster/machine-command.ts'
 import { throwingUsageErrors } from '../../parse-command-line.ts'
 
 interface MachineOptions {
@@ -46,11 +46,13 @@ export function addMachineCommand(program: Command, context: CommandContext): vo
 async function hostFacts({ node, folder = [] }: MachineOptions, { signal }: CommandContext): Promise<readonly Fact[]> {
   if (node === undefined) return []
   const { probeHost } = await import('../../diagnose/host-probe.ts')
-  return probeHost({ node, nodes: () => [], folders: folder }, signal)
+  const { nodePages } = await import('../../diagnose/cluster/node-pages.ts')
+  const found = [probeHost({ node, nodes: () => [], folders: folder }, signal), nodePages(signal)]
+  return (await Promise.all(found)).flat()
 }
 
 async function networkFacts({ broker, dns = [] }: MachineOptions, context: CommandContext): Promise<readonly Fact[]> {
   if (!broker && dns.length === 0) return []
-  const { lookFromPod } = await import('../../diagnose/look-from-pod.ts')
+  const { lookFromPod } = await import('../../diagnose/cluster/look-from-pod.ts')
   return lookFromPod({ broker, servers: dns }, context)
 }

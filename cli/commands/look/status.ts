@@ -89,7 +89,7 @@ async function show(options: StatusOptions, context: CommandContext, command: Co
   const { diagnoseMember } = await import('../../../explain/diagnose-member.ts')
   const target = { kube: targetToSee(command, context, options.site), site: options.site }
   return openMember(
-    { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout },
+    { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout, quick: true },
     context,
     async (gather) => {
       let health: Diagnosis['health'] = 'down'

@@ -3,7 +3,7 @@ import type { Evidence } from '../evidence.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
 /** CRD → product, and whether it takes multicluster.x-k8s.io objects for its own. */
-const ROWS: readonly { readonly crd: string; readonly name: string; readonly ownsMcs: boolean }[] = [
+export const OTHER_PRODUCTS: readonly { readonly crd: string; readonly name: string; readonly ownsMcs: boolean }[] = [
   { crd: 'submariners.submariner.io', name: 'Submariner', ownsMcs: true },
   { crd: 'clustersets.multicluster.crd.antrea.io', name: 'Antrea Multi-cluster', ownsMcs: true },
   { crd: 'resourcebindings.work.karmada.io', name: 'Karmada', ownsMcs: true },
@@ -15,7 +15,7 @@ const ROWS: readonly { readonly crd: string; readonly name: string; readonly own
 
 export function otherProducts(world: World): Evidence[] {
   const crds = new Set(world.snapshot.crds ?? [])
-  return ROWS.filter((row) => crds.has(row.crd)).map(({ crd, name, ownsMcs }) => ({
+  return OTHER_PRODUCTS.filter((row) => crds.has(row.crd)).map(({ crd, name, ownsMcs }) => ({
     about: 'other',
     value: { name, ownsMcs },
     confidence: 'likely',

@@ -1,7 +1,7 @@
 /** What diagnose asks from the pod network of a cluster: whom, in which pod, and what becomes of each answer. */
 import fc from 'fast-check'
 import t from 'tap'
-import { networkProbes } from '../../../cli/diagnose/network-probes.ts'
+import { networkProbes } from '../../../cli/diagnose/cluster/network-probes.ts'
 import { SILENT_PROGRESS } from '../../../cli/diagnose/progress.ts'
 import type { ClusterAdmin, ListScope } from '../../../cli/kube/access/admin.ts'
 import type { Area } from '../../../explain/finding.ts'

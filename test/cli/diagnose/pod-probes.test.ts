@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { SILENT_PROGRESS } from '../../../cli/diagnose/progress.ts'
-import { podProbes } from '../../../cli/diagnose/pod-probes.ts'
+import { podProbes } from '../../../cli/diagnose/cluster/pod-probes.ts'
 import type { ClusterAdmin } from '../../../cli/kube/access/admin.ts'
 import type { Area } from '../../../explain/finding.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
@@ -89,6 +89,48 @@ t.test('each node is asked once, in its own pod, and is called what Kubernetes c
     source: 'pod ra-g1',
     items: [HOST.disks].map(() => ({ ...HOST, node: 'g1' })),
   })
+})
+
+t.test('parts of the node say what they may not do, and no more about others', async (t) => {
+  const refused = [
+    { code: 'PartForbidden', what: 'patch gateways.sealane.io/status', places: 1, since: 'x', last: 'x' },
+  ]
+  const broker = { publish: 'live', watch: 'live', since: 'x', addresses: 1, failing: 0 }
+  const report = (part: string) => ({
+    ...{ t: 'report', source: 'me', at: 'x' },
+    report: { part, name: 'whoever I say', version: '0.1.0', ready: false, refused, broker },
+  })
+  const good = JSON.parse(GOOD) as { facts: object[] }
+  const said = (...parts: string[]): string => JSON.stringify({ facts: [...good.facts, ...parts.map(report)] })
+  const agents = ['g1', 'w1', 'w2'].map((node) => pod(`ra-${node}`, node))
+  const facts = await probe(
+    admin(agents, ({ pod: name }) => done(said(...(name === 'ra-g1' ? ['gateway'] : []), 'routeagent'))),
+  )
+  t.strictSame(
+    facts.flatMap((fact) => (fact.t === 'report' ? [fact] : [])).map(({ source, report }) => ({ source, ...report })),
+    [
+      ['gateway', 'g1'],
+      ['routeagent', 'g1'],
+      ['routeagent', 'w1'],
+      ['routeagent', 'w2'],
+    ].map(([part, node]) => ({
+      ...{ source: `pod ra-${node}`, part, name: node, version: '0.1.0', ready: false, refused },
+    })),
+  )
+  for (const part of ['agent', 'dns', 'site', 'cli', 'broker']) {
+    const [fact] = await probe(admin(agents.slice(0, 1), () => done(said(part))))
+    t.match(fact, { t: 'unanswered', reason: 'NotAnswered' }, `no pod of a route agent speaks for ${part}`)
+  }
+  const strange = JSON.stringify({ facts: [...good.facts, { t: 'report', report: { status: 'ok' } }, { t: 'report' }] })
+  t.match(await probe(admin(agents.slice(0, 1), () => done(strange))), [{ t: 'probe' }], 'it is no part of ours')
+  const long = {
+    ...report('gateway').report,
+    refused: [{ ...refused[0], by: `\u001b[2J${'x'.repeat(9999)}`, more: 'y' }],
+  }
+  const [, fact] = await probe(
+    admin(agents.slice(0, 1), () => done(JSON.stringify({ facts: [...good.facts, { t: 'report', report: long }] }))),
+  )
+  t.match(fact, { report: { refused: [{ by: /^\?\[2Jx{190,196}…$/, more: undefined }] } })
 })
 
 t.test('what was not answered is a fact, and the others count', async (t) => {

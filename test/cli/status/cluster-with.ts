@@ -25,6 +25,17 @@ export const pods: NonNullable<Fault> = ({ path }) => {
   return { status: 200, body: { part, ...REPORT, ...(name === 'sealane-agent-0' ? { broker: BROKER } : {}) } }
 }
 
+/** As pods(), of an agent that has looked at all imported services five seconds ago. */
+export function podsThatLooked(withoutBackends = 0, agoMs = 5000): NonNullable<Fault> {
+  return (request) => {
+    const answer = pods(request)
+    const { body } = (typeof answer === 'object' ? answer : {}) as { body?: object }
+    if (body === undefined || !('broker' in body)) return answer
+    const [now, at] = [new Date().toISOString(), new Date(Date.now() - agoMs).toISOString()]
+    return { status: 200, body: { ...body, now, imports: { withoutBackends, at } } }
+  }
+}
+
 export async function clusterWith(
   t: Pick<Test, 'teardown'>,
   objects: ObjectsByKind = healthyObjects(),

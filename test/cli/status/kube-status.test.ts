@@ -3,7 +3,7 @@ import t from 'tap'
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
 import { type Fault, type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { runCli } from '../run-cli.ts'
-import { PROXY, clusterWith, pods } from './cluster-with.ts'
+import { PROXY, clusterWith, pods, podsThatLooked } from './cluster-with.ts'
 
 async function status(server: FakeApiServer, ...args: readonly string[]) {
   const { code, stdout, stderr } = await runCli(['status', '--kubeconfig', server.kubeconfig, '-o', 'json', ...args])
@@ -52,6 +52,48 @@ t.test('a healthy cluster: only reads, and each kind once', async (t) => {
   t.equal(new Set(lists).size, lists.length)
   t.same(await status(server).then((again) => again.lines), [], 'and again')
 })
+
+t.test('pods of imported services are listed where the agent does not say that none is missing', async (t) => {
+  const rows: readonly (readonly [name: string, fault: NonNullable<Fault>, isListed: boolean])[] = [
+    ['it has looked a moment ago', podsThatLooked(), false],
+    ['it misses one', podsThatLooked(1), true],
+    ['it looked long ago', podsThatLooked(0, 60_000), true],
+    ['it does not say so', pods, true],
+    ['it says nonsense', said({ withoutBackends: -1, at: 'yesterday' }), true],
+    ['it does not say when', said({ withoutBackends: 0 }), true],
+    ['it says so of another time', said({ withoutBackends: 0, at: 'x' }), true],
+    ['it looks ahead', podsThatLooked(0, -60_000), true],
+    ['it does not answer', (request) => (request.path.includes('sealane-agent-0:') ? 'hang' : pods(request)), true],
+  ]
+  for (const [name, fault, isListed] of rows) {
+    const server = await clusterWith(t)
+    server.fault = fault
+    const { document } = await status(server)
+    t.equal(
+      server.requests.some((line) => line.includes('/endpointslices')),
+      isListed,
+      name,
+    )
+    t.match(document, { imports: { total: 1, usable: 1, withoutBackends: 0 } }, name)
+  }
+  const server = await clusterWith(t)
+  server.fault = podsThatLooked()
+  await runCli(['diagnose', '--kubeconfig', server.kubeconfig, '-o', 'json'])
+  t.ok(
+    server.requests.some((line) => line.includes('/endpointslices')),
+    'diagnose looks itself',
+  )
+})
+
+function said(imports: object): NonNullable<Fault> {
+  return (request) => {
+    const answer = pods(request)
+    const { body } = (typeof answer === 'object' ? answer : {}) as { body?: object }
+    return body === undefined || !('broker' in body)
+      ? answer
+      : { status: 200, body: { ...body, now: new Date().toISOString(), imports } }
+  }
+}
 
 t.test('a pod that hangs costs no more than its time', async (t) => {
   const server = await clusterWith(t)

@@ -1,5 +1,5 @@
 /** What a pod says of its machine, or of its network, and how that is read: it may be of another release. */
-import type { Fact } from '../../explain/facts/fact.ts'
+import type { Fact } from '../../../explain/facts/fact.ts'
 import {
   type BrokerCall,
   type DnsAnswer,
@@ -7,11 +7,13 @@ import {
   PROBE_SHAPES,
   type ProbeItems,
   type ProbeKind,
-} from '../../explain/facts/probe-shapes.ts'
-import { factShape } from '../../explain/facts/shapes.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { MOST_ADDRESSES } from './broker-probe.ts'
+} from '../../../explain/facts/probe-shapes.ts'
+import { type PartReport, type RefusalReport, factShape } from '../../../explain/facts/shapes.ts'
+import { fitText, printable } from '../../../model/status-text.ts'
+import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+import { MOST_ADDRESSES } from '../broker-probe.ts'
 import type { AskedServer, MachineFacts } from './machine-command.ts'
+import { NODE_PARTS } from './node-pages.ts'
 
 const MOST_FACTS = 100
 
@@ -34,7 +36,9 @@ export interface AboutNetwork extends Origin {
 
 /** Facts about a node, whatever the pod calls it. Throws Error where it says something else. */
 export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachine): readonly Fact[] {
-  return readFacts(stdout, origin, node, ({ kind, items }) => {
+  return readFacts(stdout, origin, node, (said) => {
+    if (said.t === 'report') return partReport(said.report, node, origin)
+    const { kind, items } = said
     const hosts = kind === 'host' ? itemsOf('host', items) : undefined
     return hosts && { t: 'probe', kind: 'host', ...origin, items: hosts.map((host) => ({ ...host, node })) }
   })
@@ -44,7 +48,9 @@ export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachi
 export function readNetworkFacts(stdout: string, { broker, servers, ...origin }: AboutNetwork): readonly Fact[] {
   const waiting = new Map(servers.map((asked) => [asked.server, asked]))
   let calls = 0
-  return readFacts(stdout, origin, 'from pods', ({ kind, items }) => {
+  return readFacts(stdout, origin, 'from pods', (said) => {
+    if (said.t === 'report') return undefined
+    const { kind, items } = said
     if (kind === 'dns-answer') {
       const answers = itemsOf(kind, items)?.map((item) => answerTo(waiting, item))
       return answers?.every((answer) => answer !== undefined) === true
@@ -85,7 +91,31 @@ function knownCall({ address, stage, reason, message, ms }: BrokerCall): BrokerC
   }
 }
 
+/** Of a part that shares the node's network, and only what somebody looks at. */
+function partReport(said: PartReport, node: string, origin: Origin): Fact | undefined {
+  const { part, version, ready, files, refused } = said
+  if (!NODE_PARTS.some((one) => one === part)) return undefined
+  const known = {
+    ...(files === undefined ? {} : { files: { used: files.used, limit: files.limit } }),
+    ...(refused === undefined ? {} : { refused: refused.map(knownRefusal) }),
+  }
+  return { t: 'report', ...origin, report: { part, name: node, version, ready, ...known } }
+}
+
+const MOST_TEXT = 200
+
+function knownRefusal({ code, what, by, places, since, last }: RefusalReport): RefusalReport {
+  const short = (text: string): string => fitText(printable(text), MOST_TEXT)
+  return {
+    ...{ code: short(code), what: short(what), places, since: short(since), last: short(last) },
+    ...(by === undefined ? {} : { by: short(by) }),
+  }
+}
+
+type Said = SaidProbe | { readonly t: 'report'; readonly report: PartReport }
+
 interface SaidProbe {
+  readonly t: 'probe'
   readonly kind: ProbeKind
   readonly items: readonly unknown[]
 }
@@ -95,12 +125,17 @@ function readFacts(
   stdout: string,
   origin: Origin,
   about: string,
-  take: (said: SaidProbe) => Fact | undefined,
+  take: (said: Said) => Fact | undefined,
 ): readonly Fact[] {
-  const facts = factsIn(stdout)?.map((said): Fact | undefined => {
+  // Status pages of the machine are whatever listens there: one that is no part of ours is no fact, and spoils none.
+  const reports = (said: unknown): boolean => (said as { t?: unknown } | null)?.t === 'report'
+  const all = factsIn(stdout)?.filter(
+    (said) => !reports(said) || factShape.safeParse({ ...(said as object), ...origin }).success,
+  )
+  const facts = all?.map((said): Fact | undefined => {
     const { data: fact } = factShape.safeParse({ ...(said as object), ...origin, needed: false })
     if (fact?.t === 'unanswered') return { ...fact, what: `${fact.what} (${about})` }
-    return fact?.t === 'probe' ? take(fact) : undefined
+    return fact?.t === 'probe' || fact?.t === 'report' ? take(fact) : undefined
   })
   if (facts?.every((fact) => fact !== undefined) === true) return facts
   const said = stdout.length > 60 ? `${stdout.slice(0, 60)}…` : stdout

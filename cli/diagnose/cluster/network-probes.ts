@@ -2,17 +2,17 @@
  * What a closer look at a cluster finds from its pod network: whether the broker is reached, and what each DNS server
  * says. A command in a pod of the agent asks; only that pod may read the identity with which the broker is called.
  */
-import type { Fact, UnansweredFact } from '../../explain/facts/fact.ts'
-import { AGENT_LEASE, selectorLabels } from '../../install/names.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { ClusterAdmin } from '../kube/access/admin.ts'
-import { askFor } from '../status/ask.ts'
+import type { Fact, UnansweredFact } from '../../../explain/facts/fact.ts'
+import { AGENT_LEASE, selectorLabels } from '../../../install/names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { ClusterAdmin } from '../../kube/access/admin.ts'
+import { askFor } from '../../status/ask.ts'
 import { DNS_PLACES, type DnsPlace, MOST_OF_PLACE, findDnsServers } from './find-dns-servers.ts'
 import { type AskedServer, MACHINE_COMMAND, askedServerText } from './machine-command.ts'
 import { readNetworkFacts } from './machine-facts.ts'
 import type { PodProbesInit } from './pod-probes.ts'
-import { isWanted } from './wanted-probes.ts'
+import { isWanted } from '../wanted-probes.ts'
 
 const PART = 'agent'
 /** Of the command, whose start takes a while on a busy node. Its own questions end sooner, the slowest within 8 s. */

@@ -2,17 +2,17 @@
  * What a closer look at a cluster finds: the kernel of each node, as the route agent's pod there sees it, by a command in
  * that pod. Who may not run commands in pods is told so.
  */
-import type { Fact, UnansweredFact } from '../../explain/facts/fact.ts'
-import type { Area } from '../../explain/finding.ts'
-import { objectName, selectorLabels } from '../../install/names.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { ClusterAdmin } from '../kube/access/admin.ts'
-import { askFor } from '../status/ask.ts'
+import type { Fact, UnansweredFact } from '../../../explain/facts/fact.ts'
+import type { Area } from '../../../explain/finding.ts'
+import { objectName, selectorLabels } from '../../../install/names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { ClusterAdmin } from '../../kube/access/admin.ts'
+import { askFor } from '../../status/ask.ts'
 import { MACHINE_COMMAND } from './machine-command.ts'
 import { readMachineFacts } from './machine-facts.ts'
-import type { Progress } from './progress.ts'
-import { isWanted } from './wanted-probes.ts'
+import type { Progress } from '../progress.ts'
+import { isWanted } from '../wanted-probes.ts'
 
 export interface PodProbesInit {
   /** Undefined: all. */

@@ -1,15 +1,15 @@
 /** What the agent's pod finds out about the broker and DNS servers, over its own network: `sealane machine-facts`. */
-import type { Fact } from '../../explain/facts/fact.ts'
-import { IDENTITY_SECRET } from '../../install/names.ts'
-import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import type { CommandContext } from '../context.ts'
-import { PlainLogger } from '../plain-logger.ts'
-import { type IdentityPlace, probeBroker } from './broker-probe.ts'
-import { probeDns } from './dns-probe.ts'
+import type { Fact } from '../../../explain/facts/fact.ts'
+import { IDENTITY_SECRET } from '../../../install/names.ts'
+import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import type { CommandContext } from '../../context.ts'
+import { PlainLogger } from '../../plain-logger.ts'
+import { type IdentityPlace, probeBroker } from '../broker-probe.ts'
+import { probeDns } from '../dns-probe.ts'
 import type { AskedServer } from './machine-command.ts'
-import { SILENT_PROGRESS } from './progress.ts'
+import { SILENT_PROGRESS } from '../progress.ts'
 
 export interface PodLook {
   /** Whether the broker is called. */
@@ -40,8 +40,8 @@ async function readIdentity(
   { env = process.env, output }: CommandContext,
   signal: AbortSignal,
 ): Promise<MemberIdentity | undefined> {
-  const { openKubeApi } = await import('../../kubeapi/kube/kube-api.ts')
-  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../protocol/identity/member-files.ts')
+  const { openKubeApi } = await import('../../../kubeapi/kube/kube-api.ts')
+  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../../protocol/identity/member-files.ts')
   const deps = { clock: new SystemClock(), logger: new PlainLogger(output) }
   const api = await openKubeApi(deps, { namespace: SYSTEM_NAMESPACE, env })
   try {

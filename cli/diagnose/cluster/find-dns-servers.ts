@@ -2,11 +2,11 @@
  * Which DNS servers of a cluster are asked, one by one: those of the cluster and Sealane's own, each at the address of
  * its Service and at those of the pods that the Service has now. A pod that is not ready is asked by nobody.
  */
-import { selectorLabels } from '../../install/names.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
-import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { ClusterAdmin } from '../kube/access/admin.ts'
+import { selectorLabels } from '../../../install/names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { ClusterAdmin } from '../../kube/access/admin.ts'
 import type { AskedServer } from './machine-command.ts'
 
 export interface DnsPlace {

@@ -1,0 +1,31 @@
+/**
+ * What the parts that share a node's network say of themselves. Their status pages are on its loopback, so that only a
+ * command on that node reads them.
+ */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import { STATUS_PORTS } from '../../../install/ports.ts'
+import { readReport } from '../../status/facts-from.ts'
+import { textOfPage } from '../../status/page.ts'
+
+export const NODE_PARTS = ['gateway', 'routeagent'] as const
+export type NodePart = (typeof NODE_PARTS)[number]
+
+const PAGE_MS = 2000
+const MAX_PAGE = 1 << 16
+
+/** One that does not answer is no fact: its object, or the lack of it, says so. Rejects only with the signal's reason. */
+export async function nodePages(signal: AbortSignal): Promise<readonly Fact[]> {
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(PAGE_MS)])
+  const pages = NODE_PARTS.map(async (part): Promise<readonly Fact[]> => {
+    try {
+      const text = await textOfPage(`127.0.0.1:${STATUS_PORTS[part]}`, '/status', MAX_PAGE, limited)
+      const said = JSON.parse(text) as { readonly part?: unknown } | null
+      // Another program may listen there.
+      return said?.part === part ? [readReport(said, part, `the ${part} of this machine`)] : []
+    } catch {
+      signal.throwIfAborted()
+      return []
+    }
+  })
+  return (await Promise.all(pages)).flat()
+}
