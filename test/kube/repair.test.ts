@@ -90,7 +90,7 @@ async function named(t: Test, world: World): Promise<void> {
   await isNamed(t, world, [], 'all is well')
   for (const round of CLUSTER_ROUNDS) {
     const undo: (() => Promise<void>)[] = []
-    for (const { inject } of round) undo.push(await inject(world.third.plane.api))
+    for (const { inject } of round) undo.push(await inject(world.third.plane.api, join(world.directory, 'etcd')))
     const say = round.map(({ name }) => name).join('; ')
     await isNamed(
       t,
@@ -142,7 +142,18 @@ async function badTries(t: Test, world: World): Promise<void> {
   t.equal(first.code, 1)
   t.match(first.stderr, /the broker to take this cluster in.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
 
-  await isNamed(t, world, ['PartNotReady Deployment sealane-'], 'no node has the image')
+  const parts = [
+    'Deployment sealane-agent',
+    'Deployment sealane-dns',
+    'DaemonSet sealane-gateway',
+    'DaemonSet sealane-routeagent',
+  ]
+  await isNamed(
+    t,
+    world,
+    parts.map((part) => `PartNotReady ${part}`),
+    'no node has the image',
+  )
 
   const second = await joinThird(world, '--timeout', '30s', ...wrong, '--image', SEALANE_IMAGE)
   t.equal(second.code, 1)
@@ -157,6 +168,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   const ended = await joinThird(world, '--timeout', '20s')
   t.equal(ended.code, 1)
   t.match(ended.stderr, /join token: .*expired.*\nmend that, or make a new token/)
+  await isNamed(t, world, ['TokenExpired Membership self'], 'the token has ended')
 
   isJoined(t, await joinThird(world, ...(await newToken(world))), 'a new token, and nothing else said')
   await eventually(async () => (await partsOf(third)).length === 6, {
@@ -190,7 +202,13 @@ async function deletedCrds(t: Test, world: World): Promise<void> {
       say: 'the CRDs are gone',
     },
   )
-  await isNamed(t, world, ['KindMissing'], 'CRDs are gone')
+  const kinds = ['Cluster', 'Endpoint', 'Gateway', 'Membership', 'RouteAgent']
+  await isNamed(
+    t,
+    world,
+    kinds.map((kind) => `KindMissing ${kind}`),
+    'CRDs are gone',
+  )
   const done = await joinThird(world)
   t.match(done.stderr, /^ {2}\+ CustomResourceDefinition clusters\.sealane\.io {2}\(it does not exist\)$/m)
   isJoined(t, done, 'CRDs are back')
@@ -244,8 +262,13 @@ async function deletedNamespace(t: Test, world: World): Promise<void> {
   await third.plane.api.delete(`/api/v1/namespaces/${SYSTEM}`)
   await needsToken(t, world, /has joined as c3 before, and Secret sealane-system\/sealane-identity has no identity/)
   const own = ['--pod-cidr', third.row.podCIDR, '--image', SEALANE_IMAGE]
+  // With this one it was taken in again.
+  const used = await joinThird(world, ...own, '--token-file', join(world.directory, 'token'))
+  t.equal(used.code, 1)
+  await isNamed(t, world, ['TokenUsed Membership self'], 'the token was used')
   const refused = await joinThird(world, ...own, ...(await newToken(world)))
   t.equal(refused.code, 1)
   t.match(refused.stderr, /cluster: "c3" is a member already .*"sealane token create --cluster-id c3"/)
+  await isNamed(t, world, ['ClusterIdTaken Membership self'], 'the id is taken')
   isJoined(t, await joinThird(world, ...(await newToken(world, '--cluster-id', 'c3'))), 'the same id again')
 }

@@ -20,12 +20,8 @@ t.test(
       await one.findsNothing()
       await one.run(DEAD_ROUNDS)
     }
-    await withFaultStory(
-      t,
-      temporaryFolder(t),
-      UNADDRESSED_SITES,
-      story,
-      async (internet) => (seen = await hide(internet)),
-    )
+    await withFaultStory(t, temporaryFolder(t), UNADDRESSED_SITES, story, {
+      prepare: async (internet) => (seen = await hide(internet)),
+    })
   },
 )

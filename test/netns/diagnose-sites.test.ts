@@ -9,10 +9,10 @@ import t, { type Test } from 'tap'
 import { atExit } from '../support/at-exit.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { type FaultSites, withFaultStory } from './support/fault-story.ts'
-import { PORT_TAKEN, ROUNDS, UPSTREAM, startUpstream } from './support/site-faults.ts'
+import { type FaultSites, type FaultStory, withFaultStory } from './support/fault-story.ts'
+import { PORT_TAKEN, ROUNDS, SECOND_ADDRESS, UPSTREAM, startUpstream } from './support/site-faults.ts'
 
-t.setTimeout(290_000)
+t.setTimeout(390_000)
 
 const SITES: FaultSites = [
   {
@@ -36,7 +36,7 @@ const SITES: FaultSites = [
 t.test('faults of plain sites', { skip: netnsMissing() ?? false }, async (t) => {
   const folder = temporaryFolder(t)
   smallDisk(t, join(folder, 'roma', 'state'))
-  await withFaultStory(t, folder, SITES, async (story) => {
+  const run = async (story: FaultStory): Promise<void> => {
     const { world } = story
     await startUpstream(world)
     const free = await PORT_TAKEN.inject(world)
@@ -46,7 +46,8 @@ t.test('faults of plain sites', { skip: netnsMissing() ?? false }, async (t) => 
     await free()
     await story.findsNothing()
     await story.run(ROUNDS)
-  })
+  }
+  await withFaultStory(t, folder, SITES, run, { secondAddress: SECOND_ADDRESS })
 })
 
 /** Goes before the folder that it is in. */

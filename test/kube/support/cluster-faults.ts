@@ -1,12 +1,13 @@
 /** Faults of a cluster that has joined, each made by its API as somebody there would, and taken back. */
+import { askEtcd } from './etcd.ts'
 import type { KubeObject, KubeRequest } from './kube-request.ts'
 
 export interface ClusterFault {
   readonly name: string
   /** How what `sealane diagnose` names as a cause begins: `reason kind name`. */
   readonly named: string
-  /** Gives what takes it back. */
-  readonly inject: (api: KubeRequest) => Promise<() => Promise<void>>
+  /** Gives what takes it back. `etcd` is the folder of the one behind the API server. */
+  readonly inject: (api: KubeRequest, etcd: string) => Promise<() => Promise<void>>
 }
 
 const SYSTEM = 'sealane-system'
@@ -72,11 +73,107 @@ const OTHERS: readonly ClusterFault[] = [
   },
 ]
 
+const BINDING = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/sealane-gateway'
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+const REVISION = 'sealane.io/crd-revision'
+const WEBHOOK = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/nobody'
+
+/** What others have changed of the installation, or installed beside it. */
+const CHANGED: readonly ClusterFault[] = [
+  {
+    name: 'gateways have lost their rights',
+    named: 'PartForbidden DaemonSet sealane-gateway',
+    inject: async (api) => {
+      const { apiVersion, kind, metadata, roleRef, subjects } = await api.get(BINDING)
+      await api.delete(BINDING)
+      const { name, labels } = metadata
+      return async () => {
+        await api.apply(BINDING, { apiVersion, kind, metadata: { name, labels }, roleRef, subjects })
+      }
+    },
+  },
+  {
+    name: 'a definition is of an older release',
+    named: 'DefinitionOutdated',
+    inject: async (api) => {
+      const path = `${CRDS}/gateways.sealane.io`
+      const { labels } = (await api.get(path)).metadata
+      await api.merge(path, { metadata: { labels: { [REVISION]: '1' } } })
+      return async () => {
+        await api.merge(path, { metadata: { labels: { [REVISION]: labels?.[REVISION] } } })
+      }
+    },
+  },
+  {
+    name: 'another product is installed',
+    named: 'OtherProduct Product Submariner',
+    inject: async (api) => {
+      const names = { plural: 'submariners', singular: 'submariner', kind: 'Submariner' }
+      const path = `${CRDS}/submariners.submariner.io`
+      const schema = { openAPIV3Schema: { type: 'object' } }
+      await api.apply(path, {
+        apiVersion: 'apiextensions.k8s.io/v1',
+        kind: 'CustomResourceDefinition',
+        metadata: { name: 'submariners.submariner.io' },
+        spec: {
+          group: 'submariner.io',
+          scope: 'Namespaced',
+          names,
+          versions: [{ name: 'v1alpha1', served: true, storage: true, schema }],
+        },
+      })
+      return () => api.delete(path)
+    },
+  },
+]
+
+const REFUSING: readonly ClusterFault[] = [
+  {
+    name: 'a webhook that nobody answers refuses Leases',
+    named: 'AdmissionRefuses Deployment sealane-agent',
+    inject: async (api) => {
+      await api.apply(WEBHOOK, {
+        apiVersion: 'admissionregistration.k8s.io/v1',
+        kind: 'ValidatingWebhookConfiguration',
+        metadata: { name: 'nobody' },
+        webhooks: [
+          {
+            name: 'nobody.example.com',
+            clientConfig: { url: 'https://127.0.0.1:1/' },
+            namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': SYSTEM } },
+            rules: [
+              { apiGroups: ['coordination.k8s.io'], apiVersions: ['*'], operations: ['*'], resources: ['leases'] },
+            ],
+            failurePolicy: 'Fail',
+            sideEffects: 'None',
+            admissionReviewVersions: ['v1'],
+          },
+        ],
+      })
+      return () => api.delete(WEBHOOK)
+    },
+  },
+]
+
+const READ_ONLY: readonly ClusterFault[] = [
+  {
+    name: 'the etcd of the API server has used its quota',
+    named: 'ApiServerReadOnly',
+    inject: async (_api, etcd) => {
+      const alarm = { memberID: '1', alarm: 'NOSPACE' }
+      await askEtcd(etcd, '/v3/maintenance/alarm', { action: 'ACTIVATE', ...alarm })
+      return async () => {
+        await askEtcd(etcd, '/v3/maintenance/alarm', { action: 'DEACTIVATE', ...alarm })
+      }
+    },
+  },
+]
+
 /**
  * Those of one round are there at once. With the quota no pod could lack its image, and without a server of ours what
  * cluster DNS does not say follows from that.
  */
-export const CLUSTER_ROUNDS: readonly (readonly ClusterFault[])[] = [MISSING, OTHERS]
+export const CLUSTER_ROUNDS: readonly (readonly ClusterFault[])[] = [MISSING, OTHERS, CHANGED, REFUSING, READ_ONLY]
 
 interface PodTemplate {
   readonly spec: { readonly containers: readonly object[] }

@@ -29,14 +29,13 @@ export async function diagnosed(kubeconfig: string): Promise<Diagnosed> {
   }
 }
 
-/** Within a minute each of these begins one of the causes that it names; without any, it names nothing. */
+/** Within a minute it names these and nothing else, in whichever order: how their lines begin. */
 export async function causesNamed(t: Test, kubeconfig: string, causes: readonly string[], say: string): Promise<void> {
   let seen: Diagnosed | undefined
   const areNamed = async (): Promise<boolean> => {
     seen = await diagnosed(kubeconfig)
     const { problems } = seen
-    if (causes.length === 0) return problems.length === 0
-    return causes.every((cause) => problems.some((line) => line.startsWith(cause)))
+    return problems.length === causes.length && causes.every((cause) => problems.some((line) => line.startsWith(cause)))
   }
   const isSo = await eventually(areNamed, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => false)
   t.ok(isSo, `${say}: ${causes.join(', ') || 'nothing'}`, { said: seen?.problems })

@@ -1,10 +1,9 @@
 /** Makes faults on three plain sites, round after round, and asks `sealane diagnose` on each machine what it finds. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
-import type { Netns } from '../../support/netns.ts'
 import { CommandLine } from './command-line.ts'
 import { type Fault, type FaultWorld, MACHINES, type MachinePath, machineOf } from './fault.ts'
-import { type SitePlan, withPlainSites } from './plain-sites.ts'
+import { type SitePlan, type WorldPlan, withPlainSites } from './plain-sites.ts'
 
 /** What the site files of the three have beside the usual. */
 export type FaultSites = readonly [milano: SitePlan, paris: SitePlan, roma: SitePlan]
@@ -15,7 +14,7 @@ export function withFaultStory(
   folder: string,
   sites: FaultSites,
   story: (story: FaultStory) => Promise<void>,
-  prepare?: (internet: Netns) => Promise<unknown>,
+  plan: WorldPlan = {},
 ): Promise<void> {
   const run: Parameters<typeof withPlainSites<void>>[2] = async ([milano, paris, roma], plain) => {
     if (milano === undefined || paris === undefined || roma === undefined) throw new Error('no sites')
@@ -26,7 +25,7 @@ export function withFaultStory(
       one.close()
     }
   }
-  return withPlainSites(folder, sites, run, prepare)
+  return withPlainSites(folder, sites, run, plan)
 }
 
 const FOUND_MS = 60_000

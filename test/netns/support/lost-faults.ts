@@ -1,9 +1,11 @@
 /** Faults of plain sites by which processes end and begin again, and what the kernel loses or has no room for. */
 import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { ROUTE_TABLE_LANES } from '../../../model/kernel-ids.ts'
 import { type Fault, type Undo, chain, firewall, machineOf, program, repeating } from './fault.ts'
 import type { Netns } from '../../support/netns.ts'
 import type { FaultSites } from './fault-story.ts'
+import { otherRelease } from './other-release.ts'
 import type { Machine, PlainSite } from './plain-sites.ts'
 import { LANES } from './site-faults.ts'
 
@@ -28,13 +30,32 @@ export const UNADDRESSED_SITES: FaultSites = [
 const PARIS = '198.51.11.2'
 const ROMA = '198.52.11.2'
 
-/** What runs out, and settings with which no process begins. */
+/** What runs out, and a machine that was not updated with the others. */
 const ROOM: readonly Fault[] = [
+  {
+    name: 'a gateway is of a much later release',
+    found: { 'milano/gw1': ['VersionSkew'], 'milano/gw2': ['VersionSkew'] },
+    inject: async ({ milano }) => {
+      const gw2 = milano.machine('gw2')
+      const own = gw2.program
+      const again = async (program: string): Promise<void> => {
+        await gw2.stop()
+        gw2.program = program
+        milano.up('gw2')
+      }
+      await again(otherRelease(join(milano.folder, 'other-release'), '0.9.0'))
+      return () => again(own)
+    },
+  },
   {
     name: 'the table of connections is full',
     found: { 'paris/gw1': ['ConnectionTableFull'] },
     inject: (world) => manyConnections(machineOf(world, 'paris/gw1')),
   },
+]
+
+/** A site that is gone is seen by the others, so nothing else is at the same time. */
+const SETTINGS: readonly Fault[] = [
   {
     name: 'the DNS asks itself for other names',
     found: { 'roma/gw1': ['DnsLoop'] },
@@ -135,7 +156,7 @@ const CLOCKS: readonly Fault[] = [
   },
 ]
 
-export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, ROUTES, NARROW]
+export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, SETTINGS, ROUTES, NARROW]
 
 export const DEAD_ROUNDS: readonly (readonly Fault[])[] = [CLOCKS, ...DEAD]
 

@@ -17,6 +17,13 @@ import { withSockets } from '../../support/wireguard-sockets.ts'
 
 const SEALANE = join(import.meta.dirname, '../../../bin/sealane')
 const BROKER = { network: '203.0.113', port: 7443 }
+/** What a story wants beside the usual. */
+export interface WorldPlan {
+  /** What the router does before anybody joins. */
+  readonly prepare?: (internet: Netns) => Promise<unknown>
+  /** Another address at which the broker is, and which it tells members. */
+  readonly secondAddress?: string
+}
 
 export interface SitePlan {
   readonly name: string
@@ -37,6 +44,8 @@ export class Machine {
   readonly podAddress: string
   /** Of what is started from now on, beside the test's own. */
   environment: NodeJS.ProcessEnv = {}
+  /** Of what is started from now on: Sealane of this checkout, or another release. */
+  program = SEALANE
   readonly #internet: Netns
   readonly #folder: string
   #process: ChildProcess | undefined
@@ -79,7 +88,7 @@ export class Machine {
   }
 
   start(args: readonly string[]): void {
-    const command = withSockets(this.#folder, [SEALANE, ...args])
+    const command = withSockets(this.#folder, [this.program, ...args])
     const child = spawn('ip', ['netns', 'exec', this.netns.name, ...command], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...this.environment },
@@ -253,8 +262,7 @@ export async function withPlainSites<T>(
   folder: string,
   plans: readonly SitePlan[],
   story: (sites: readonly PlainSite[], world: PlainWorld) => Promise<T>,
-  /** What the router does before anybody joins. */
-  prepare: (internet: Netns) => Promise<unknown> = () => Promise.resolve(),
+  { prepare, secondAddress }: WorldPlan = {},
 ): Promise<T> {
   const wanted = plans.flatMap((plan) => plan.nodes.map((node) => ({ plan, node })))
   return withMany(wanted.length + 2, [], async ([internet, hub, ...rest]) => {
@@ -272,14 +280,16 @@ export async function withPlainSites<T>(
     })
     const all = [broker, ...machines]
     for (const machine of all) await machine.wire()
-    await prepare(internet)
+    if (secondAddress !== undefined) await ip(hub, `address add ${secondAddress}/24 dev uplink`)
+    await prepare?.(internet)
     const sites = plans.map((plan) => {
       const own = machines.filter((_, i) => wanted[i]?.plan === plan)
       return new PlainSite({ plan, folder: join(folder, plan.name), machines: own })
     })
     const state = join(folder, 'broker')
-    const at = `${broker.address}:${BROKER.port}`
-    const serve = ['broker', 'serve', '--state', state, '--listen', `0.0.0.0:${BROKER.port}`, '--advertise', at]
+    const addresses = [broker.address, ...(secondAddress === undefined ? [] : [secondAddress])]
+    const advertise = addresses.flatMap((address) => ['--advertise', `${address}:${BROKER.port}`])
+    const serve = ['broker', 'serve', '--state', state, '--listen', `0.0.0.0:${BROKER.port}`, ...advertise]
     const startBroker = (): void => broker.start(serve)
     try {
       startBroker()

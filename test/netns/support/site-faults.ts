@@ -15,12 +15,17 @@ import {
   repeating,
 } from './fault.ts'
 
+/** Of the broker, beside its first. */
+export const SECOND_ADDRESS = '203.0.113.3'
 export const UPSTREAM = { address: '203.0.113.2', port: 5353 }
 /** Knows no name, and says so. */
 const UPSTREAM_SERVER = `const s = require('node:dgram').createSocket('udp4')
 s.on('message', (m, at) => { m[2] |= 0x80; m[3] = 3; s.send(m, at.port, at.address) })
 s.bind(${UPSTREAM.port}, () => console.log('ready'))`
 const SQUATTER = `require('node:dgram').createSocket('udp4').bind(4500, () => console.log('ready'))`
+
+const PARIS = '198.51.11.2'
+const GW1 = '192.0.11.2'
 
 /** Begins before the gateway does, which has the port otherwise. */
 export const PORT_TAKEN: Fault = {
@@ -113,6 +118,27 @@ const SERVICES: readonly (readonly Fault[])[] = [
   ],
   [
     {
+      name: 'the only gateway has no address that others could call',
+      found: { 'paris/gw1': ['GatewayWithoutIPv4'] },
+      inject: ({ paris }) => {
+        const node = (address: string): readonly string[] => [
+          `apiVersion: v1\nkind: Node\nmetadata: { name: gw1 }\nspec: { podCIDRs: [10.52.1.0/24] }\n` +
+            `status: { addresses: [{ type: InternalIP, address: '${address}' }] }`,
+        ]
+        paris.write('nodes', node('fd00::1'))
+        return () => paris.write('nodes', node(PARIS))
+      },
+    },
+    exported(
+      'a pod outside the ranges with which its site has joined',
+      'roma',
+      'AddressOutsidePods',
+      service('lost', NONE, 'shop', '10.99.1.1'),
+    ),
+  ],
+  [exported('a Service whose name is too long', 'milano', 'NotReadable', service('x'.repeat(64), NONE))],
+  [
+    {
       name: 'no pod of a service is ready',
       found: {
         'milano/gw1': ['ImportsWithoutBackends'],
@@ -129,8 +155,6 @@ const SERVICES: readonly (readonly Fault[])[] = [
   [conflict('types that differ', 'TypeConflict', NONE, '{ clusterIP: 10.99.0.1, ports: [{ port: 80 }] }')],
 ]
 
-const PARIS = '198.51.11.2'
-const GW1 = '192.0.11.2'
 /** UDP ports of gateways. */
 export const LANES = '4498-4507'
 
@@ -196,6 +220,17 @@ const HANGING: readonly Fault[] = [
 
 /** The broker. */
 const BROKERS: readonly (readonly Fault[])[] = [
+  [
+    {
+      name: 'one of two addresses of the broker is dead',
+      found: {
+        'milano/gw1': ['BrokerAddressFailing'],
+        'paris/gw1': ['BrokerAddressFailing'],
+        'roma/gw1': ['BrokerAddressFailing'],
+      },
+      inject: ({ broker }) => firewall(broker.netns, chain('input', `ip daddr ${SECOND_ADDRESS} tcp dport 7443 drop`)),
+    },
+  ],
   [
     {
       name: 'the broker hangs',
