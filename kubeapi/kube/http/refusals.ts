@@ -6,7 +6,6 @@ import type { Clock } from '../../../reconcile/clock.ts'
 import { fitText, printable } from '../../../model/status-text.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import { KubeError } from '../kube-error.ts'
-import type { HttpRequest } from './http-client.ts'
 
 export type RefusedAs = Extract<
   ReasonCode,
@@ -48,7 +47,12 @@ interface Entry {
   isSure: boolean
 }
 
-type Asked = Pick<HttpRequest, 'method' | 'path' | 'verb'>
+/** What is looked at of a request. */
+export interface ApiRequest {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  readonly path: string
+  readonly verb: string
+}
 
 export class Refusals {
   readonly #clock: Pick<Clock, 'now'>
@@ -73,7 +77,7 @@ export class Refusals {
   }
 
   /** Takes how a request ended; other failures than refusals say nothing here. */
-  failed(asked: Asked, error: unknown): void {
+  failed(asked: ApiRequest, error: unknown): void {
     if (!(error instanceof KubeError)) return
     const code = refusalOf(asked, error)
     if (code === undefined) return
@@ -87,7 +91,7 @@ export class Refusals {
     if (entry.places.size < MOST_PLACES) entry.places.add(asked.path)
   }
 
-  succeeded(asked: Asked): void {
+  succeeded(asked: ApiRequest): void {
     if (!isWrite(asked)) this.#readMs = this.#clock.now()
     if (this.#entries.size === 0) return
     const what = requestText(asked)
@@ -123,7 +127,7 @@ export class Refusals {
   }
 }
 
-const isWrite = ({ method }: Asked): boolean => method !== 'GET'
+const isWrite = ({ method }: ApiRequest): boolean => method !== 'GET'
 
 /** In the words of Kubernetes' own authorizers, of admission, and of what stands behind the server. */
 const NO_RIGHT = /\bcannot (?:get|list|watch|create|update|patch|delete|deletecollection) resource\b/
@@ -136,7 +140,7 @@ const NO_SPACE = /database space exceeded/
 /** What is written for people to read: without it everything works. */
 const EVENTS = /\/events(?:\/|$)/
 
-function refusalOf(asked: Asked, { status, code, message }: KubeError): RefusedAs | undefined {
+function refusalOf(asked: ApiRequest, { status, code, message }: KubeError): RefusedAs | undefined {
   if (EVENTS.test(asked.path) || GOING.test(message)) return undefined
   const isRefusal = code === 'Forbidden' || code === 'Invalid'
   if (isWrite(asked) && ADMISSION.test(message) && (isRefusal || status >= 500)) return 'AdmissionRefuses'
@@ -177,7 +181,7 @@ const VERBS: Readonly<Record<string, string>> = {
 }
 
 /** As roles have it, without the object: `patch gateways.sealane.io/status`. */
-function requestText({ method, path, verb }: Asked): string {
+function requestText({ method, path, verb }: ApiRequest): string {
   const [, group, plural, subresource] = PATH.exec(path) ?? []
   const action = method === 'GET' ? verb : (VERBS[method] ?? verb)
   if (plural === undefined) return action

@@ -15,14 +15,17 @@ const keys = new EtcdKeys('/a/b')
 const values = new ValueReader('etcd://h/a/b', keys)
 const MIB = 1 << 20
 
-interface Asked {
+interface RangeCall {
   readonly limit: number
   readonly bytes: number
 }
 
 /** An etcd with these rows, as far as a list needs it; `most` octets to an answer. */
-function storeWith(rows: readonly KeyValue[], most: number): { readonly store: EtcdStore; readonly asked: Asked[] } {
-  const asked: Asked[] = []
+function storeWith(
+  rows: readonly KeyValue[],
+  most: number,
+): { readonly store: EtcdStore; readonly asked: RangeCall[] } {
+  const asked: RangeCall[] = []
   const kv = (value: Buffer): object => ({
     response: { $case: 'responseRange', value: { kvs: [{ key: keys.head, value, modRevision: 9 }], more: false } },
   })

@@ -22,11 +22,14 @@ async function rotation(writes: readonly (readonly [agoMs: number, replica: stri
 
 /** How long it waits, in steps of a millisecond, while nobody writes. */
 async function waits({ clock, own }: Awaited<ReturnType<typeof rotation>>): Promise<number> {
-  let isOver = false
-  const done = own.await(signal).then((hasWaited) => ((isOver = true), hasWaited))
+  const state = { isOver: false }
+  const done = own.await(signal).then((hasWaited) => {
+    state.isOver = true
+    return hasWaited
+  })
   let ms = 0
   await clock.advance(0)
-  for (; !isOver && ms < 1000; ms += 1) await clock.advance(1)
+  for (; !state.isOver && ms < 1000; ms += 1) await clock.advance(1)
   if ((await done) !== ms > 0) throw new Error('it says otherwise')
   return ms
 }

@@ -1,6 +1,6 @@
 /** What could not be asked, or not be read: who does not know is not well. */
-import type { Cause, Finding } from '../finding.ts'
-import type { World } from '../world.ts'
+import type { Cause, Finding } from '../../finding.ts'
+import type { World } from '../../world.ts'
 
 export function unanswered({ unanswered, malformed }: World): readonly Finding[] {
   return [

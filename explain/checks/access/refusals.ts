@@ -1,9 +1,9 @@
 /** What the API server does not let parts of this cluster do: the cause of much that they do not report any more. */
-import type { RefusalReport } from '../facts/shapes.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import type { Finding } from '../finding.ts'
-import { MEMBER_PARTS, type MemberPart, workloadSubject } from '../names.ts'
-import { API_SERVER, REFUSED_PART, type World, named, seenAt } from '../world.ts'
+import type { RefusalReport } from '../../facts/shapes.ts'
+import type { Seen } from '../../facts/read-facts.ts'
+import type { Finding } from '../../finding.ts'
+import { MEMBER_PARTS, type MemberPart, workloadSubject } from '../../names.ts'
+import { API_SERVER, REFUSED_PART, type World, named, seenAt } from '../../world.ts'
 
 /** So many are named; the others are counted. */
 const MOST_NAMED = 3

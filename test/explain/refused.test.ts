@@ -1,0 +1,164 @@
+/**
+ * What the API server or the broker refuses a member, beside what follows from it: one line for each problem that has no
+ * cause among the others.
+ */
+import t from 'tap'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import type { Fact } from '../../explain/facts/fact.ts'
+import {
+  HEALTHY_BROKER,
+  NOW,
+  type ObjectsByKind,
+  condition,
+  factSet,
+  healthyReports,
+  lease,
+  reportFact,
+} from '../support/objects/member-facts.ts'
+import { type Loose, brokenMember, linesOf } from './broken-member.ts'
+
+/** Nothing but the agent has begun, and it is not ready. */
+function notJoined(): ObjectsByKind {
+  return brokenMember((at) => {
+    at('Membership').length = 0
+    for (const { metadata, status } of at('Deployment')) {
+      if (metadata.name === 'sealane-agent') status['readyReplicas'] = 0
+    }
+    for (const { metadata, status } of at('Pod')) {
+      if (metadata.name.includes('agent')) status.conditions = [{ type: 'Ready', status: 'False' }]
+    }
+  })
+}
+
+/** Name → what is broken, and what is said. */
+const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
+  'the agent may not write its Lease any more': [
+    brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
+    ['degraded PartForbidden Deployment sealane-system/sealane-agent (AgentSilent ×1)'],
+  ],
+  'a webhook refuses what the agent publishes': [
+    brokenMember(
+      (at) => {
+        for (const one of at('ServiceExport').slice(0, 2)) one.status.conditions = []
+      },
+      { services: 3 },
+    ),
+    ['degraded AdmissionRefuses Deployment sealane-system/sealane-agent (Pending ×2)'],
+  ],
+  'a webhook refuses what a gateway and a routeagent report': [
+    brokenMember((at) => {
+      const [gateway] = at('Gateway')
+      if (gateway !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+    }),
+    [
+      'degraded AdmissionRefuses DaemonSet sealane-system/sealane-gateway (GatewaySilent ×1)',
+      'degraded AdmissionRefuses DaemonSet sealane-system/sealane-routeagent',
+    ],
+  ],
+  'the API server takes no writes': [
+    brokenMember((at) => {
+      for (const gateway of at('Gateway')) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+      at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)
+    }),
+    ['down ApiServerReadOnly ApiServer - (GatewaySilent ×2, GatewayStatusStale ×2, AgentSilent ×1)'],
+  ],
+  'a webhook refuses something, and an export has no Service': [
+    brokenMember(
+      (at) => {
+        const [one] = at('ServiceExport')
+        if (one !== undefined) one.status.conditions = [condition('Valid', 'False', 'NoService', 'no Service web0')]
+      },
+      { services: 3 },
+    ),
+    ['degraded AdmissionRefuses Deployment sealane-system/sealane-agent', 'degraded NoService ServiceExport shop/web0'],
+  ],
+  'a standby was refused before another one joined': [brokenMember(() => undefined), []],
+  'the namespace was deleted, and the token of the next join was used': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('Deployment')) {
+        if (metadata.name === 'sealane-agent') status['readyReplicas'] = 1
+      }
+      const [own] = at('Cluster')
+      if (own !== undefined)
+        own.status.conditions = [condition('ClusterDNS', 'False', 'DoesNotAnswer', 'says SERVFAIL')]
+    }),
+    ['down TokenUsed Membership self (DoesNotAnswer ×1, PartNotReady ×1)'],
+  ],
+  'a token that was used': [notJoined(), ['down TokenUsed Membership self (PartNotReady ×1)']],
+  'an id that is taken': [notJoined(), ['down ClusterIdTaken Membership self (PartNotReady ×1)']],
+  'an operator has not accepted it yet': [notJoined(), ['down JoinAwaitsApproval Membership self (PartNotReady ×1)']],
+  'a refusal that this release does not know': [notJoined(), ['down NoMembership Membership self (PartNotReady ×1)']],
+  'a new token was refused, and the certificate has ended': [
+    brokenMember(() => undefined),
+    ['degraded CertificateExpired Cluster milano', 'degraded TokenExpired Membership self'],
+  ],
+}
+
+/** What parts report meanwhile, where that is not what they report of a healthy member. */
+const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
+  'the agent may not write its Lease any more': [
+    agentReport({ refused: [refusal('PartForbidden', 'update leases.coordination.k8s.io')] }),
+  ],
+  'a webhook refuses what the agent publishes': [
+    agentReport({
+      broker: HEALTHY_BROKER,
+      refused: [
+        refusal('AdmissionRefuses', 'patch serviceexports.multicluster.x-k8s.io/status', 'webhook deny.example.com'),
+      ],
+    }),
+  ],
+  'a webhook refuses what a gateway and a routeagent report': [
+    ...healthyReports(),
+    ...(['gateway', 'routeagent'] as const).map((part) =>
+      reportFact(part, `${part} on gw0`, {
+        refused: [refusal('AdmissionRefuses', `patch ${part}s.sealane.io/status`)],
+      }),
+    ),
+  ],
+  'the API server takes no writes': (['agent', 'gateway'] as const).map((part) =>
+    reportFact(part, part, { refused: [refusal('ApiServerReadOnly', 'update leases.coordination.k8s.io')] }),
+  ),
+  'a webhook refuses something, and an export has no Service': [
+    agentReport({
+      broker: HEALTHY_BROKER,
+      refused: [refusal('AdmissionRefuses', 'patch endpointslices.discovery.k8s.io')],
+    }),
+  ],
+  'a standby was refused before another one joined': [
+    ...healthyReports(),
+    reportFact('agent', 'sealane-agent-2', { joinRefused: 'TokenExpired' }),
+    reportFact('dns', 'sealane-dns-1', { joinRefused: 'TokenUsed' }),
+  ],
+  'the namespace was deleted, and the token of the next join was used': [
+    agentReport({ ready: false, joinRefused: 'TokenUsed' }),
+  ],
+  'a token that was used': [agentReport({ ready: false, joinRefused: 'TokenUsed' })],
+  'an id that is taken': [agentReport({ ready: false, joinRefused: 'ClusterIdTaken' })],
+  'an operator has not accepted it yet': [agentReport({ ready: false, joinRefused: 'JoinAwaitsApproval' })],
+  'a new token was refused, and the certificate has ended': [
+    agentReport({
+      broker: { ...HEALTHY_BROKER, certificateEnds: '2026-11-25T11:00:00Z' },
+      joinRefused: 'TokenExpired',
+    }),
+  ],
+  'a refusal that this release does not know': [agentReport({ joinRefused: 'FullMoon' })],
+}
+
+function agentReport(more: object): Fact {
+  return reportFact('agent', 'sealane-agent-0', more)
+}
+
+function refusal(code: string, what: string, by?: string): object {
+  return { code, what, ...(by === undefined ? {} : { by }), places: 1, since: NOW, last: NOW }
+}
+
+for (const [name, [objects, lines]] of Object.entries(REFUSED)) {
+  t.test(name, async (t) => {
+    const { problems } = diagnoseMember(factSet(objects, REPORTS[name] ?? []))
+    t.ok(REPORTS[name], 'parts report it')
+    t.same(linesOf(problems), lines)
+    for (const { seen, mend, source } of problems) {
+      t.match({ seen, mend, source }, { seen: /./, mend: /./, source: /./ }, 'what was seen, by whom, and what to do')
+    }
+  })
+}
