@@ -85,6 +85,8 @@ export interface LinkState {
   readonly failing: number
   /** RFC 3339. */
   readonly certificateEnds?: string
+  /** At least so long the broker took to confirm each of the last three changes; absent: there were not three lately. */
+  readonly answeredMs?: number
 }
 
 export interface BrokerLink {

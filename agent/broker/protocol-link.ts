@@ -169,6 +169,7 @@ class ProtocolLink implements BrokerLink {
   state(): LinkState {
     const [publish, watch] = [this.#publish.state(), this.#watch.state()]
     const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
+    const { answeredMs } = this.#publish
     const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
     return {
       publish: publish.t,
@@ -178,6 +179,7 @@ class ProtocolLink implements BrokerLink {
       addresses: this.#book.size,
       failing: this.#book.failing,
       certificateEnds: timeText(this.#renewal.endsMs),
+      ...(answeredMs === undefined ? {} : { answeredMs: Math.round(answeredMs) }),
     }
   }
 

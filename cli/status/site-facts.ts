@@ -82,11 +82,11 @@ function troubled(api: ClusterApi, source: string): readonly Fact[] {
   return [...files.map((problem) => fileFact(problem, source)), ...stateFacts(api, source)]
 }
 
-/** A file of the user's that is not taken as it is: what it said before stays. */
+/** A file of the user's that is not taken as it is: what it said before stays, or another file says it. */
 function fileFact(problem: FileProblem, source: string): Fact {
   const at = new Date().toISOString()
   const [what, message] = [`File ${problem.file}`, formatProblem(problem)]
-  return { t: 'unanswered', what, reason: 'NotReadable', message, needed: true, source, at }
+  return { t: 'unanswered', what, reason: 'NotReadable', message, needed: problem.isKnown !== true, source, at }
 }
 
 function stateFacts(api: FileApi, source: string): readonly Fact[] {

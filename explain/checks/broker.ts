@@ -11,7 +11,24 @@ const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-
 export function broker(world: World): readonly Finding[] {
   // Nobody has asked the agent for anything yet.
   if (world.self === undefined) return []
-  return [...agentSilent(world), ...unreached(world), ...failingAddresses(world), ...certificate(world)]
+  return [
+    ...agentSilent(world),
+    ...unreached(world),
+    ...failingAddresses(world),
+    ...slowStore(world),
+    ...certificate(world),
+  ]
+}
+
+/** As SealaneBrokerStoreSlow has it: a change waits for a commit of the store, and for next to nothing else. */
+const SLOW_MS = 500
+
+function slowStore({ broker }: World): readonly Finding[] {
+  if (broker?.object.answeredMs === undefined) return []
+  const { answeredMs, publish } = broker.object
+  if (answeredMs < SLOW_MS || publish !== 'live') return []
+  const seen = `it took ${(answeredMs / 1000).toFixed(1)} s or more to confirm each of the last three changes`
+  return [{ reason: 'StoreSlow', severity: 'degraded', subject: { kind: 'Broker', name: '-' }, seen, ...seenAt(broker) }]
 }
 
 /** A report of an agent that acts is as good as its Lease. */

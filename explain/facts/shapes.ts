@@ -264,6 +264,8 @@ const brokerReport = z.looseObject({
   failing: count,
   /** RFC 3339. */
   certificateEnds: text.optional(),
+  /** At least so long the broker took to confirm each of the last three changes. */
+  answeredMs: z.number().nonnegative().optional(),
 })
 export type BrokerReport = z.infer<typeof brokerReport>
 

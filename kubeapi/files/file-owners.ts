@@ -84,6 +84,7 @@ export class FileOwners {
         reason:
           `${objectTitle(kind, object.metadata.name, object.metadata.namespace)} is also in ` +
           `${title(winner?.file ?? '')}:${winner?.parsed.line ?? 0}, which counts; remove one of the two`,
+        isKnown: true,
       }))
     })
   }

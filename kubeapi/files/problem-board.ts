@@ -29,7 +29,7 @@ export class ProblemBoard {
     this.#places.set(place, problems)
     for (const problem of problems) {
       if (before.has(formatProblem(problem))) continue
-      const { reason: why, ...place } = problem
+      const { reason: why, isKnown: _isKnown, ...place } = problem
       this.#logger.warn(`file not taken as it is: ${formatProblem(problem)}`, { ...place, reason: 'InvalidValue', why })
     }
   }

@@ -7,6 +7,8 @@ export interface FileProblem {
   readonly line: number
   readonly column: number
   readonly reason: string
+  /** The object counts all the same, from another file. */
+  readonly isKnown?: true
 }
 
 /** `objects/web.yaml:7:11: spec.ports[0].port: expected 1 to 65535, got "abc"` */

@@ -165,9 +165,9 @@ export const ACCESS_REASONS = {
     shows: ['alert SealaneBrokerReplicaBehind'],
   },
   StoreSlow: {
-    means: 'One commit of the broker in ten takes half a second or more.',
-    todo: 'Look at the disks of etcd, or of the broker: each change waits for a sync of them.',
-    shows: ['alert SealaneBrokerStoreSlow'],
+    means: 'Commits of the broker take half a second or more: by its own figures, or as a member waits for them.',
+    todo: 'Look at the disks of etcd, or of the broker: each change waits for a sync of them. Then at its processor time.',
+    shows: ['alert SealaneBrokerStoreSlow', ...FOUND],
   },
   AuditLogUnwritable: {
     means: 'The broker cannot write its audit log. Lines wait, up to a thousand of each kind; the broker goes on.',

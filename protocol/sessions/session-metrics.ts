@@ -61,6 +61,8 @@ export interface PublishMetrics {
   /** One put, remove or facts. */
   sent(kind: 'put' | 'remove' | 'facts' | 'status', sequence: number): void
   acknowledged(sequence: number): void
+  /** AcknowledgeDelay.answeredMs */
+  answeredMs(): number | undefined
   declared(answer: 'inSync' | 'sendDigest'): void
   refused(): void
   disconnected(): void
@@ -103,6 +105,7 @@ export function publishMetrics(metrics: Metrics | undefined, clock?: Pick<Clock,
       if (type === 'put' || type === 'remove') delay?.sent(sequence)
     },
     acknowledged: (sequence) => delay?.acknowledged(sequence),
+    answeredMs: () => delay?.answeredMs,
     declared: (answer) => declared?.inc({ answer: answer === 'inSync' ? 'in_sync' : 'digest' }),
     refused: () => refused?.inc(),
     disconnected: () => {

@@ -22,6 +22,28 @@ t.test('from when it was wanted until it is acknowledged', async (t) => {
   t.same(seen, [2, 2, 2])
 })
 
+t.test('how long the broker takes at least, once three changes have shown it, for a while', async (t) => {
+  const { clock, delay } = stage()
+  const change = async (sequence: number, ms: number): Promise<void> => {
+    delay.wanted()
+    await clock.advance(10_000)
+    delay.sent(sequence)
+    await clock.advance(ms)
+    delay.acknowledged(sequence)
+  }
+  await change(1, 900)
+  await change(2, 800)
+  t.equal(delay.answeredMs, undefined, 'two say nothing')
+  await change(3, 700)
+  t.equal(delay.answeredMs, 700, 'that it waited before does not count')
+  await change(4, 20)
+  t.equal(delay.answeredMs, 20, 'one that is quick is enough')
+  for (const sequence of [5, 6, 7]) await change(sequence, 600)
+  t.equal(delay.answeredMs, 600)
+  await clock.advance(300_001)
+  t.equal(delay.answeredMs, undefined, 'it was long ago')
+})
+
 t.test('what comes while one is followed counts from its own time', async (t) => {
   const { clock, seen, delay } = stage()
   delay.wanted()

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type Fault,
   type FaultWorld,
@@ -218,6 +219,28 @@ const HANGING: readonly Fault[] = [
   },
 ]
 
+const SLOW_MS = 900
+const RUNS_MS = 60
+
+/** As a commit that waits for its disk: nothing else happens in the process meanwhile. Milano publishes something. */
+async function slowDisk({ broker, milano }: FaultWorld): Promise<Undo> {
+  const stop = new AbortController()
+  const pulses = (async (): Promise<void> => {
+    for (let n = 0; !stop.signal.aborted; n += 1) {
+      milano.write('fault', service('slow', NONE, 'shop', `10.42.1.${1 + (n % 2)}`))
+      broker.signal('SIGSTOP')
+      await sleep(SLOW_MS)
+      broker.signal('SIGCONT')
+      await sleep(RUNS_MS)
+    }
+  })()
+  return async () => {
+    stop.abort()
+    await pulses
+    milano.write('fault', undefined)
+  }
+}
+
 /** The broker. */
 const BROKERS: readonly (readonly Fault[])[] = [
   [
@@ -231,6 +254,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
       inject: ({ broker }) => firewall(broker.netns, chain('input', `ip daddr ${SECOND_ADDRESS} tcp dport 7443 drop`)),
     },
   ],
+  [{ name: 'the disk of the broker is slow', found: { 'milano/gw1': ['StoreSlow'] }, inject: slowDisk }],
   [
     {
       name: 'the broker hangs',
