@@ -28,7 +28,9 @@ function slowStore({ broker }: World): readonly Finding[] {
   const { answeredMs, publish } = broker.object
   if (answeredMs < SLOW_MS || publish !== 'live') return []
   const seen = `it took ${(answeredMs / 1000).toFixed(1)} s or more to confirm each of the last three changes`
-  return [{ reason: 'StoreSlow', severity: 'degraded', subject: { kind: 'Broker', name: '-' }, seen, ...seenAt(broker) }]
+  return [
+    { reason: 'StoreSlow', severity: 'degraded', subject: { kind: 'Broker', name: '-' }, seen, ...seenAt(broker) },
+  ]
 }
 
 /** A report of an agent that acts is as good as its Lease. */

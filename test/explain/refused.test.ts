@@ -84,6 +84,8 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
     }),
     ['down TokenUsed Membership self (DoesNotAnswer ×1, PartNotReady ×1)'],
   ],
+  'the broker confirms each change late': [brokenMember(() => undefined), ['degraded StoreSlow Broker -']],
+  'the broker confirms most changes late': [brokenMember(() => undefined), []],
   'a token that was used': [notJoined(), ['down TokenUsed Membership self (PartNotReady ×1)']],
   'an id that is taken': [notJoined(), ['down ClusterIdTaken Membership self (PartNotReady ×1)']],
   'an operator has not accepted it yet': [notJoined(), ['down JoinAwaitsApproval Membership self (PartNotReady ×1)']],
@@ -132,6 +134,8 @@ const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'the namespace was deleted, and the token of the next join was used': [
     agentReport({ ready: false, joinRefused: 'TokenUsed' }),
   ],
+  'the broker confirms each change late': healthyReports({ ...HEALTHY_BROKER, answeredMs: 500 }),
+  'the broker confirms most changes late': healthyReports({ ...HEALTHY_BROKER, answeredMs: 499 }),
   'a token that was used': [agentReport({ ready: false, joinRefused: 'TokenUsed' })],
   'an id that is taken': [agentReport({ ready: false, joinRefused: 'ClusterIdTaken' })],
   'an operator has not accepted it yet': [agentReport({ ready: false, joinRefused: 'JoinAwaitsApproval' })],
