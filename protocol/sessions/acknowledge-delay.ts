@@ -6,7 +6,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 
 /** Of so many changes, and of how long ago at most, the quickest answer counts: one that was late says nothing yet. */
 const LAST = 3
-const RECENT_MS = 5 * 60_000
+const RECENT_MS = 60_000
 
 interface Answer {
   readonly atMs: number

@@ -26,7 +26,7 @@ t.test('how long the broker takes at least, once three changes have shown it, fo
   const { clock, delay } = stage()
   const change = async (sequence: number, ms: number): Promise<void> => {
     delay.wanted()
-    await clock.advance(10_000)
+    await clock.advance(2000)
     delay.sent(sequence)
     await clock.advance(ms)
     delay.acknowledged(sequence)
@@ -40,7 +40,7 @@ t.test('how long the broker takes at least, once three changes have shown it, fo
   t.equal(delay.answeredMs, 20, 'one that is quick is enough')
   for (const sequence of [5, 6, 7]) await change(sequence, 600)
   t.equal(delay.answeredMs, 600)
-  await clock.advance(300_001)
+  await clock.advance(60_001)
   t.equal(delay.answeredMs, undefined, 'it was long ago')
 })
 
