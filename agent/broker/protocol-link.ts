@@ -169,7 +169,7 @@ class ProtocolLink implements BrokerLink {
   state(): LinkState {
     const [publish, watch] = [this.#publish.state(), this.#watch.state()]
     const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
-    const { answeredMs } = this.#publish
+    const answeredMs = this.#publish.answeredMs()
     const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
     return {
       publish: publish.t,

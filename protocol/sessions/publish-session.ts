@@ -113,10 +113,8 @@ export class PublishSession {
     return this.#state
   }
 
-  /** How long the broker takes to confirm changes: AcknowledgeDelay.answeredMs. */
-  get answeredMs(): number | undefined {
-    return this.#metrics.answeredMs()
-  }
+  /** AcknowledgeDelay.answeredMs */
+  readonly answeredMs = (): number | undefined => this.#metrics.answeredMs()
 
   /** True once the broker has answered a declaration: from then on recordState says what the broker has. */
   get answered(): boolean {
