@@ -8,7 +8,6 @@ import { readReport } from '../../status/facts-from.ts'
 import { textOfPage } from '../../status/page.ts'
 
 export const NODE_PARTS = ['gateway', 'routeagent'] as const
-export type NodePart = (typeof NODE_PARTS)[number]
 
 const PAGE_MS = 2000
 const MAX_PAGE = 1 << 16

@@ -17,7 +17,7 @@ export interface Refusal {
   readonly code: RefusedAs
   /** `patch serviceimports.multicluster.x-k8s.io/status` */
   readonly what: string
-  /** What refuses it, where the server says so: `webhook "deny.example.com"`. */
+  /** What refuses it, where the server says so: `webhook deny.example.com`. */
   readonly by?: string
   /** How many objects, or lists, are waiting for it; at most MOST_PLACES are counted. */
   readonly places: number
@@ -43,6 +43,8 @@ interface Entry {
   readonly sinceMs: number
   lastMs: number
   count: number
+  /** A read succeeded between two failures: the server is there. One that was away is none that refuses. */
+  isThere: boolean
   /** etcd says so itself. */
   isSure: boolean
 }
@@ -86,6 +88,7 @@ export class Refusals {
     if (entry === undefined) return
     entry.lastMs = this.#clock.now()
     entry.count += 1
+    entry.isThere ||= this.#readMs > entry.sinceMs
     entry.isSure ||= NO_SPACE.test(error.message)
     entry.by = whoRefuses(error.message)
     if (entry.places.size < MOST_PLACES) entry.places.add(asked.path)
@@ -103,8 +106,8 @@ export class Refusals {
   }
 
   /** No write has succeeded since, and the server answers. */
-  #isReadOnly({ count, sinceMs, lastMs, isSure }: Entry): boolean {
-    return isSure || (count >= READ_ONLY.writes && lastMs - sinceMs >= READ_ONLY.ms && this.#readMs > sinceMs)
+  #isReadOnly({ count, sinceMs, lastMs, isThere, isSure }: Entry): boolean {
+    return isSure || (isThere && count >= READ_ONLY.writes && lastMs - sinceMs >= READ_ONLY.ms)
   }
 
   #entryOf(code: RefusedAs, what: string): Entry | undefined {
@@ -112,7 +115,7 @@ export class Refusals {
     const known = this.#entries.get(key)
     if (known !== undefined || this.#entries.size >= MOST_KINDS) return known
     const nowMs = this.#clock.now()
-    const made = { code, what, by: undefined, places: new Set<string>(), count: 0, isSure: false }
+    const made = { code, what, by: undefined, places: new Set<string>(), count: 0, isThere: false, isSure: false }
     const entry: Entry = { ...made, sinceMs: nowMs, lastMs: nowMs }
     this.#entries.set(key, entry)
     return entry
@@ -173,7 +176,6 @@ function whoRefuses(message: string): string | undefined {
 const PATH = /^\/(?:api|apis\/([^/]+))\/[^/]+\/(?:namespaces\/[^/]+\/(?=[^/]))?([^/]+)(?:\/[^/]+(?:\/([^/]+))?)?$/
 
 const VERBS: Readonly<Record<string, string>> = {
-  GET: 'read',
   POST: 'create',
   PUT: 'update',
   PATCH: 'patch',
