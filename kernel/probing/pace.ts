@@ -36,19 +36,28 @@ export interface Moment {
 export function pauseMs({ pace, state, doubted, busy, answered, nowMs, random }: Moment): number {
   // One answer more, and it is up.
   if (state.is === 'down' && answered) return pace.quickMs
-  const isNew = nowMs - state.sinceMs < SETTLED_MS
-  const base = doubted || isNew || (state.is === 'up' && busy) ? pace.busyMs : pace.idleMs
+  const base = doubted || isNew(state, nowMs) || (state.is === 'up' && busy) ? pace.busyMs : pace.idleMs
   return Math.round(base * (1 - JITTER + 2 * JITTER * random))
 }
 
-/** How long to wait for an answer before it is missed: half as much again as answers take, and what they vary by. */
+/**
+ * How long to wait for an answer before it is missed: half as much again as answers take, and what they vary by. What is
+ * down comes up by answers in a row, and those of a long way would each come after a miss; at first the questions follow
+ * each other so fast that there is an answer to one of them in each of their times.
+ */
 export function patienceMs(
-  { pace, state, doubted }: Pick<Moment, 'pace' | 'state' | 'doubted'>,
+  { pace, state, doubted, nowMs }: Pick<Moment, 'pace' | 'state' | 'doubted' | 'nowMs'>,
   figures: ProbeFigures,
 ): number {
   const { rttMs, jitterMs = 0 } = figures
-  if (state.is !== 'up' || doubted || rttMs === undefined) return pace.busyMs
-  return Math.min(MAX_PATIENCE_MS, Math.max(pace.quickMs, 1.5 * rttMs + 4 * jitterMs))
+  const isQuick = state.is === 'connecting' || doubted || (state.is === 'down' && isNew(state, nowMs))
+  if (isQuick || rttMs === undefined) return pace.busyMs
+  const least = state.is === 'up' ? pace.quickMs : pace.busyMs
+  return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + 4 * jitterMs))
 }
 
 const MAX_PATIENCE_MS = 2000
+
+function isNew(state: HealthState, nowMs: number): boolean {
+  return nowMs - state.sinceMs < SETTLED_MS
+}

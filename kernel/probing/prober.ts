@@ -356,6 +356,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     count('answered')
     entry.answered = 'probe'
     entry.health.onAnswer()
+    // One answer more, and it is up: what is left of the time for this one is not waited for.
+    if (entry.health.state.is === 'down') this.#turn(entry, this.#pace.quickMs, () => this.#ask(entry))
   }
 
   /** False for what counts as ignored. */

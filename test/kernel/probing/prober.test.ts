@@ -77,6 +77,32 @@ t.test('a way that becomes slow all at once is doubted, and not down', async (t)
   t.ok(seen.length <= 5, `it settles: ${seen.join('; ')}`)
 })
 
+t.test('a way across half the world comes back soon, however long it was away', async (t) => {
+  // One that is longer than it was comes back as well, once it is known how long.
+  const ways = [190, 300, 450, 700, 950, 1300].map((ms) => [ms, ms] as const)
+  for (const [ms, laterMs] of [...ways, [20, 300], [20, 900], [400, 1200]] as const) {
+    for (const awayMs of [5000, 15_000, 120_000]) {
+      const { clock, probes, seen } = setUp(t)
+      probes.alive.add(PARIS.address)
+      probes.delay = { clock, ms }
+      await clock.advance(15_000)
+      probes.alive.clear()
+      await clock.advance(awayMs)
+      const way = `${ms} ms, away ${awayMs} ms`
+      t.match(seen.at(-1), 'up>down', way)
+      const before = seen.length
+      probes.alive.add(PARIS.address)
+      probes.delay = { clock, ms: laterMs }
+      const backMs = clock.monotonic()
+      await clock.advance(20_000)
+      const back = seen.slice(before).find((text) => text.includes('down>up'))
+      const took = back === undefined ? Infinity : parseInt(back, 10) - backMs
+      const most = ms === laterMs ? 1500 + 2 * ms : 10_000
+      t.ok(took <= most, `${way}, then ${laterMs} ms: back after ${took} ms`)
+    }
+  }
+})
+
 t.test('a lane that opens is noticed at once: by the first question, and by who takes it over', async (t) => {
   const { clock, probes, seen, prober, questions } = setUp(t)
   await clock.advance(450)
