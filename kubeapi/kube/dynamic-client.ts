@@ -162,12 +162,14 @@ export class DynamicClient {
   async create(object: DynamicObject, init: WriteInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
     const { name, namespace } = object.metadata
     const resource = await this.#resource(object, signal)
-    const collection = resourcePath(resource, resource.namespaced ? namespace : undefined)
+    const place = resource.namespaced ? namespace : undefined
+    const collection = resourcePath(resource, place)
     const question: HttpRequest = {
       verb: 'create',
       title: titleOf({ ...object, name, namespace }),
       method: 'POST',
       path: init.subresource === undefined ? collection : `${collection}/${name}/${init.subresource}`,
+      ...(init.subresource === undefined ? { creates: resourcePath(resource, place, name) } : {}),
       query: { fieldManager: FIELD_MANAGER, ...dry(init) },
       body: object,
       again: false,

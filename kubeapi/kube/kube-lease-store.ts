@@ -37,8 +37,9 @@ export class KubeLeaseStore implements LeaseStore {
   }
 
   #question(verb: string, method: HttpRequest['method'], name: string): HttpRequest {
-    const path = resourcePath(PLACE, this.#namespace, method === 'POST' ? undefined : name)
-    return { verb, title: `Lease ${this.#namespace}/${name}`, method, path, again: false, timeoutMs: TIMEOUT_MS }
+    const own = resourcePath(PLACE, this.#namespace, name)
+    const place = method === 'POST' ? { path: resourcePath(PLACE, this.#namespace), creates: own } : { path: own }
+    return { verb, title: `Lease ${this.#namespace}/${name}`, method, ...place, again: false, timeoutMs: TIMEOUT_MS }
   }
 
   #until(signal: AbortSignal): AbortSignal {

@@ -24,6 +24,8 @@ export interface HttpClientDeps {
 export interface HttpRequest extends RequestLine {
   readonly method: Exchange['method']
   readonly path: string
+  /** The path of the object that is to be created; `path` is what it becomes part of. */
+  readonly creates?: string
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   /** Sent as JSON. */
   readonly body?: unknown

@@ -1,6 +1,7 @@
 /**
  * What the API server does not let this process do now, and why: what a person who looks for the cause of a silent part
- * needs to know. An entry goes when what it is about succeeds, or when nobody has tried it for a while.
+ * needs to know. An entry goes when what it is about succeeds, when what was to be created is there, or when nobody has
+ * tried it for a while.
  */
 import type { Clock } from '../../../reconcile/clock.ts'
 import { fitText, printable } from '../../../model/status-text.ts'
@@ -29,6 +30,8 @@ export interface Refusal {
 /** Most of what is still needed is tried again within half a minute, and an identity is renewed every ten minutes. */
 const FORGET_MS = 120_000
 const FORGET_SECRETS_MS = 15 * 60_000
+/** Who wants to hold a Lease tries again every few seconds, until it has seen that another one holds it. */
+const FORGET_HELD_MS = 30_000
 /** One write that fails may be anything: the server takes none where several have failed for so long. */
 const READ_ONLY = { writes: 2, ms: 2000 }
 /** A server that refuses everything fills no memory. */
@@ -54,6 +57,8 @@ export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly path: string
   readonly verb: string
+  /** The path of the object that is to be created: the request names what it becomes part of. */
+  readonly creates?: string
 }
 
 export class Refusals {
@@ -81,6 +86,7 @@ export class Refusals {
   /** Takes how a request ended; other failures than refusals say nothing here. */
   failed(asked: ApiRequest, error: unknown): void {
     if (!(error instanceof KubeError)) return
+    if (asked.creates !== undefined && error.reason === 'AlreadyExists') this.#found(asked.creates)
     const code = refusalOf(asked, error)
     if (code === undefined) return
     this.#forgetOld()
@@ -91,7 +97,7 @@ export class Refusals {
     entry.isThere ||= this.#readMs > entry.sinceMs
     entry.isSure ||= NO_SPACE.test(error.message)
     entry.by = whoRefuses(error.message)
-    if (entry.places.size < MOST_PLACES) entry.places.add(asked.path)
+    if (entry.places.size < MOST_PLACES) entry.places.add(asked.creates ?? asked.path)
   }
 
   succeeded(asked: ApiRequest): void {
@@ -100,9 +106,19 @@ export class Refusals {
     const what = requestText(asked)
     for (const [key, entry] of this.#entries) {
       if (entry.code === 'ApiServerReadOnly' && isWrite(asked)) this.#entries.delete(key)
-      else if (entry.what === what && entry.places.delete(asked.path) && entry.places.size === 0)
-        this.#entries.delete(key)
+      else if (entry.what === what) this.#done(key, asked.creates ?? asked.path)
     }
+    if (asked.method !== 'POST' && asked.method !== 'DELETE') this.#found(asked.path)
+  }
+
+  /** What this process was not let create, somebody else has created. */
+  #found(path: string): void {
+    for (const [key, { what }] of this.#entries) if (what.startsWith('create ')) this.#done(key, path)
+  }
+
+  #done(key: string, place: string): void {
+    const places = this.#entries.get(key)?.places
+    if (places?.delete(place) === true && places.size === 0) this.#entries.delete(key)
   }
 
   /** No write has succeeded since, and the server answers. */
@@ -124,10 +140,14 @@ export class Refusals {
   #forgetOld(): void {
     const nowMs = this.#clock.now()
     for (const [key, { lastMs, what }] of this.#entries) {
-      const ms = /\bsecrets\b/.test(what) ? FORGET_SECRETS_MS : FORGET_MS
-      if (nowMs - lastMs > ms) this.#entries.delete(key)
+      if (nowMs - lastMs > forgetMs(what)) this.#entries.delete(key)
     }
   }
+}
+
+function forgetMs(what: string): number {
+  if (/\bsecrets\b/.test(what)) return FORGET_SECRETS_MS
+  return /^(?:create|update) leases\b/.test(what) ? FORGET_HELD_MS : FORGET_MS
 }
 
 const isWrite = ({ method }: ApiRequest): boolean => method !== 'GET'

@@ -183,6 +183,38 @@ t.test('what goes by: the same of several objects, other requests, and what nobo
   t.same(refusals.list(), [], 'nobody has tried it for two minutes')
 })
 
+t.test('what others have made needs no right to make it', async (t) => {
+  const refusals = new Refusals(new FakeClock())
+  const secrets = '/api/v1/namespaces/sealane-system/secrets'
+  const create = { ...asked('POST', secrets, 'create'), creates: `${secrets}/sealane-identity` }
+  const own = `${secrets}/sealane-identity`
+  const fail = (): void =>
+    refusals.failed(create, errorFromAnswer(create, 403, { message: forbidden('create'), reason: 'Forbidden' }))
+  for (const found of [asked('GET', own, 'get'), asked('PATCH', own), asked('PUT', own)]) {
+    fail()
+    refusals.succeeded(asked('DELETE', own))
+    refusals.succeeded(asked('GET', `${secrets}/another`, 'get'))
+    t.same(refusals.list().map(lineOf), ['PartForbidden create secrets'])
+    refusals.succeeded(found)
+    t.same(refusals.list(), [], `${found.method} finds it`)
+  }
+  fail()
+  refusals.failed(create, errorFromAnswer(create, 409, { message: 'it exists', reason: 'AlreadyExists' }))
+  t.same(refusals.list(), [], 'and who tries again hears that it is there')
+})
+
+t.test('who has not tried for a Lease for half a minute needs it no more', async (t) => {
+  const clock = new FakeClock()
+  const refusals = new Refusals(clock)
+  refusals.failed(LEASE, errorFromAnswer(LEASE, 403, { message: forbidden('update'), reason: 'Forbidden' }))
+  const other = asked('PATCH', LEASE.path)
+  refusals.failed(other, errorFromAnswer(other, 403, { message: forbidden('patch'), reason: 'Forbidden' }))
+  await clock.advance(30_000)
+  t.equal(refusals.list().length, 2)
+  await clock.advance(1)
+  t.same(refusals.list().map(lineOf), ['PartForbidden patch leases.coordination.k8s.io'], 'which is tried less often')
+})
+
 t.test('what is seldom tried is remembered for longer, and nothing is revived', async (t) => {
   const clock = new FakeClock()
   const refusals = new Refusals(clock)
