@@ -279,9 +279,10 @@ export type WatchMessage =
   /**
    * Comes at intervals after the first `synced`: members that have no connection to the broker, and for how long by its
    * own clock, not counting its own absence. All others are in contact with it now. A member that gets no such message
-   * knows nothing: its own connection, or the broker, may be what is missing.
+   * knows nothing: its own connection, or the broker, may be what is missing. `nowMs`: the broker's clock as it said
+   * this, milliseconds since 1970; absent from a broker of an earlier release, and where the message had to wait.
    */
-  | { readonly t: 'contact'; readonly silent: readonly SilentMember[] }
+  | { readonly t: 'contact'; readonly silent: readonly SilentMember[]; readonly nowMs?: number }
   /**
    * After the first `synced`, and whenever it changes; not where there was never more than one authority. Fingerprints:
    * of those that members are to trust, and of the one that signs. Who has another bundle, or a certificate of another

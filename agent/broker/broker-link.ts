@@ -87,6 +87,8 @@ export interface LinkState {
   readonly certificateEnds?: string
   /** At least so long the broker took to confirm each of the last three changes; absent: there were not three lately. */
   readonly answeredMs?: number
+  /** How far the broker's clock is ahead of the one here, negative where behind; absent: not known yet. */
+  readonly aheadMs?: number
 }
 
 export interface BrokerLink {

@@ -170,6 +170,7 @@ class ProtocolLink implements BrokerLink {
     const [publish, watch] = [this.#publish.state(), this.#watch.state()]
     const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
     const answeredMs = this.#publish.answeredMs()
+    const aheadMs = this.#watch.brokerAheadMs()
     const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
     return {
       publish: publish.t,
@@ -180,6 +181,7 @@ class ProtocolLink implements BrokerLink {
       failing: this.#book.failing,
       certificateEnds: timeText(this.#renewal.endsMs),
       ...(answeredMs === undefined ? {} : { answeredMs: Math.round(answeredMs) }),
+      ...(aheadMs === undefined ? {} : { aheadMs: Math.round(aheadMs) }),
     }
   }
 

@@ -35,6 +35,9 @@ export interface WatchHubDeps {
   readonly metrics: BrokerMetrics
 }
 
+/** After so long the time that was to be said is another one. */
+const LATE_MS = 1000
+
 export class WatchHub {
   readonly #deps: WatchHubDeps
   readonly #addresses: readonly string[]
@@ -51,6 +54,8 @@ export class WatchHub {
   #reportsOf: Lists | undefined
   /** The latest; each watcher gets it once, and only the latest. */
   #contact: ContactMessage | undefined
+  /** The same for whom it waited for: without a time that is no longer so. */
+  #contactLate: { readonly afterMs: number; readonly message: ContactMessage } | undefined
   /** As it is now; each watcher gets it, also one that comes later. */
   #authorities: AuthoritiesMessage | undefined
 
@@ -97,9 +102,11 @@ export class WatchHub {
     for (const view of this.#views.all) this.#order.wake(view.sleepers)
   }
 
-  /** Sends every watcher which members have no connection to the broker. */
+  /** Sends every watcher which members have no connection to the broker, and what time it is here. */
   reportContact(silent: readonly SilentMember[]): void {
-    this.#contact = { t: 'contact', silent }
+    const { clock } = this.#deps
+    this.#contact = { t: 'contact', silent, nowMs: clock.now() }
+    this.#contactLate = { afterMs: clock.monotonic() + LATE_MS, message: { t: 'contact', silent } }
     // The time of a certificate may be over.
     for (const watch of this.#places.all()) watch.isUnchecked = true
     this.#wakeAll()
@@ -353,7 +360,8 @@ export class WatchHub {
       return this.#batches.nothingUpTo(cursor.revision)
     }
     cursor.contact = this.#contact
-    return this.#contact
+    const late = this.#contactLate
+    return late !== undefined && this.#deps.clock.monotonic() > late.afterMs ? late.message : this.#contact
   }
 
   /** Waits until the stream is woken or over: one listener for all the times that it sleeps. */

@@ -16,6 +16,7 @@ export function broker(world: World): readonly Finding[] {
     ...unreached(world),
     ...failingAddresses(world),
     ...slowStore(world),
+    ...clock(world),
     ...certificate(world),
   ]
 }
@@ -31,6 +32,23 @@ function slowStore({ broker }: World): readonly Finding[] {
   return [
     { reason: 'StoreSlow', severity: 'degraded', subject: { kind: 'Broker', name: '-' }, seen, ...seenAt(broker) },
   ]
+}
+
+/** What waits on the way, and two machines that ask others for the time, make less. */
+const CLOCK_DIFFERS_MS = 10_000
+/** As much as a join may differ, and a certificate begins in the past. */
+const CLOCK_WRONG_MS = 5 * 60_000
+
+/** Without a stream it is old: either clock may have been set since. */
+function clock({ broker, selfSubject }: World): readonly Finding[] {
+  if (broker?.object.aheadMs === undefined || broker.object.watch !== 'live') return []
+  const differs = Math.abs(broker.object.aheadMs)
+  if (differs < CLOCK_DIFFERS_MS) return []
+  const how = broker.object.aheadMs > 0 ? 'ahead of' : 'behind'
+  const seen = `the clock of the broker is ${durationText(differs)} ${how} that of the agent`
+  const severity = differs >= CLOCK_WRONG_MS ? 'degraded' : 'notice'
+  const because = [{ reason: 'ClockDiffers' as const }]
+  return [{ reason: 'BrokerClockDiffers', severity, subject: selfSubject, seen, ...seenAt(broker), because }]
 }
 
 /** A report of an agent that acts is as good as its Lease. */

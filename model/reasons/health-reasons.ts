@@ -45,6 +45,13 @@ export const HEALTH_REASONS = {
     todo: 'Keep one of the two: both would write the same ServiceImports and conditions.',
     shows: STATUS,
   },
+  BrokerClockDiffers: {
+    means:
+      'The clocks of the broker and of the agent differ, and the certificates of both still count. Times that one says ' +
+      'are wrong for the other, and from five minutes on a join is refused.',
+    todo: 'Set the clock that is wrong. Where all members say so it is that of the broker.',
+    shows: STATUS,
+  },
   CommandClockDiffers: {
     means:
       "The clock of the machine that runs the command is not that of the cluster. Ages are counted by the cluster's.",

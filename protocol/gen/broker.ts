@@ -343,6 +343,11 @@ export interface WatchMessage_ExportedNamespaces {
 /** Members that have no connection to the broker; all others are in contact with it. */
 export interface WatchMessage_Contact {
   silent: WatchMessage_Silent[];
+  /**
+   * The broker's clock as it said this, milliseconds since 1970. Absent where the message had to wait, and from a broker
+   * that does not say.
+   */
+  nowMs?: number | undefined;
 }
 
 export interface WatchMessage_Silent {
@@ -3320,13 +3325,16 @@ export const WatchMessage_ExportedNamespaces: MessageFns<WatchMessage_ExportedNa
 };
 
 function createBaseWatchMessage_Contact(): WatchMessage_Contact {
-  return { silent: [] };
+  return { silent: [], nowMs: undefined };
 }
 
 export const WatchMessage_Contact: MessageFns<WatchMessage_Contact> = {
   encode(message: WatchMessage_Contact, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.silent) {
       WatchMessage_Silent.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nowMs !== undefined) {
+      writer.uint32(320).uint64(message.nowMs);
     }
     return writer;
   },
@@ -3350,6 +3358,14 @@ export const WatchMessage_Contact: MessageFns<WatchMessage_Contact> = {
             }
 
             message.silent.push(WatchMessage_Silent.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 40: {
+            if (tag !== 320) {
+              break;
+            }
+
+            message.nowMs = longToNumber(reader.uint64());
             continue;
           }
         }

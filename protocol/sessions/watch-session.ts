@@ -23,6 +23,7 @@ import type { Authorities, SilentMember, WatchMessage } from '../broker-api.ts'
 import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
 import type { ReplicaStore } from '../replica/replica-file.ts'
+import { BrokerClock } from './broker-clock.ts'
 import { ReconnectPace } from './reconnect-spread.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
 
@@ -81,6 +82,7 @@ export class WatchSession {
   readonly #deps: WatchSessionDeps
   readonly #init: WatchSessionInit
   readonly #metrics: WatchMetrics
+  readonly #brokerClock = new BrokerClock()
   #state: WatchState = { t: 'closed' }
   #cancelSave: (() => void) | undefined
   #saving: Promise<void> = Promise.resolve()
@@ -98,6 +100,11 @@ export class WatchSession {
 
   state(): WatchState {
     return this.#state
+  }
+
+  /** BrokerClock.aheadMs */
+  brokerAheadMs(): number | undefined {
+    return this.#brokerClock.aheadMs
   }
 
   /**
@@ -154,7 +161,10 @@ export class WatchSession {
       clock.setTimer(this.#init.answerTimeoutMs, () => stop.abort(new BrokerSilentError()))
     let cancelTimer = expectAnswer()
     // A stream that takes over from one that was live.
-    if (this.#state.t !== 'live') this.#setState({ t: 'connecting' })
+    if (this.#state.t !== 'live') {
+      this.#setState({ t: 'connecting' })
+      this.#brokerClock.forget()
+    }
     let isWhole = false
     this.#onInterest = () => stop.abort(new InterestChanged('other namespaces are asked for'))
     try {
@@ -186,8 +196,9 @@ export class WatchSession {
   }
 
   #take(message: WatchMessage): void {
-    const { replica, logger, onChange } = this.#deps
+    const { replica, logger, onChange, clock } = this.#deps
     if (message.t === 'contact') {
+      if (message.nowMs !== undefined) this.#brokerClock.says(message.nowMs, clock.now(), clock.monotonic())
       if (this.#state.t === 'live') this.#deps.onContact?.(message.silent)
       return
     }

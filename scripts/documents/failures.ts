@@ -71,6 +71,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     ...rows('anywhere', {
       BrokerUnreached: 'New services do not appear, in either direction',
       BrokerAddressFailing: 'One of several addresses of the broker is dead',
+      BrokerClockDiffers: 'Times that the broker says do not fit, and everything else is well',
       StoreSlow: 'New services appear late, and everything else is well',
       CertificateExpired: 'The certificate of this cluster has ended',
       CertificateEndsSoon: 'The certificate of this cluster is not renewed',

@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { WatchMessage } from '../../protocol/broker-api.ts'
 import { Publisher, Watcher, join_, startBroker } from './support/harness.ts'
 
 t.test('members are told who is not heard of, and for how long', async (t) => {
@@ -35,7 +36,33 @@ t.test('members are told who is not heard of, and for how long', async (t) => {
   )
   broker.reportContact()
   await late.line('contact milano:5000')
+  t.equal(late.brokerMs, clock.now(), "the broker's time comes along")
   await late.stop()
+})
+
+t.test('a time that had to wait is not said', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, clock } = harness
+  const milano = await join_(harness, 'milano')
+  for (const [waitMs, isSaid] of [
+    [1000, true],
+    [1001, false],
+  ] as const) {
+    const stop = new AbortController()
+    const messages = broker.watch(milano.peer, {}, stop.signal)[Symbol.asyncIterator]()
+    const next = async (kind: WatchMessage['t']): Promise<WatchMessage> => {
+      for (;;) {
+        const { value } = (await messages.next()) as IteratorYieldResult<WatchMessage>
+        if (value.t === kind) return value
+      }
+    }
+    await next('synced')
+    broker.reportContact()
+    await clock.advance(waitMs)
+    t.equal('nowMs' in (await next('contact')), isSaid, `after ${waitMs} ms`)
+    stop.abort()
+    await messages.return?.()
+  }
 })
 
 t.test('a broker counts its own life only', async (t) => {

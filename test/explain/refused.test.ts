@@ -86,6 +86,20 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
   ],
   'the broker confirms each change late': [brokenMember(() => undefined), ['degraded StoreSlow Broker -']],
   'the broker confirms most changes late': [brokenMember(() => undefined), []],
+  "the broker's clock is ahead": [brokenMember(() => undefined), ['degraded BrokerClockDiffers Cluster milano']],
+  "the broker's clock is somewhat behind": [
+    brokenMember(() => undefined),
+    ['notice BrokerClockDiffers Cluster milano'],
+  ],
+  "the broker's clock is as good as any": [brokenMember(() => undefined), []],
+  "the broker's clock is ahead, and it takes nothing": [
+    brokenMember(() => undefined),
+    ['degraded BrokerClockDiffers Cluster milano', 'degraded BrokerUnreached Broker -'],
+  ],
+  'a clock that was wrong when the broker was heard last': [
+    brokenMember(() => undefined),
+    ['notice BrokerUnreached Broker -'],
+  ],
   'a token that was used': [notJoined(), ['down TokenUsed Membership self (PartNotReady ×1)']],
   'an id that is taken': [notJoined(), ['down ClusterIdTaken Membership self (PartNotReady ×1)']],
   'an operator has not accepted it yet': [notJoined(), ['down JoinAwaitsApproval Membership self (PartNotReady ×1)']],
@@ -136,6 +150,17 @@ const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   ],
   'the broker confirms each change late': healthyReports({ ...HEALTHY_BROKER, answeredMs: 500 }),
   'the broker confirms most changes late': healthyReports({ ...HEALTHY_BROKER, answeredMs: 499 }),
+  "the broker's clock is ahead": healthyReports({ ...HEALTHY_BROKER, aheadMs: 300_000 }),
+  "the broker's clock is somewhat behind": healthyReports({ ...HEALTHY_BROKER, aheadMs: -10_000 }),
+  "the broker's clock is as good as any": healthyReports({ ...HEALTHY_BROKER, aheadMs: 9_999 }),
+  "the broker's clock is ahead, and it takes nothing": healthyReports({
+    ...{ ...HEALTHY_BROKER, aheadMs: 900_000 },
+    ...{ publish: 'waiting', since: '2026-11-25T11:50:00Z' },
+  }),
+  'a clock that was wrong when the broker was heard last': healthyReports({
+    ...{ ...HEALTHY_BROKER, aheadMs: 900_000 },
+    ...{ watch: 'waiting', since: '2026-11-25T11:59:50Z' },
+  }),
   'a token that was used': [agentReport({ ready: false, joinRefused: 'TokenUsed' })],
   'an id that is taken': [agentReport({ ready: false, joinRefused: 'ClusterIdTaken' })],
   'an operator has not accepted it yet': [agentReport({ ready: false, joinRefused: 'JoinAwaitsApproval' })],

@@ -75,7 +75,7 @@ t.test('every message survives the wire', (t) => {
     { t: 'batch', events: [Buffer.from('x')], revision: 2 ** 45 },
     { t: 'synced', revision: 7, complete: ['', 'milano'], departed: [] },
     { t: 'contact', silent: [] },
-    { t: 'contact', silent: [{ cluster: 'milano', forMs: 2 ** 45 }] },
+    { t: 'contact', silent: [{ cluster: 'milano', forMs: 2 ** 45 }], nowMs: 1_767_225_600_000 },
   ]
   for (const message of watch) t.same(messages.decodeWatchMessage(messages.encodeWatchMessage(message)), message)
   t.same(messages.decodeWatchRequest(messages.encodeWatchRequest({})), {})

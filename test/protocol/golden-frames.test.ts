@@ -69,6 +69,7 @@ const ADDED_WATCH: readonly WatchMessage[] = [
     departed: { added: ['milano'], removed: [] },
   },
   { t: 'authorities', bundle: ['a'.repeat(64), 'b'.repeat(64)], signing: 'b'.repeat(64), withinMs: 600_000 },
+  { t: 'contact', silent: [{ cluster: 'tokyo', forMs: 60_000 }], nowMs: 1_767_225_600_000 },
 ]
 const ADDED_PUBLISH: readonly PublishMessage[] = [
   {

@@ -71,7 +71,7 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
     case 'packed':
       return { $case: 'packed', value: { zstd: buffer(message.zstd) } }
     case 'contact':
-      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })) } }
+      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })), nowMs: message.nowMs } }
     case 'authorities':
       return { $case: 'authorities', value: authoritiesToWire(message) }
   }
@@ -131,6 +131,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
           cluster: check.text(cluster, `${path}.cluster`, limits.MAX_NAME, 1),
           forMs: check.count(forMs, `${path}.forMs`),
         })),
+        ...(known.value.nowMs === undefined ? {} : { nowMs: check.count(known.value.nowMs, 'nowMs') }),
       }
     case 'authorities':
       return { t: 'authorities', ...authoritiesFromWire(known.value) }

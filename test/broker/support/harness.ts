@@ -231,6 +231,8 @@ export class Watcher {
   failure: unknown
   revision = 0
   epoch = ''
+  /** The broker's time, as the latest `contact` had it. */
+  brokerMs: number | undefined
   readonly #stop = new AbortController()
   readonly #done: Promise<void>
   constructor(harness: Harness, peer: Peer, request: WatchRequest = {}) {
@@ -268,6 +270,7 @@ export class Watcher {
       return
     }
     if (message.t === 'contact') {
+      this.brokerMs = message.nowMs
       this.lines.push(`contact ${message.silent.map(({ cluster, forMs }) => `${cluster}:${forMs}`).join(' ')}`.trim())
       return
     }

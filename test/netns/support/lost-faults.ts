@@ -54,13 +54,27 @@ const ROOM: readonly Fault[] = [
   },
 ]
 
-/** A site that is gone is seen by the others, so nothing else is at the same time. */
+/** Both sites start anew, which the third sees for some seconds: what it finds is not looked at. */
 const SETTINGS: readonly Fault[] = [
   {
     name: 'the DNS asks itself for other names',
     found: { 'roma/gw1': ['DnsLoop'] },
     inject: ({ roma }) =>
       otherSpec(roma, "listen: ['10.62.1.1:53']", "listen: ['10.62.1.1:53'], upstreams: ['10.62.1.1:53']"),
+  },
+  {
+    name: 'a clock is ten minutes ahead, and all certificates count',
+    found: { 'paris/gw1': ['BrokerClockDiffers'] },
+    inject: async ({ paris }) => {
+      const gw1 = paris.machine('gw1')
+      const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
+        await kill(gw1)
+        gw1.environment = environment
+        paris.up('gw1')
+      }
+      await again(clockAhead('10m'))
+      return () => again({})
+    },
   },
 ]
 
@@ -135,8 +149,6 @@ export function hide(internet: Netns): Promise<Undo> {
   return firewall(internet, `${out}\n${chain('forward', `ct state new ip saddr ${ends} ip daddr ${ends} drop`)}`)
 }
 
-const DAYS = 2
-
 /** For roma, whose clock goes with the broker's, its certificate has ended; the broker takes those of the others so. */
 const CLOCKS: readonly Fault[] = [
   {
@@ -150,7 +162,7 @@ const CLOCKS: readonly Fault[] = [
         startBroker()
         roma.up('gw1')
       }
-      await again(clockAhead(DAYS))
+      await again(clockAhead('2d'))
       return () => again({})
     },
   },
@@ -166,8 +178,8 @@ async function kill(machine: Machine): Promise<void> {
 }
 
 /** The wall clock alone: durations stay as they are. */
-function clockAhead(days: number): NodeJS.ProcessEnv {
-  return { LD_PRELOAD: FAKETIME, FAKETIME: `+${days}d`, FAKETIME_DONT_FAKE_MONOTONIC: '1' }
+function clockAhead(by: string): NodeJS.ProcessEnv {
+  return { LD_PRELOAD: FAKETIME, FAKETIME: `+${by}`, FAKETIME_DONT_FAKE_MONOTONIC: '1' }
 }
 /** Where Debian's dynamic linker finds it by itself. */
 const FAKETIME = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/faketime/libfaketimeMT.so.1`

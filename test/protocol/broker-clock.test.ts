@@ -1,0 +1,55 @@
+import t from 'tap'
+import { BrokerClock } from '../../protocol/sessions/broker-clock.ts'
+
+type Row = readonly [
+  says: readonly (readonly [brokerMs: number, hereMs: number, monotonicMs: number])[],
+  ahead?: number,
+]
+
+const ROWS: Readonly<Record<string, Row>> = {
+  nothing: [[]],
+  once: [[[99_000, 20_000, 0]]],
+  twice: [
+    [
+      [5000, 5100, 100],
+      [20_000, 20_050, 15_050],
+    ],
+    -50,
+  ],
+  'the quickest of the last three': [
+    [
+      [90_000, 0, 0],
+      [15_000, 15_900, 15_900],
+      [30_000, 30_010, 30_010],
+      [45_000, 49_000, 49_000],
+    ],
+    -10,
+  ],
+  'the clock here was behind, and has been set': [
+    [
+      [900_000, 0, 0],
+      [915_000, 15_000, 15_000],
+      [930_000, 930_020, 30_020],
+      [945_000, 945_010, 45_010],
+    ],
+    -10,
+  ],
+  'and nothing was heard twice since': [
+    [
+      [900_000, 0, 0],
+      [915_000, 15_000, 15_000],
+      [930_000, 930_020, 30_020],
+    ],
+  ],
+}
+
+for (const [name, [says, ahead]] of Object.entries(ROWS)) {
+  t.test(name, (t) => {
+    const clock = new BrokerClock()
+    for (const one of says) clock.says(...one)
+    t.equal(clock.aheadMs, ahead)
+    clock.forget()
+    t.equal(clock.aheadMs, undefined, 'another stream begins')
+    t.end()
+  })
+}
