@@ -82,11 +82,13 @@ async function isPrepared(tier: Tier, { say }: TierInit): Promise<boolean> {
 }
 
 async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> {
-  const { alone, long } = tier
+  const { alone, long = [] } = tier
   const isAlone = (file: string): boolean => alone?.test(file) ?? false
-  const isLong = (file: string): boolean => long?.test(file) ?? false
-  const beside = init.files.filter((file) => !isAlone(file))
-  const ordered = [...beside.filter(isLong), ...beside.filter((file) => !isLong(file))]
+  const placeOf = (file: string): number => {
+    const place = long.findIndex((pattern) => pattern.test(file))
+    return place < 0 ? long.length : place
+  }
+  const ordered = init.files.filter((file) => !isAlone(file)).sort((a, b) => placeOf(a) - placeOf(b))
   return [
     ...(await run(tier, { ...init, files: ordered }, tier)),
     ...(await run(tier, { ...init, files: init.files.filter(isAlone) }, ALONE)),

@@ -16,8 +16,11 @@ export interface Tier {
   readonly most?: number
   /** How long one file may take. */
   readonly seconds: number
-  /** Files that take long begin before the others, so that none of them is the last and runs by itself. */
-  readonly long?: RegExp
+  /**
+   * Files that take long begin before the others, in this order, so that none of them is the last and runs by itself:
+   * the longest first.
+   */
+  readonly long?: readonly RegExp[]
   /** Files that run after the others, with nothing beside them. */
   readonly alone?: RegExp
   /** Whether a file that fails is run once more, alone: what it shows takes real time, and the machine may be busy. */
@@ -35,12 +38,16 @@ const GATEWAYS = /\/gateway-/
 /** More than three clusters; and gateways that have five seconds to hand over and to clean their node. */
 const CLUSTERS = /five-clusters|node-life/
 /** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
-const LONG = new RegExp(
-  [
-    'agents|broker-|day-two|dual-stack|exporter-informed|first-try|gateway-drain|install|leaving|mcs-story',
-    'repair|second-join|several-gateways|stale-gateway',
-  ].join('|'),
-)
+const LONG = [
+  /install\.|repair/,
+  /several-gateways/,
+  /gateway-drain|image\./,
+  /broker-replicas|day-two/,
+  /second-join|first-try|stale-gateway/,
+  /broker-move|exporter-informed|leaving/,
+  /dual-stack|mcs-story/,
+  /agents|bad-days|bad-minute/,
+]
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
@@ -86,7 +93,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 300,
-    long: WAITING,
+    long: [WAITING],
     alone: LANES,
     rerun: true,
   },
@@ -113,7 +120,7 @@ export const TIERS: readonly Tier[] = [
     skip: kernelProblem,
     jobs: 2,
     seconds: 1200,
-    long: GATEWAYS,
+    long: [GATEWAYS],
     rerun: true,
   },
   // Ten minutes and more, most of them the start of nodes on one emulated processor: .ci/run has no room for it and

@@ -152,10 +152,10 @@ t.test('files that are to be alone are, after the others', async (t) => {
 })
 
 t.test('long files begin first', async (t) => {
-  const { order } = await run(t, { a: ['good'], b: ['good'], c: ['good'] }, { jobs: 1, long: /c\.test/ })
+  const { order } = await run(t, { a: ['good'], b: ['good'], c: ['good'] }, { jobs: 1, long: [/c\.test/, /b\.test/] })
   t.same(
     order.filter((line) => line.startsWith('begin')),
-    ['begin c', 'begin a', 'begin b'],
+    ['begin c', 'begin b', 'begin a'],
   )
 })
 

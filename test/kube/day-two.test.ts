@@ -30,17 +30,17 @@ import {
   joinMember,
   joinWords,
   keepCalling,
-  lostCalls,
+  nothingLost,
   serviceOf,
   startThree,
 } from './support/three-members.ts'
 
-t.setTimeout(900_000)
+t.setTimeout(1_500_000)
 
 const OURS = '/apis/sealane.io/v1alpha1'
 const AWAY_MS = 30_000
 
-t.test('three clusters, the day after', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('three clusters, the day after', { skip: kubeletMissing() ?? false, timeout: 1_500_000 }, async (t) => {
   const three = await startThree(temporaryFolder(t))
   t.teardown(() => three.clusters.stop())
   const { hub, c1, c2 } = three
@@ -62,7 +62,7 @@ async function thirdJoins(t: Test, three: Three): Promise<void> {
   const { stdout } = await joinMember(three, c2)
   t.equal(stdout, 'c2 has joined with gateway c2n1; it reaches c1, hub\n')
   await allReachAll([hub, c1, c2])
-  t.strictSame(await lostCalls(...calls), [], 'the two that were there lost nothing')
+  await nothingLost(t, calls, [hub, c1], 'the two that were there lost nothing')
 }
 
 /** The pods on it call and are called; after it has gone, the routeagent's report of it is gone too. */
@@ -101,7 +101,7 @@ async function nodeComesAndGoes(t: Test, three: Three): Promise<void> {
   })
   t.strictSame(await routeagents(c1), ['c1n1'], 'what its routeagent told is gone with it')
   t.equal(await findImport(hub, 'demo', 'late'), undefined)
-  t.strictSame(await lostCalls(...calls), [], 'nobody else noticed')
+  await nothingLost(t, calls, [hub, c1, c2], 'nobody else noticed')
 }
 
 function lateDeployment(node: string): Json {
@@ -131,7 +131,10 @@ async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
   await exportNew(hub, 'old')
   for (const member of [c1, c2]) await awaitImport(member, 'demo', 'old')
   const before = await fromC1.answered()
-  await c1.cluster.plane.kill('kube-apiserver')
+  const { plane } = c1.cluster
+  // One that elects a leader ends too when it cannot renew its Lease. One that stays follows Leases of nodes again up to
+  // half a minute after it could, and takes the nodes for lost meanwhile, and their pods for not ready.
+  for (const program of ['kube-apiserver', 'kube-controller-manager'] as const) await plane.kill(program)
   const back = performance.now() + AWAY_MS
   await exportNew(hub, 'news')
   await awaitImport(c2, 'demo', 'news')
@@ -142,7 +145,7 @@ async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
     say: 'c2 hears that the other one is withdrawn',
   })
   await eventually(() => performance.now() > back, { deadlineMs: 2 * AWAY_MS, intervalMs: 500, say: 'it was away' })
-  await c1.cluster.plane.restart('kube-apiserver')
+  for (const program of ['kube-apiserver', 'kube-controller-manager'] as const) await plane.restart(program)
   t.ok((await fromC1.answered()) > before, 'its pods went on calling')
   await answers(c1, 'demo', 'news', 'hub')
   await eventually(async () => (await findImport(c1, 'demo', 'old')) === undefined, {
@@ -150,7 +153,7 @@ async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
     say: 'c1 hears it too, once it can',
   })
   await allReachAll([hub, c1, c2])
-  t.strictSame(await lostCalls(...calls), [], 'nothing was lost, in it and elsewhere')
+  await nothingLost(t, calls, [hub, c1, c2], 'nothing was lost, in it and elsewhere')
 }
 
 async function exportNew(member: Member, service: string): Promise<void> {
@@ -185,7 +188,7 @@ async function joinsAgain(t: Test, three: Three): Promise<void> {
   t.equal(stdout, 'c2 has joined with gateway c2n1; it reaches c1, hub\n')
   await exportService(c2, 'demo', serviceOf(c2))
   await allReachAll([hub, c1, c2])
-  t.strictSame(await lostCalls(...calls), [], 'the others lost nothing')
+  await nothingLost(t, calls, [hub, c1], 'the others lost nothing')
 }
 
 async function knows({ api }: Member, { name }: Member): Promise<boolean> {

@@ -21,11 +21,11 @@ import { dumpDifference, dumpObjects } from './support/object-dump.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { VOLUMES } from './support/two-clusters.ts'
 
-t.setTimeout(600_000)
+t.setTimeout(1_200_000)
 
 const BROKER = '/api/v1/namespaces/sealane-broker'
 
-t.test('the first try', { timeout: 600_000 }, async (t) => {
+t.test('the first try', { timeout: 1_200_000 }, async (t) => {
   const world = await startWorld(t)
   const { hub, member, directory } = world
   const parts = [hub, member].map(({ name, cluster }) => ({ context: name, path: cluster.plane.kubeconfig }))

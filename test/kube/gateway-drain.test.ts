@@ -25,7 +25,7 @@ import { CALLS_PER_SECOND, type RapidReport } from './support/rapid-calls.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 import { watchObjects } from './support/watch-objects.ts'
 
-t.setTimeout(600_000)
+t.setTimeout(1_200_000)
 
 /** Nodes of c2 that are gateways: one is active, and one stands by. */
 const GATEWAYS = ['c2n1', 'c2n2']
@@ -40,7 +40,7 @@ const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/sealane-
  */
 const FAILOVER_MS = 10_000
 
-t.test('gateways go', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
+t.test('gateways go', { skip: kubeletMissing() ?? false, timeout: 1_200_000 }, async (t) => {
   const world = await startGatewayWorld(t, ONE_AND_A_STANDBY)
   await t.test('joining makes one gateway and one that stands by', (t) => joined(t, world))
   await t.test('the gateway is drained', (t) => drained(t, world))

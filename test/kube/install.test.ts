@@ -29,9 +29,9 @@ import type { Json, KubeObject } from './support/kube-request.ts'
 import { dumpDifference, dumpObjects } from './support/object-dump.ts'
 import { sealane, startSealane, trySealane } from './support/sealane-command.ts'
 
-t.setTimeout(900_000)
+t.setTimeout(1_500_000)
 
-t.test('from nothing to leaving', { timeout: 900_000 }, async (t) => {
+t.test('from nothing to leaving', { timeout: 1_500_000 }, async (t) => {
   const world = await startWorld(t)
   await firstCall(t, world)
   await nothingNew(t, world)

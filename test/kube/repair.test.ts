@@ -24,7 +24,7 @@ import {
   startClusters,
 } from './support/two-clusters.ts'
 
-t.setTimeout(900_000)
+t.setTimeout(1_500_000)
 
 const ROWS: readonly ClusterRow[] = [
   ...FLAT,
@@ -40,7 +40,7 @@ interface World {
   readonly third: TestCluster
 }
 
-t.test('the next join repairs', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('the next join repairs', { skip: kubeletMissing() ?? false, timeout: 1_500_000 }, async (t) => {
   const world = await startWorld(t)
   const before = await partsOf(world.hub)
   await t.test('a wrong image, a wrong broker, a token that has ended', (t) => badTries(t, world))

@@ -28,7 +28,7 @@ import { CALLS_PER_SECOND, type RapidReport } from './support/rapid-calls.ts'
 import { sealane, trySealane } from './support/sealane-command.ts'
 import { kubeletMissing } from './support/test-kubelet-world.ts'
 
-t.setTimeout(600_000)
+t.setTimeout(1_200_000)
 
 const GATEWAYS = ['c2n1', 'c2n2']
 /** The API server is on the first node, and must be there for the others. */
@@ -36,7 +36,7 @@ const LOST = 'c2n2'
 /** A Lease lapses after 15 s. How long it really takes is measured in bench/failover.ts. */
 const NO_LEASE_MS = 10_000
 
-t.test('two gateways at once', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
+t.test('two gateways at once', { skip: kubeletMissing() ?? false, timeout: 1_200_000 }, async (t) => {
   const world = await startGatewayWorld(t)
   await t.test('both serve', (t) => bothServe(t, world))
   await t.test('a firewall of somebody else on one is named', (t) => diagnosed(t, world))

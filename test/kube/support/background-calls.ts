@@ -21,6 +21,8 @@ export interface CallReport {
   readonly unanswered: number
   /** Longest time between two answers, from one call's end to the other's. */
   readonly longestGapMs: number
+  /** Milliseconds since 1970; 0 where there was no gap. */
+  readonly gapEndsMs: number
 }
 
 export interface BackgroundCalls {
@@ -122,6 +124,8 @@ function report(lines: readonly Line[], answer: RegExp): CallReport {
   const answers = lines.filter(({ text }) => answer.test(text))
   // The last call may have gone unanswered for as long as any.
   const marks = [...answers, ...lines.slice(-1)].map(({ ms }) => ms)
-  const gaps = marks.slice(1).map((ms, i) => ms - (marks[i] ?? NaN))
-  return { calls: lines.length, unanswered: lines.length - answers.length, longestGapMs: Math.max(0, ...gaps) }
+  const gaps = marks.slice(1).map((ms, i) => ({ ms, gapMs: ms - (marks[i] ?? NaN) }))
+  const longest = gaps.reduce((most, gap) => (gap.gapMs > most.gapMs ? gap : most), { ms: 0, gapMs: 0 })
+  const unanswered = lines.length - answers.length
+  return { calls: lines.length, unanswered, longestGapMs: longest.gapMs, gapEndsMs: longest.ms }
 }

@@ -129,7 +129,7 @@ const CHANGED: readonly ClusterFault[] = [
 
 const REFUSING: readonly ClusterFault[] = [
   {
-    name: 'a webhook that nobody answers refuses Leases',
+    name: "a webhook that nobody answers refuses the agent's Lease",
     named: 'AdmissionRefuses Deployment sealane-agent',
     inject: async (api) => {
       await api.apply(WEBHOOK, {
@@ -141,6 +141,8 @@ const REFUSING: readonly ClusterFault[] = [
             name: 'nobody.example.com',
             clientConfig: { url: 'https://127.0.0.1:1/' },
             namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': SYSTEM } },
+            // Gateways have Leases too, and write them at other times.
+            matchConditions: [{ name: 'agent', expression: "request.name == 'sealane-agent'" }],
             rules: [
               { apiGroups: ['coordination.k8s.io'], apiVersions: ['*'], operations: ['*'], resources: ['leases'] },
             ],

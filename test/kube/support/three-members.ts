@@ -1,9 +1,12 @@
 /** Three clusters, none of them special, as a test of their life together looks at them. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { type BackgroundCalls, callInBackground } from './background-calls.ts'
 import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './callers.ts'
+import type { KubeObject, KubeRequest } from './kube-request.ts'
+import { lastWords } from './pod-logs.ts'
 import { type CommandResult, sealane } from './sealane-command.ts'
 import { exportService } from './service-imports.ts'
 import { tokenIn } from './token-text.ts'
@@ -113,12 +116,56 @@ export function keepCalling(from: Member, ...to: readonly Member[]): Promise<Bac
   return callInBackground(from, 'demo', targets)
 }
 
-/** Hangs up; what was lost, in words; empty when every call was answered. */
-export async function lostCalls(...all: readonly BackgroundCalls[]): Promise<readonly string[]> {
+/** Hangs up; every call was answered. Otherwise what the parts of those members said last is printed. */
+export async function nothingLost(
+  t: Test,
+  calls: readonly BackgroundCalls[],
+  members: readonly Member[],
+  say: string,
+): Promise<void> {
+  const lost = await lostCalls(calls)
+  t.strictSame(lost, [], say)
+  if (lost.length === 0) return
+  for (const { name, api } of members) {
+    const [pods, said] = await Promise.all([
+      readiness(api).catch(String),
+      lastWords(api, 'sealane-system', 40).catch(String),
+    ])
+    t.comment(`${name}:\n${pods}\n${said}`)
+  }
+}
+
+/** Hangs up; what was lost, in words. */
+async function lostCalls(all: readonly BackgroundCalls[]): Promise<readonly string[]> {
   const reports = await Promise.all(all.map((calls) => calls.stop()))
   return reports.flatMap((report) =>
-    [...report].flatMap(([name, { calls, unanswered, longestGapMs }]) =>
-      unanswered === 0 ? [] : [`${name}: ${unanswered} of ${calls} calls, longest gap ${longestGapMs} ms`],
-    ),
+    [...report].flatMap(([name, { calls, unanswered, longestGapMs, gapEndsMs }]) => {
+      const until = new Date(gapEndsMs).toISOString()
+      return unanswered === 0
+        ? []
+        : [`${name}: ${unanswered} of ${calls} calls, longest gap ${longestGapMs} ms until ${until}`]
+    }),
   )
+}
+
+interface Conditioned extends KubeObject {
+  readonly status?: {
+    readonly conditions?: readonly {
+      readonly type: string
+      readonly status: string
+      readonly lastTransitionTime: string
+    }[]
+  }
+}
+
+/** Since when nodes, and the pods that are called, are ready or not: what is not ready is called by nobody. */
+async function readiness(api: KubeRequest): Promise<string> {
+  const lists = ['/api/v1/nodes', '/api/v1/namespaces/demo/pods'].map((path) => api.list<Conditioned>(path))
+  return (await Promise.all(lists))
+    .flat()
+    .map(({ metadata, status }) => {
+      const ready = status?.conditions?.find(({ type }) => type === 'Ready')
+      return `${metadata.name} ready ${ready?.status ?? 'unknown'} since ${ready?.lastTransitionTime ?? 'unknown'}`
+    })
+    .join('\n')
 }
