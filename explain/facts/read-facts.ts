@@ -2,7 +2,7 @@
  * From what drivers bring, or a file has, to what checks may rely on. Nothing here throws: what cannot be used is named,
  * and the rest counts. The order of facts makes no difference.
  */
-import { printable } from '../../model/status-text.ts'
+import { fitText, printable } from '../../model/status-text.ts'
 import type { FactObjects, UnansweredFact } from './fact.ts'
 import { PROBE_KINDS, PROBE_NAMES, PROBE_SHAPES, type ProbeItems, type ProbeKind } from './probe-shapes.ts'
 import { FACT_KINDS, type FactKind, OBJECT_SHAPES, type PartReport, factSetShape, factShape } from './shapes.ts'
@@ -71,7 +71,8 @@ class Reading {
   take(value: unknown): void {
     const read = factShape.safeParse(value)
     if (!read.success) {
-      this.#malformed.push({ what: 'a fact', problem: problemOf(read.error), source: '-', at: this.#takenAt })
+      const said = { source: sourceOf(value), at: this.#takenAt }
+      this.#malformed.push({ what: 'a fact', problem: problemOf(read.error), ...said })
       return
     }
     const fact = read.data
@@ -198,4 +199,12 @@ function problemOf({
   if (issue === undefined) return 'is not as expected'
   const field = issue.path.map(String).join('.')
   return printable(`${field === '' ? '' : `${field}: `}${issue.message}`).slice(0, 300)
+}
+
+const MOST_SOURCE = 200
+
+/** Who said it, as far as it says so. */
+function sourceOf(value: unknown): string {
+  const source = typeof value === 'object' && value !== null && 'source' in value ? value.source : undefined
+  return typeof source === 'string' && source !== '' ? fitText(printable(source), MOST_SOURCE) : '-'
 }

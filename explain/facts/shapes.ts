@@ -267,7 +267,7 @@ const brokerReport = z.looseObject({
   /** At least so long the broker took to confirm each of the last three changes. */
   answeredMs: z.number().nonnegative().optional(),
   /** How far the broker's clock is ahead of the agent's; negative where it is behind. */
-  aheadMs: z.number().optional(),
+  aheadMs: z.number().int().optional(),
 })
 export type BrokerReport = z.infer<typeof brokerReport>
 

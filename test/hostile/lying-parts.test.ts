@@ -1,0 +1,68 @@
+/** Parts of ours that were broken into, as an operator who diagnoses the cluster sees them. */
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { diagnosisText } from '../../cli/diagnose/diagnosis-text.ts'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import { HEALTHY_BROKER, factSet, healthyObjects, healthyReports, reportFact } from '../support/objects/member-facts.ts'
+import { attack } from './support/attack.ts'
+
+t.setTimeout(120_000)
+
+const TIMES = { since: '2026-11-25T11:00:00Z', last: '2026-11-25T11:59:59Z' }
+/** Of two agents the one that acts since later speaks of the broker: that is one's own to say. */
+const EARLIER = '2026-11-25T07:00:00Z'
+/** True of another part, whatever the liar says. */
+const TRUE = { ...HEALTHY_BROKER, answeredMs: 900 }
+
+/** What is printed when one part reports this beside healthy ones. */
+function seenWith(part: string, report: object): string {
+  const lie = reportFact(part, 'mallory', report)
+  const facts = factSet(healthyObjects({ services: 3 }), [...healthyReports(TRUE), lie])
+  return diagnosisText(diagnoseMember(facts), undefined, true)
+}
+
+function holds(text: string, say: string): void {
+  assert.ok(text.length < 40_000, `${say}: ${text.length} characters`)
+  assert.doesNotMatch(text.replaceAll('\n', ''), /\p{Cc}/u, say)
+  assert.match(text, /StoreSlow/, `${say}: what is true of the others`)
+}
+
+const EVIL = '\u001b[2J\u0000\r\nhealthy\u009b'
+const refusal = (more: object = {}) => ({ code: 'AdmissionRefuses', what: 'patch pods', places: 1, ...TIMES, ...more })
+
+/** Name → what the page has. */
+const LIES: Readonly<Record<string, object>> = {
+  'control characters': { version: EVIL, refused: [refusal({ what: EVIL, by: EVIL, since: EVIL, last: EVIL })] },
+  'a hundred refusals': {
+    refused: Array.from({ length: 100 }, (_, i) => refusal({ what: `patch ${'x'.repeat(9000)}${i}` })),
+  },
+  'ten thousand refusals': { refused: Array.from({ length: 10_000 }, () => refusal()) },
+  'megabytes of one': { refused: [refusal({ by: 'x'.repeat(4 << 20) })] },
+  'codes that are none': {
+    refused: [refusal({ code: EVIL }), refusal({ code: '__proto__' }), refusal({ code: 'toString' })],
+  },
+  'a clock of another age': { broker: { ...HEALTHY_BROKER, aheadMs: Number.MAX_SAFE_INTEGER, since: EARLIER } },
+  'a clock that is none': { broker: { ...HEALTHY_BROKER, aheadMs: 1e300, since: EARLIER } },
+  'numbers that are none': { refused: [refusal({ places: -1 })], files: { used: 1e300, limit: -1 } },
+  'no report at all': { part: EVIL.repeat(100), ready: 'yes' },
+}
+
+await attack('part-lies-on-its-page', async (t) => {
+  for (const [name, lie] of Object.entries(LIES)) {
+    for (const part of ['agent', 'gateway', 'dns']) holds(seenWith(part, lie), `${part}: ${name}`)
+    t.pass(name)
+  }
+  t.match(
+    seenWith('gateway', LIES['ten thousand refusals'] ?? {}),
+    /NotReadable, a fact\n.*report\.refused: .*\(pod mallory\)/,
+  )
+  fc.assert(
+    fc.property(
+      fc.constantFrom('agent', 'gateway', 'routeagent', 'dns'),
+      fc.dictionary(fc.string(), fc.anything()),
+      (part, lie) => holds(seenWith(part, JSON.parse(JSON.stringify(lie)) as object), 'anything'),
+    ),
+    { numRuns: 60 },
+  )
+})
