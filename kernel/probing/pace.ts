@@ -52,8 +52,10 @@ export function patienceMs(
   const { rttMs, jitterMs = 0 } = figures
   const isQuick = state.is === 'connecting' || doubted || (state.is === 'down' && isNew(state, nowMs))
   if (isQuick || rttMs === undefined) return pace.busyMs
-  const least = state.is === 'up' ? pace.quickMs : pace.busyMs
-  return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + 4 * jitterMs))
+  const varies = 4 * jitterMs
+  // What answers varied by before a way went down may be no more than how it ended.
+  const [least, more] = state.is === 'up' ? [pace.quickMs, varies] : [pace.busyMs, Math.min(varies, rttMs)]
+  return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + more))
 }
 
 const MAX_PATIENCE_MS = 2000

@@ -57,6 +57,8 @@ export interface PeerEntry<P> {
   kernelOnly: boolean
   /** When it was asked beside the beat, monotonic. */
   askedAtOnceMs: number
+  /** When the last question was sent. */
+  askedMs: number
   readonly knocks: Knocks
   /** Takes the next turn away. */
   cancel: () => void
@@ -92,6 +94,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     answered: 'no',
     kernelOnly: false,
     askedAtOnceMs: -Infinity,
+    askedMs: -Infinity,
     knocks: new Knocks(),
     cancel: () => undefined,
   }

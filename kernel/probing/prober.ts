@@ -249,6 +249,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const nowMs = this.#deps.clock.monotonic()
     const sentMicros = BigInt(Math.floor(nowMs * 1000))
     entry.sequence = (entry.sequence + 1) >>> 0
+    entry.askedMs = nowMs
     const { sequence } = entry
     const probe: Probe = { type: 'question', lane: this.#init.number, session: this.#session, sequence, sentMicros }
     entry.stats.onSent(sequence, nowMs)
@@ -280,6 +281,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       if (entry.answered !== 'no' || this.#peers.get(entry.peer.address) !== entry) return
       entry.answered = 'kernel'
       entry.health.onAnswer()
+      this.#hurry(entry)
     }
     entry.knocks.add(nowMs, this.#socket?.knock(entry.peer.address, this.#init.port, answer))
   }
@@ -356,8 +358,18 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     count('answered')
     entry.answered = 'probe'
     entry.health.onAnswer()
-    // One answer more, and it is up: what is left of the time for this one is not waited for.
-    if (entry.health.state.is === 'down') this.#turn(entry, this.#pace.quickMs, () => this.#ask(entry))
+    this.#hurry(entry)
+  }
+
+  /** One answer more, and it is up: what is left of the time for this one is not waited for. */
+  #hurry(entry: PeerEntry<P>): void {
+    if (entry.health.state.is !== 'down') return
+    entry.kernelOnly = entry.answered === 'kernel'
+    entry.knocks.silenceEnds()
+    const { busyMs, quickMs } = this.#pace
+    // In step, as far as the way is short: a moment in which much is let through is no way that is open.
+    const pause = Math.max(quickMs, entry.askedMs + busyMs - this.#deps.clock.monotonic())
+    this.#turn(entry, pause, () => this.#ask(entry))
   }
 
   /** False for what counts as ignored. */

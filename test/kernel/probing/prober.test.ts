@@ -99,6 +99,7 @@ t.test('a way across half the world comes back soon, however long it was away', 
       const took = back === undefined ? Infinity : parseInt(back, 10) - backMs
       const most = ms === laterMs ? 1500 + 2 * ms : 10_000
       t.ok(took <= most, `${way}, then ${laterMs} ms: back after ${took} ms`)
+      t.match(seen.at(-1), /down>up|trusted/, 'and stays')
     }
   }
 })
@@ -137,6 +138,7 @@ t.test('a far process that is silent is not a lane that is down, while its kerne
   probes.kernels.clear()
   await clock.advance(5000)
   t.match(seen.slice(1), [/doubted/, /up>down/], 'now it is')
+  await clock.advance(20_000)
   probes.kernels.add(PARIS.address)
   await clock.advance(5000)
   t.match(seen[3], 'down>up', 'the path is back, though the process is not')
