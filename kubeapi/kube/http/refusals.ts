@@ -84,8 +84,11 @@ export class Refusals {
   }
 
   /** Takes how a request ended; other failures than refusals say nothing here. */
-  failed(asked: ApiRequest, error: unknown): void {
+  failed(request: ApiRequest, error: unknown): void {
     if (!(error instanceof KubeError)) return
+    // An apply that would create what is not there.
+    const isCreate = request.method === 'PATCH' && NO_RIGHT_TO_CREATE.test(error.message)
+    const asked: ApiRequest = isCreate ? { ...request, method: 'POST', creates: request.path } : request
     if (asked.creates !== undefined && error.reason === 'AlreadyExists') this.#found(asked.creates)
     const code = refusalOf(asked, error)
     if (code === undefined) return
@@ -154,6 +157,7 @@ const isWrite = ({ method }: ApiRequest): boolean => method !== 'GET'
 
 /** In the words of Kubernetes' own authorizers, of admission, and of what stands behind the server. */
 const NO_RIGHT = /\bcannot (?:get|list|watch|create|update|patch|delete|deletecollection) resource\b/
+const NO_RIGHT_TO_CREATE = /\bcannot create resource\b/
 const ADMISSION =
   /admission webhook|failed calling webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota/
 

@@ -198,6 +198,11 @@ t.test('what others have made needs no right to make it', async (t) => {
     refusals.succeeded(found)
     t.same(refusals.list(), [], `${found.method} finds it`)
   }
+  const apply = asked('PATCH', own)
+  refusals.failed(apply, errorFromAnswer(apply, 403, { message: forbidden('create'), reason: 'Forbidden' }))
+  t.same(refusals.list().map(lineOf), ['PartForbidden create secrets'], 'an apply of what is not there creates')
+  refusals.succeeded(asked('GET', own, 'get'))
+  t.same(refusals.list(), [])
   fail()
   refusals.failed(create, errorFromAnswer(create, 409, { message: 'it exists', reason: 'AlreadyExists' }))
   t.same(refusals.list(), [], 'and who tries again hears that it is there')
