@@ -104,7 +104,7 @@ export class WatchSession {
 
   /** BrokerClock.aheadMs */
   brokerAheadMs(): number | undefined {
-    return this.#brokerClock.aheadMs
+    return this.#brokerClock.aheadMs(this.#deps.clock.monotonic())
   }
 
   /**

@@ -25,6 +25,14 @@ const ROWS: Readonly<Record<string, Row>> = {
     ],
     -10,
   ],
+  "the broker's clock was ahead, and has been set": [
+    [
+      [900_000, 0, 0],
+      [15_010, 15_020, 15_020],
+      [30_010, 30_015, 30_015],
+    ],
+    -5,
+  ],
   'the clock here was behind, and has been set': [
     [
       [900_000, 0, 0],
@@ -47,9 +55,11 @@ for (const [name, [says, ahead]] of Object.entries(ROWS)) {
   t.test(name, (t) => {
     const clock = new BrokerClock()
     for (const one of says) clock.says(...one)
-    t.equal(clock.aheadMs, ahead)
+    const nowMs = says.at(-1)?.[2] ?? 0
+    t.equal(clock.aheadMs(nowMs), ahead)
+    t.equal(clock.aheadMs(nowMs + 60_001), undefined, 'it is long ago')
     clock.forget()
-    t.equal(clock.aheadMs, undefined, 'another stream begins')
+    t.equal(clock.aheadMs(nowMs), undefined, 'another stream begins')
     t.end()
   })
 }
