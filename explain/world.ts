@@ -88,10 +88,15 @@ function offsetOf({ reports }: KnownFacts): number {
   return Math.abs(median) < CLOCKS_DIFFER_MS ? 0 : median
 }
 
+/** `site` where it is one process with other parts. */
+const SPEAKS_OF_BROKER: readonly string[] = ['agent', 'site']
+
 /** Of two agents one acts; a report of the time before comes from the one that has just handed over. */
 function brokerOf({ reports }: KnownFacts): Seen<BrokerReport> | undefined {
   const said = reports.flatMap(({ object: { broker, ...report }, source, at }) =>
-    broker === undefined ? [] : [{ object: broker, source: source === '' ? report.name : source, at }],
+    broker === undefined || !SPEAKS_OF_BROKER.includes(report.part)
+      ? []
+      : [{ object: broker, source: source === '' ? report.name : source, at }],
   )
   return said.sort(
     (a, b) => Date.parse(b.object.since) - Date.parse(a.object.since) || (a.source < b.source ? -1 : 1),

@@ -35,8 +35,12 @@ function readinessOf(endpoint: unknown): unknown {
   return conditions === undefined ? {} : { conditions }
 }
 
-/** `/status` of a part. Whatever it is, it is checked where facts are read; its name is ours. */
-export function readReport(answer: unknown, name: string, source: string): Fact {
-  const said = typeof answer === 'object' && answer !== null ? answer : {}
-  return { t: 'report', source, at: new Date().toISOString(), report: { ...(said as PartReport), name } }
+/**
+ * `/status` of a part. Whatever it is, it is checked where facts are read; its name is ours, and so is `part` where it
+ * is known otherwise: one that was broken into does not speak for another.
+ */
+export function readReport(answer: unknown, name: string, source: string, part?: string): Fact {
+  const said = (typeof answer === 'object' && answer !== null ? answer : {}) as PartReport
+  const report = { ...said, name, ...(part === undefined ? {} : { part }) }
+  return { t: 'report', source, at: new Date().toISOString(), report }
 }

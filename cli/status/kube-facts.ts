@@ -173,13 +173,13 @@ async function reportFacts(
         return isOf && status?.phase === 'Running' && metadata.deletionTimestamp === undefined
       })
       .slice(0, MOST_PODS)
-      .map(({ metadata: { name } }) => ({ name, port })),
+      .map(({ metadata: { name } }) => ({ part, name, port })),
   )
-  const answers = asked.map(({ name, port }) => {
+  const answers = asked.map(({ part, name, port }) => {
     const source = `pod ${name}`
     const page = { namespace: SYSTEM_NAMESPACE, name, port, path: '/status' }
     const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => [
-      readReport(await reader.readPod(page, limited), name, source),
+      readReport(await reader.readPod(page, limited), name, source, part),
     ]
     const right = `get pods/proxy in namespace ${SYSTEM_NAMESPACE}`
     return askFor({ what: `Pod ${name}`, source: 'API server, for the pod', needed: false, ms, right, ask }, signal)

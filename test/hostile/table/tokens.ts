@@ -93,8 +93,8 @@ export const TOKENS: readonly AttackRow[] = [
       'A pod of ours that was broken into says on its status page that it is refused everything by everybody, with ' +
       "control characters and texts of megabytes, and that the broker's clock is of another age.",
     holds:
-      'Who diagnoses gets a bounded text without control characters, and all that is true of the others is still named; ' +
-      'a page that is no report is named as such.',
+      'Who diagnoses gets a bounded text without control characters that says whose word it is, and all that is true of ' +
+      'the others is still named. Of the broker the agents speak alone.',
     against:
       '`explain/facts/shapes.ts` and `explain/facts/read-facts.ts`: sizes and shapes; each text is made printable.',
   },
