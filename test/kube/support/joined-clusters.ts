@@ -1,7 +1,9 @@
 /** Clusters that a user has joined: broker on the first, everything by the command line. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { mergeKubeconfigs } from './kubeconfig-file.ts'
+import { lastWords } from './pod-logs.ts'
 import { sealane } from './sealane-command.ts'
 import {
   SEALANE_IMAGE,
@@ -88,7 +90,11 @@ export async function joinCluster(
   say(`sealane join on ${row.name}`)
   const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
   const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
-  await sealane(['join', ...at, '--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE, ...flags])
+  // Beside two other files of tests the pods have a small part of the machine.
+  const words = ['--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE, '--timeout', '5m', ...flags]
+  await sealane(['join', ...at, ...words]).catch(async (error: Error) => {
+    throw new Error(`${error.message}\n${await lastWords(plane.api, SYSTEM_NAMESPACE).catch(String)}`)
+  })
 }
 
 export async function leaveClusterset({ row, plane }: TestCluster, say: Say): Promise<void> {

@@ -25,7 +25,7 @@ export interface RunningCommand {
 }
 
 const CLI = join(ROOT, 'bin/sealane')
-const DEADLINE_MS = 240_000
+const DEADLINE_MS = 420_000
 
 type Env = Readonly<Record<string, string>>
 
