@@ -92,8 +92,8 @@ export async function joinCluster(
   const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
   // Beside two other files of tests the pods have a small part of the machine.
   const words = ['--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE, '--timeout', '5m', ...flags]
-  await sealane(['join', ...at, ...words]).catch(async (error: Error) => {
-    throw new Error(`${error.message}\n${await lastWords(plane.api, SYSTEM_NAMESPACE).catch(String)}`)
+  await sealane(['join', ...at, ...words]).catch(async (error: unknown) => {
+    throw new Error(`${String(error)}\n${await lastWords(plane.api, SYSTEM_NAMESPACE).catch(String)}`)
   })
 }
 
