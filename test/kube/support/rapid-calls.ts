@@ -40,7 +40,9 @@ until (-e "$folder/hang-up") {
     if ($socket) { $socket->send("hi"); $open{fileno $socket} = $call; $select->add($socket) }
     push @calls, $call; $next += ${1 / CALLS_PER_SECOND};
   }
-  for my $socket ($select->can_read($next > time ? $next - time : 0)) {
+  my $pause = $next > time ? $next - time : 0;
+  # A select without sockets would not wait.
+  for my $socket ($select->count > 0 ? $select->can_read($pause) : do { sleep $pause; () }) {
     my $call = delete $open{fileno $socket}; $select->remove($socket);
     my $said = ""; $socket->recv($said, 64); $call->{answered} = 1 if length $said; delete $call->{socket}; close $socket;
   }
