@@ -35,13 +35,16 @@ const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
 const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
-/** More than three clusters; and gateways that have five seconds to hand over and to clean their node. */
-const CLUSTERS = /five-clusters|node-life/
+/**
+ * More than three clusters; gateways that have five seconds to hand over and to clean their node; and what is lost
+ * meanwhile, which is counted.
+ */
+const CLUSTERS = /five-clusters|node-life|gateway-drain/
 /** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
 const LONG = [
   /install\.|repair/,
   /several-gateways/,
-  /gateway-drain|image\./,
+  /image\./,
   /broker-replicas|day-two/,
   /second-join|first-try|stale-gateway/,
   /broker-move|exporter-informed|leaving/,

@@ -4,11 +4,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export interface EventuallyOptions {
   /** How long to go on trying. Default 5,000. */
   readonly deadlineMs?: number
-  /** Pause between tries. Default 20. */
+  /**
+   * Pause between tries. Default: 20 at first, later a tenth of the time waited so far, at most 250. Who waits for a
+   * minute would else ask an API server two thousand times, and take from what it waits for.
+   */
   readonly intervalMs?: number
   /** What is waited for; the error names it. */
   readonly say?: string
 }
+
+const FIRST_PAUSE_MS = 20
+const LONGEST_PAUSE_MS = 250
 
 /** Under emulation everything takes 5 to 40 times as long; deadlines there must not be about speed. */
 export const SLOWNESS = process.env['SEALANE_GUEST'] === '1' ? 8 : 1
@@ -21,9 +27,9 @@ export async function eventually<T>(
   check: () => T | Promise<T>,
   options: EventuallyOptions = {},
 ): Promise<Exclude<T, undefined | false>> {
-  const { intervalMs = 20, say = 'the condition' } = options
+  const { intervalMs, say = 'the condition' } = options
   const deadlineMs = (options.deadlineMs ?? 5000) * SLOWNESS
-  const end = performance.now() + deadlineMs
+  const start = performance.now()
   let last: unknown
   for (;;) {
     try {
@@ -33,8 +39,9 @@ export async function eventually<T>(
     } catch (error) {
       last = error
     }
-    if (performance.now() >= end) break
-    await sleep(intervalMs)
+    const waitedMs = performance.now() - start
+    if (waitedMs >= deadlineMs) break
+    await sleep(intervalMs ?? Math.min(Math.max(waitedMs / 10, FIRST_PAUSE_MS), LONGEST_PAUSE_MS))
   }
   throw new Error(
     `${say} did not come true within ${deadlineMs} ms${last instanceof Error ? `: ${last.message}` : ''}`,

@@ -75,7 +75,6 @@ export async function callInBackground(
   await inPod(`rm -rf ${FOLDER}; mkdir ${FOLDER}; ${targets.map(start).join('\n')}`)
   await eventually(async () => (await answered()) > 0, {
     deadlineMs: 30_000,
-    intervalMs: 200,
     say: `${targets.map(({ name }) => name).join(' and ')} answer ${site.name}`,
   })
   return {
@@ -85,7 +84,6 @@ export async function callInBackground(
       await inPod(`touch ${FOLDER}/hang-up`)
       await eventually(async () => (await inPod(`${ended} && echo ended`)).trim() === 'ended', {
         deadlineMs: 30_000,
-        intervalMs: 100,
         say: `the calls of ${site.name} end`,
       })
       const lines = await read()

@@ -127,7 +127,7 @@ export async function readyPods(site: Site, namespace: string, count: number): P
       if (ready.length === count) return new Map(ready.map((pod) => [pod.metadata.name, pod.status.podIP ?? '']))
       throw new Error(`${ready.length} of ${pods.length} pods are ready`)
     },
-    { deadlineMs: 60_000, intervalMs: 100, say: `${count} pods in ${namespace} of ${site.name} are ready` },
+    { deadlineMs: 60_000, say: `${count} pods in ${namespace} of ${site.name} are ready` },
   )
 }
 

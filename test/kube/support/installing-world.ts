@@ -80,7 +80,7 @@ export async function readyEndpoints(
       if (ready === count && endpoints.length === count) return true
       throw new Error(`${ready} of ${endpoints.length} are ready`)
     },
-    { deadlineMs: 60_000, intervalMs: 100, say: `${count} endpoints of ${namespace}/${service} in ${name} are ready` },
+    { deadlineMs: 60_000, say: `${count} endpoints of ${namespace}/${service} in ${name} are ready` },
   )
 }
 
@@ -106,7 +106,6 @@ export async function answered({ member }: World, want = 'c1'): Promise<void> {
   const call = { namespace: 'demo', host: 'hello.demo.svc.clusterset.local', times: 1 }
   await eventually(async () => (await callers(member.site, call)) === want, {
     deadlineMs: 60_000,
-    intervalMs: 100,
     say: `a call from c2 is answered by ${want}`,
   })
 }
@@ -126,7 +125,7 @@ export async function brokerRefuses({ hub, member }: World): Promise<void> {
       if (said.includes('Connection refused')) return true
       throw new Error(said)
     },
-    { deadlineMs: 30_000, intervalMs: 100, say: `a call to the broker's port ${port} is refused` },
+    { deadlineMs: 30_000, say: `a call to the broker's port ${port} is refused` },
   )
 }
 

@@ -28,7 +28,7 @@ export async function balanceLoad(
       const found = await api.find<ServiceObject>(path)
       return found?.spec.type === 'LoadBalancer' ? found : undefined
     },
-    { deadlineMs: 60_000, intervalMs: 100, say: `Service ${namespace}/${name} of type LoadBalancer` },
+    { deadlineMs: 60_000, say: `Service ${namespace}/${name} of type LoadBalancer` },
   )
   // Whoever deploys may wait for the address before there is a pod.
   await api.merge(`${path}/status`, { status: { loadBalancer: { ingress: [{ ip: address }] } } })
@@ -40,7 +40,7 @@ export async function balanceLoad(
     const endpoints = slices.flatMap((slice) => slice.endpoints ?? [])
     return endpoints.find(({ conditions }) => conditions?.ready === true)?.nodeName
   }
-  const chosen = await eventually(ready, { deadlineMs: 60_000, intervalMs: 100, say: 'a node with a ready pod' })
+  const chosen = await eventually(ready, { deadlineMs: 60_000, say: 'a node with a ready pod' })
   const netns = nodes.find((node) => node.name === chosen)?.netns
   if (netns === undefined) throw new Error(`no node ${chosen}`)
   execFileSync('ip', ['-n', netns, 'address', 'replace', `${address}/32`, 'dev', 'eth0'])

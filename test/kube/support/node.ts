@@ -150,7 +150,7 @@ async function waitUntilReady(init: NodeInit, kubelet: Program): Promise<void> {
       // A controller takes the taint off some time after the status says Ready.
       return ready === true && !found?.spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready')
     },
-    { deadlineMs: 30_000, intervalMs: 100, say: `node ${init.name} is Ready and without its taint` },
+    { deadlineMs: 30_000, say: `node ${init.name} is Ready and without its taint` },
   )
   if (kubelet.failure !== undefined) throw new Error(`the test kubelet ${kubelet.failure}`)
 }
