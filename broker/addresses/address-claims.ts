@@ -3,19 +3,29 @@
  * IPv6 is left out.
  */
 import type { ClusterId } from '../../model/ids.ts'
-import { formatPrefix, ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
+import { formatPrefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
 import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
 import { type NeededRange, neededRanges } from '../../model/addresses/needed-ranges.ts'
-import { type EndpointBody, recordKeyText } from '../../model/records.ts'
+import { recordKeyText } from '../../model/records.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { AddressClaims } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
+import { candidateRanges, machineRanges } from './parsed-ranges.ts'
 import { awaitedClaims } from '../restored/awaited-members.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from '../state/state.ts'
 
 /** A member may publish very many Endpoints; more addresses of gateways than about this it has not. */
 const MAX_CANDIDATES = 256
+
+const NONE: readonly string[] = []
+
+/** Rows by cluster id, in order of the ids. */
+export type Members = ReadonlyMap<string, MemberRow>
+
+export function membersOf(view: LogView): Members {
+  return new Map(view.list('member').map(({ key, value }) => [key, value]))
+}
 
 /** What all members need: the addresses under which they call the broker. */
 export function neededByAll(view: LogView): NeededRange[] {
@@ -28,33 +38,37 @@ export function neededByAll(view: LogView): NeededRange[] {
  * Of all these members, and of those that are awaited after a restore. Who has left, or is awaited, claims nothing but
  * its blocks.
  */
-export function allClaims(view: LogView, members: Iterable<readonly [string, MemberRow]>): AddressClaims[] {
+export function allClaims(view: LogView, members: Members): AddressClaims[] {
   const candidates = candidatesByCluster(view)
   const claims = [...members].map(([id, row]) => {
     const { facts, translated, blocks, index, claimed = {} } = row
     const { podCIDRs, serviceCIDRs } = facts
     const departed = !isLive(row)
-    const needed = departed ? [] : neededOf(facts, candidates.get(id) ?? [])
+    const needed = departed ? [] : [...machineRanges(facts.neededCIDRs ?? NONE), ...(candidates.get(id) ?? [])]
     return { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
   })
   return [...claims, ...awaitedClaims(view)]
 }
 
-/** Whose IPv6 is not carried, and why. */
-export function ipv6NotCarried(view: LogView): ReadonlyMap<string, Ipv6Clash> {
-  const live = new Map(view.list('member').flatMap(({ key, value }) => (isLive(value) ? [[key, value] as const] : [])))
-  const claims: CidrClaims[] = allClaims(view, live)
-  return ipv6Clashes(claims, neededByAll(view))
+/** Of these members: whose IPv6 is not carried, and why. */
+export function ipv6NotCarried(view: LogView, members: Members): ReadonlyMap<string, Ipv6Clash> {
+  const claims: CidrClaims[] = [...members].flatMap(([id, row]) => {
+    const { facts, index, claimed = {} } = row
+    if (!isLive(row) || !statesIpv6(facts)) return []
+    const { podCIDRs, serviceCIDRs } = facts
+    return [{ id, index, claimed, podCIDRs, serviceCIDRs, needed: machineRanges(facts.neededCIDRs ?? NONE) }]
+  })
+  return ipv6Clashes([...claims, ...awaitedClaims(view)], neededByAll(view))
 }
 
-/** What it states, and where its gateways are called: members of earlier releases state nothing else. */
-function neededOf({ neededCIDRs = [] }: ClusterFacts, candidates: readonly string[]): NeededRange[] {
-  return [...neededRanges(neededCIDRs, 'in use by machines'), ...neededRanges(candidates, 'a gateway')]
+/** Whether these facts have a say in whose IPv6 is carried. */
+export function statesIpv6({ podCIDRs, serviceCIDRs, neededCIDRs = NONE }: ClusterFacts): boolean {
+  return [podCIDRs, serviceCIDRs, neededCIDRs].some((texts) => ipv6Among(texts).length > 0)
 }
 
-/** Gateways are called by IPv4. Of a member only so many count. */
-function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly string[]> {
-  const found = new Map<string, string[]>()
+/** Of a member only so many candidates count. Members of earlier releases state nothing else that they need. */
+function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly NeededRange[]> {
+  const found = new Map<string, NeededRange[]>()
   // One row for each gateway's key; the records themselves may be very many.
   for (const { value } of view.list('publicKey')) {
     const { cluster, endpoints } = value
@@ -63,19 +77,15 @@ function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly string
     for (const name of endpoints) {
       const key = recordKeyText({ cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name })
       const body = view.get('record', key)?.body
-      if (body?.kind === 'Endpoint' && known.length < MAX_CANDIDATES) known.push(...candidateTexts(body))
+      if (body?.kind === 'Endpoint' && known.length < MAX_CANDIDATES) known.push(...candidateRanges(body.spec.candidates))
     }
   }
   return found
 }
 
-export function candidateTexts({ spec }: EndpointBody): string[] {
-  return ipv4Among(spec.candidates.map(({ address }) => address))
-}
-
 /** The order of its claims, with those that are new after all others of all members. */
 export function orderClaims(
-  members: ReadonlyMap<string, MemberRow>,
+  members: Members,
   before: MemberRow | undefined,
   facts: ClusterFacts,
 ): Readonly<Record<string, number>> {

@@ -2,32 +2,28 @@
 import { formatPrefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
 import type { Ipv6Clash } from '../../model/addresses/ipv6-claims.ts'
 import { neededText } from '../../model/addresses/needed-ranges.ts'
-import { allClaims, ipv6NotCarried, neededByAll } from './address-claims.ts'
+import { type Members, allClaims, ipv6NotCarried, neededByAll } from './address-claims.ts'
 import { addressOverlaps } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 
-/** Of each live member, by id; a member of which there is nothing to say has an empty list. */
+/** Of each live one of these members, by id; one of which there is nothing to say has an empty list. */
 export function describeAddresses(
   view: LogView,
-  overlapping = overlapsOf(view),
+  members: Members,
+  overlapping = overlapsOf(view, members),
 ): ReadonlyMap<string, readonly string[]> {
-  const live = view.list('member').filter(({ value }) => isLive(value))
-  const notCarried = ipv6NotCarried(view)
+  const live = [...members].filter(([, row]) => isLive(row))
+  const notCarried = ipv6NotCarried(view, members)
   return new Map(
-    live.map(({ key, value }) => {
-      const notes = [
-        translatedNote(value, overlapping.get(key)),
-        notCarriedNote(value, notCarried.get(key)),
-        keptNote(value),
-      ]
-      return [key, notes.filter((note) => note !== undefined)]
+    live.map(([id, row]) => {
+      const notes = [translatedNote(row, overlapping.get(id)), notCarriedNote(row, notCarried.get(id)), keptNote(row)]
+      return [id, notes.filter((note) => note !== undefined)]
     }),
   )
 }
 
-function overlapsOf(view: LogView): ReadonlyMap<string, string> {
-  const members = view.list('member').map(({ key, value }) => [key, value] as const)
+function overlapsOf(view: LogView, members: Members): ReadonlyMap<string, string> {
   return addressOverlaps(allClaims(view, members), neededByAll(view))
 }
 

@@ -7,8 +7,9 @@ import { PoolFullError, allocateBlock } from '../../model/addresses/address-pool
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type NeededRange, neededText } from '../../model/addresses/needed-ranges.ts'
 import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
-import { type ClaimOrder, type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'
+import { type ClaimOrder, type OrderedClaim, STATED_FIRST, isEarlier } from './claim-order.ts'
 import { type MissingBlock, describeMissingBlock } from './no-block.ts'
+import { blockPrefixes, ipv4Ranges } from './parsed-ranges.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -145,7 +146,7 @@ function plan(
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
     .filter((one) => !forgotten.has(one.id))
-    .flatMap((one) => Object.values(one.blocks).map((text) => parsePrefix(text)))
+    .flatMap((one) => blockPrefixes(one.blocks))
   for (const one of clusters) {
     if (forgotten.has(one.id)) {
       if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
@@ -273,9 +274,8 @@ function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
 
 function claimedRanges({ id, index, claimed, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
   const stated = (texts: readonly string[], is: 'pods' | 'services'): ClaimedRange[] =>
-    ipv4Among(texts).map((text) => {
-      const prefix = parsePrefix(text)
-      return { id, index, prefix, is, what: '', order: orderOf(prefix, claimed) }
+    ipv4Ranges(texts).map(({ prefix, text }) => {
+      return { id, index, prefix, is, what: '', order: claimed?.[text] ?? STATED_FIRST }
     })
   return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
 }

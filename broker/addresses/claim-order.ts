@@ -14,8 +14,11 @@ export interface OrderedClaim {
   readonly index: number
 }
 
+/** Of a range that is in no order. */
+export const STATED_FIRST = -1
+
 export function orderOf(prefix: Prefix, claimed: ClaimOrder = {}): number {
-  return claimed[formatPrefix(prefix)] ?? -1
+  return claimed[formatPrefix(prefix)] ?? STATED_FIRST
 }
 
 export function isEarlier(one: OrderedClaim, other: OrderedClaim): boolean {

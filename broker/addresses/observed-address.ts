@@ -4,6 +4,7 @@
  * asked here: they may come later, so the gateways compare. Pure.
  */
 import {
+  type Prefix,
   classifyAddress,
   containsAddress,
   formatAddress,
@@ -13,13 +14,15 @@ import {
 } from '../../model/addresses/ip.ts'
 import { LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
 
+const LANES = parsePrefix(LANE_ADDRESS_RANGE)
+
 export interface ObservedView {
   /** Addresses reach the broker as they were sent; false behind a Service that puts the node's own in their place. */
   readonly sourcesKept: boolean
   /** Of this machine or pod, and of the next hops of its routes. */
   readonly near: readonly string[]
-  /** CIDRs of the members' pods and Services, and those that the broker gives out. */
-  readonly ranges: readonly string[]
+  /** Of the members' pods and Services, and those that the broker gives out. */
+  readonly ranges: readonly Prefix[]
 }
 
 /** Why the address does not count, in words; undefined when it does. */
@@ -31,8 +34,7 @@ export function observedDoubt(text: string, { sourcesKept, near, ranges }: Obser
   if (kind !== 'usable') return `it is ${kind}`
   if (!sourcesKept) return 'the Service in front of this broker puts addresses of nodes in place of the callers’ own'
   if (near.includes(text)) return 'it is of this machine, or of the next hop that hands on to it'
-  const prefixes = [...ranges, LANE_ADDRESS_RANGE].flatMap((range) => readable(() => parsePrefix(range)) ?? [])
-  const holder = prefixes.find((prefix) => containsAddress(prefix, address))
+  const holder = [...ranges, LANES].find((prefix) => containsAddress(prefix, address))
   return holder === undefined ? undefined : `it is inside ${formatPrefix(holder)}, a range of this clusterset`
 }
 

@@ -36,10 +36,9 @@ export class LogState implements LogView {
   list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
     const groups = this.#scopes.get(scope)
     const maps = group === undefined ? [...(groups?.values() ?? [])] : [groups?.get(group) ?? new Map<string, Change>()]
-    const rows = maps.flatMap((map) => [...map.values()]) as Change<S>[]
-    return rows
-      .map((row) => ({ key: row.key, value: row.value as Scopes[S] }))
-      .sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
+    const rows: { readonly key: string; readonly value: Scopes[S] }[] = []
+    for (const map of maps) for (const { key, value } of map.values()) rows.push({ key, value: value as Scopes[S] })
+    return rows.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
   }
 
   count(scope: Scope, group?: string): number {

@@ -1,4 +1,5 @@
 /** How a cluster becomes a member, and what it would change for others: the calls of those who are none yet. */
+import { parsePrefix } from '../../model/addresses/ip.ts'
 import { type ClusterId, InvalidNameError, parseClusterId } from '../../model/ids.ts'
 import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
 import { hashTokenSecret } from '../../protocol/identity/token.ts'
@@ -16,6 +17,7 @@ import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membersh
 import { refusedFacts } from './refused.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { observedDoubt } from '../addresses/observed-address.ts'
+import { ipv4Ranges } from '../addresses/parsed-ranges.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
@@ -329,8 +331,12 @@ export class Joining {
     const { log, logger, near } = this.#deps
     const { globalRange, clustersetIpRange, sourcesKept } = this.#init
     const members = log.list('member').filter(({ value }) => isLive(value))
-    const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
-    const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
+    const claimed = members.flatMap(({ value: { facts } }) => [
+      ...ipv4Ranges(facts.podCIDRs),
+      ...ipv4Ranges(facts.serviceCIDRs),
+    ])
+    const given = [globalRange, clustersetIpRange].map((range) => parsePrefix(range))
+    const ranges = [...claimed.map(({ prefix }) => prefix), ...given]
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined)
       logger.info('the address of a member is not sent to others', { cluster, address, why: reason })

@@ -1,7 +1,8 @@
 /** Writes members with the addresses that the plan gives them and those they overlap, and the Cluster records. */
+import type { ClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { admitRecord } from '../admission/admission.ts'
-import { allClaims, neededByAll, orderClaims } from '../addresses/address-claims.ts'
+import { type Members, allClaims, membersOf, neededByAll, orderClaims } from '../addresses/address-claims.ts'
 import { describeAddresses } from '../addresses/address-notes.ts'
 import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
 import { writeClusterRecords } from '../records/cluster-records.ts'
@@ -15,49 +16,63 @@ import type { MemberRow } from '../state/state.ts'
  * itself.
  */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
-  const members = new Map(tx.list('member').map(({ key, value }) => [key, value]))
-  planMembers(tx, members, { context, spared: () => new Set(members.keys()) })
+  const members = membersOf(tx)
+  planMembers(tx, members, { before: members, context, spared: () => new Set(members.keys()) })
 }
 
 /**
- * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records.
- * Throws RefusedError before anything is written.
+ * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records. Gives the
+ * other members that had no global addresses and have some now. Throws RefusedError before anything is written.
  */
-export function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
-  const before = new Map(tx.list('member').map(({ key, value }) => [key, value]))
+export function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): readonly ClusterId[] {
+  const before = membersOf(tx)
   const claimed = orderClaims(before, before.get(context.cluster), row.facts)
   const members = new Map(before).set(context.cluster, { ...row, claimed })
   const spared = (): ReadonlySet<string> =>
     withoutRoom(allClaims(tx, before), allClaims(tx, members), { changed: context.cluster, needed: neededByAll(tx) })
-  refusingWithoutRoom(() => planMembers(tx, members, { context, spared }))
+  const renumbered = refusingWithoutRoom(() => planMembers(tx, members, { before, context, spared }))
   withdrawForeignAddresses(tx, context)
+  return renumbered.filter((one) => one !== context.cluster)
 }
 
 interface PlanInit {
+  /** The rows as they are stored. */
+  readonly before: Members
   readonly context: Omit<WriteContext, 'cluster'>
   /** Who may stay without room: see planAddresses(). */
   readonly spared: () => ReadonlySet<string>
 }
 
-/** Stores these rows, as far as they differ, and the Cluster records. Throws NoRoomError before anything is written. */
-function planMembers(tx: Transaction, members: ReadonlyMap<string, MemberRow>, { context, spared }: PlanInit): void {
+/**
+ * Stores these rows, as far as they differ, and the Cluster records. Gives the members that had no global addresses and
+ * have some now. Throws NoRoomError before anything is written.
+ */
+function planMembers(tx: Transaction, members: Members, { before, context, spared }: PlanInit): readonly ClusterId[] {
   const claims = allClaims(tx, members).sort((a, b) => (a.id < b.id ? -1 : 1))
   const needed = neededByAll(tx)
   const overlapping = addressOverlaps(claims, needed)
   const plan = planAddresses(claims, context.rules.globalRange, needed, spared, overlapping)
+  const now = new Map(members)
   for (const [id, member] of members) {
     const added = plan.get(id)
-    if (member !== tx.get('member', id) || added !== undefined) tx.put('member', id, { ...member, ...added })
+    if (member === before.get(id) && added === undefined) continue
+    const row = { ...member, ...added }
+    now.set(id, row)
+    tx.put('member', id, row)
   }
-  const shrunk = writeClusterRecords(tx)
-  writeNotes(tx, overlapping)
+  const { shrunk, renumbered } = writeClusterRecords(tx, now)
+  writeNotes(tx, now, overlapping)
   for (const cluster of shrunk) withdrawForeignAddresses(tx, { ...context, cluster })
+  return renumbered
 }
 
-/** What each member learns about its addresses. `overlapping`: as addressOverlaps() gives it, for who has asked already. */
-export function writeNotes(tx: Transaction, overlapping?: ReadonlyMap<string, string>): void {
-  for (const [id, notes] of describeAddresses(tx, overlapping)) {
-    const row = tx.get('member', id)
+/**
+ * What each of these members, rows as they are stored, learns about its addresses. `overlapping`: as addressOverlaps()
+ * gives it, for who has asked already.
+ */
+export function writeNotes(tx: Transaction, members: Members, overlapping?: ReadonlyMap<string, string>): void {
+  for (const [id, notes] of describeAddresses(tx, members, overlapping)) {
+    const row = members.get(id)
     if (row === undefined || areSame(row.notes ?? [], notes)) continue
     tx.put('member', id, { ...row, notes })
   }

@@ -10,14 +10,15 @@ import { MOST_MEMBERS } from '../../model/quota/most-members.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
 import { quote } from '../admission/admission-checks.ts'
 import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
+import { membersOf, statesIpv6 } from '../addresses/address-claims.ts'
 import { nextIndex } from '../addresses/allocation.ts'
 import { contactOf, forgetContact } from '../contact/contact-rows.ts'
-import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from '../records/cluster-records.ts'
+import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../records/cluster-records.ts'
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, memberRecords, removeRecord } from '../records/record-writes.ts'
 import { type IssuedCertificate, type MemberRow, type HandedOut, isLive } from '../state/state.ts'
-import { globalAddresses, renumberedSince } from '../addresses/renumbered.ts'
+import { describeRenumbered } from '../addresses/renumbered.ts'
 import { removeStatusRecord } from '../records/status-records.ts'
 import { awaitedIndexes } from '../restored/awaited-members.ts'
 import { awaitedMember } from '../restored/return-member.ts'
@@ -82,12 +83,11 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
   }
-  const before = globalAddresses(tx)
   forgetContact(tx, cluster)
-  writeMember(tx, row, context)
+  const renumbered = writeMember(tx, row, context)
   const spec = clusterSpec(tx, cluster)
   if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
-  return { spec, renumbered: renumberedSince(before, tx, cluster) }
+  return { spec, renumbered: describeRenumbered(tx, renumbered) }
 }
 
 /** Of one key: more requests than this are not under way. */
@@ -190,8 +190,9 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   // A member that is put out may come back with its gateways.
   if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
   // Another member's IPv6 may have been left out because of its own.
-  if (statesIpv6(row.facts)) writeClusterRecords(tx)
-  writeNotes(tx)
+  const members = membersOf(tx)
+  if (statesIpv6(row.facts)) writeClusterRecords(tx, members)
+  writeNotes(tx, members)
 }
 
 /** A member that has left is remembered for its return, and watchers learn of it, but not without end. */

@@ -3,13 +3,12 @@
  * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
  */
 import type { ClusterId } from '../../model/ids.ts'
-import { ipv4Among, ipv6Among } from '../../model/addresses/ip.ts'
+import { ipv4Among } from '../../model/addresses/ip.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
 import { recordKeyText } from '../../model/records.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
-import { ipv6NotCarried } from '../addresses/address-claims.ts'
+import { type Members, ipv6NotCarried } from '../addresses/address-claims.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 
@@ -23,21 +22,32 @@ export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undef
   return body?.kind === 'Cluster' ? body.spec : undefined
 }
 
-/** Writes the records that differ, and gives the members that lost a pod CIDR by it. */
-export function writeClusterRecords(tx: Transaction): ClusterId[] {
-  const live = tx.list('member').filter(({ value }) => isLive(value))
-  const clashes = ipv6NotCarried(tx)
-  return live.flatMap(({ key, value }): ClusterId[] => {
-    const yields = clashes.has(key)
-    const before = clusterSpec(tx, key)
-    const known = written.get(value)
-    if (before !== undefined && known?.spec === before && known.yields === yields) return []
-    const spec = specOf(key, value, yields)
-    writeRecord(tx, spec, value.joinedAtMs)
-    const now = clusterSpec(tx, key)
-    if (now !== undefined) written.set(value, { spec: now, yields })
-    return (before?.podCIDRs ?? []).every((cidr) => spec.podCIDRs.includes(cidr)) ? [] : [key as ClusterId]
-  })
+export interface ChangedClusters {
+  /** Lost a pod CIDR. */
+  readonly shrunk: readonly ClusterId[]
+  /** Were reached by their own addresses until now, and have global ones from now on. */
+  readonly renumbered: readonly ClusterId[]
+}
+
+/** Writes the records of these members that differ. */
+export function writeClusterRecords(tx: Transaction, members: Members): ChangedClusters {
+  const clashes = ipv6NotCarried(tx, members)
+  const [shrunk, renumbered]: [ClusterId[], ClusterId[]] = [[], []]
+  for (const [id, row] of members) {
+    if (!isLive(row)) continue
+    const cluster = id as ClusterId
+    const yields = clashes.has(id)
+    const before = clusterSpec(tx, id)
+    const known = written.get(row)
+    if (before !== undefined && known?.spec === before && known.yields === yields) continue
+    const spec = specOf(id, row, yields)
+    writeRecord(tx, spec, row.joinedAtMs)
+    const now = clusterSpec(tx, id)
+    if (now !== undefined) written.set(row, { spec: now, yields })
+    if (!(before?.podCIDRs ?? []).every((cidr) => spec.podCIDRs.includes(cidr))) shrunk.push(cluster)
+    if ((before?.globalCIDRs ?? []).length === 0 && spec.globalCIDRs.length > 0) renumbered.push(cluster)
+  }
+  return { shrunk, renumbered }
 }
 
 /** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
@@ -45,11 +55,6 @@ const written = new WeakMap<MemberRow, { readonly spec: ClusterSpec; readonly yi
 
 export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))
-}
-
-/** Whether these facts have a say in whose IPv6 is carried. */
-export function statesIpv6({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): boolean {
-  return ipv6Among([...podCIDRs, ...serviceCIDRs, ...neededCIDRs]).length > 0
 }
 
 function specOf(id: string, { facts, index, translated, blocks }: MemberRow, yields: boolean): ClusterSpec {

@@ -1,14 +1,13 @@
 /** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
 import type { ClusterId } from '../../model/ids.ts'
-import { ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
-import { neededIn, neededRanges } from '../../model/addresses/needed-ranges.ts'
+import { neededIn } from '../../model/addresses/needed-ranges.ts'
 import type { EndpointBody, MemberRecord } from '../../model/records.ts'
 import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/broker-api.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { checkMemberRecord } from '../../protocol/codec/records-codec.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
-import { candidateTexts } from '../addresses/address-claims.ts'
+import { candidateRanges, ipv4Ranges } from '../addresses/parsed-ranges.ts'
 import { admitFacts, admitStatus } from '../admission/admission-facts.ts'
 import { checkSize } from '../admission/admission-slice.ts'
 import type { Transaction } from '../log/record-log.ts'
@@ -63,10 +62,10 @@ function put(tx: Transaction, record: MemberRecord, context: WriteContext): Refu
 
 /** Whether somebody's pods hold a gateway of this cluster: then they are translated. */
 function isInsidePods(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId): boolean {
-  const called = neededRanges(candidateTexts(endpoint), 'a gateway')
+  const called = candidateRanges(endpoint.spec.candidates)
   const others = tx.list('member').filter(({ key, value }) => key !== cluster && isLive(value) && !value.translated)
   return others.some(({ value: { facts } }) =>
-    ipv4Among(facts.podCIDRs).some((text) => neededIn(parsePrefix(text), called)),
+    ipv4Ranges(facts.podCIDRs).some(({ prefix }) => neededIn(prefix, called)),
   )
 }
 

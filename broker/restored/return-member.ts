@@ -5,7 +5,6 @@
 import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
 import { admitFacts, publicCIDRs } from '../admission/admission-facts.ts'
 import { nextIndex } from '../addresses/allocation.ts'
-import { globalAddresses, renumberedSince } from '../addresses/renumbered.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { writeMember } from '../members/member-addresses.ts'
 import type { WriteContext } from '../records/record-writes.ts'
@@ -68,10 +67,9 @@ export function returnMember(tx: Transaction, peer: Peer, context: WriteContext)
     return { t: 'refused', why: `only one member says that it may state ${allowedCIDRs.join(', ')}` }
   tx.remove('awaited', cluster)
   const row = rowOf(tx, held, { context, restore, facts, allowedCIDRs })
-  const before = globalAddresses(tx)
-  writeMember(tx, row, context)
+  const renumbered = writeMember(tx, row, context)
   // Of members that have not called yet it is not known which blocks they had because of this one.
-  if (!isSettled(restore, nowMs) && renumberedSince(before, tx, cluster).length > 0) throw new ReturnsLater()
+  if (!isSettled(restore, nowMs) && renumbered.length > 0) throw new ReturnsLater()
   noteReturned(tx, cluster)
   return { t: 'returned', index: row.index, had: held.index }
 }

@@ -1,5 +1,6 @@
 /** Which addresses of members count as their own: one row per situation. */
 import t from 'tap'
+import { parsePrefix } from '../../../model/addresses/ip.ts'
 import { nextHops } from '../../../runtime/machine-network.ts'
 import { type ObservedView, observedDoubt } from '../../../broker/addresses/observed-address.ts'
 import { facts, join_, joinRequest, startBroker } from '../support/harness.ts'
@@ -7,7 +8,7 @@ import { facts, join_, joinRequest, startBroker } from '../support/harness.ts'
 const VIEW: ObservedView = {
   sourcesKept: true,
   near: ['10.42.0.7', '10.42.0.1'],
-  ranges: ['10.52.0.0/16', '10.43.0.0/16', '244.0.0.0/8', 'fd00:42::/48', 'nothing'],
+  ranges: ['10.52.0.0/16', '10.43.0.0/16', '244.0.0.0/8', 'fd00:42::/48'].map((text) => parsePrefix(text)),
 }
 
 const ROWS: readonly [say: string, address: string, doubt: string | undefined, view?: Partial<ObservedView>][] = [
