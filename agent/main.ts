@@ -10,6 +10,7 @@ import type { ComponentDeps } from '../runtime/component.ts'
 import { AboutLoop } from './cluster/about-loop.ts'
 import type { AskClusterDns } from './cluster/ask-resolver.ts'
 import type { BrokerLink } from './broker/broker-link.ts'
+import { hasLeft } from './broker/join-with-token.ts'
 import { ClusterDnsLoop } from './cluster/cluster-dns-loop.ts'
 import type { AgentConfig } from './config.ts'
 import { ContactLoop } from './cluster/contact-loop.ts'
@@ -26,6 +27,7 @@ import { surroundingsReader } from './broker/read-surroundings.ts'
 import { ReportLoop } from './export/report-loop.ts'
 import { reportOwnRenumbering } from './broker/own-renumbering.ts'
 import { RefusedMembership } from './broker/membership/refused-membership.ts'
+import { IdentityFileError } from '../protocol/identity/member-files.ts'
 import { SharedFindings } from './shared-findings.ts'
 
 export interface AgentDeps extends ComponentDeps {
@@ -57,7 +59,7 @@ export class MembershipChangedError extends Error {
 /**
  * Runs until the signal, or until this cluster has left: then everything mirrored is removed first. Before the cluster
  * has joined, it waits. May be ended at any point and run again, here or in another process, one at a time. Throws what
- * openLink throws, and MembershipChangedError; the broker's absence is no error.
+ * openLink throws, unless this cluster has left meanwhile, and MembershipChangedError; the broker's absence is no error.
  */
 export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
   const { api, status, clock } = deps
@@ -79,7 +81,8 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const refused = new RefusedMembership({ api, logger, note: deps.onRefused })
   const onRefused = refused.onReason.bind(refused)
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused, followsInterest: true }
-  const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
+  const link = await openLinkUnlessLeft({ ...linkDeps, api, openLink: deps.openLink ?? openBrokerLink }, config)
+  if (link === undefined) return
 
   const { identity } = config
   const surroundings = deps.surroundings ?? surroundingsReader(identity)
@@ -123,6 +126,24 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   }
   const leave = (): Promise<void> => takeOut(loops, link, signal)
   if (await untilDone(leave, { clock, backoff: LEAVE_BACKOFF, onFailure }, signal)) logger.info('left')
+}
+
+/**
+ * Undefined: this cluster has left, and the command that leaves took the identity away when the agent that acted had
+ * ended. The next one in turn finds its place free, and nothing to do.
+ */
+async function openLinkUnlessLeft(
+  deps: LinkDeps & Required<Pick<AgentDeps, 'api' | 'openLink'>>,
+  config: AgentConfig,
+): Promise<BrokerLink | undefined> {
+  try {
+    return await deps.openLink(deps, config)
+  } catch (error) {
+    if (!(error instanceof IdentityFileError) || !hasLeft(deps.api)) throw error
+    if ((await config.identity.read()) !== undefined) throw error
+    deps.logger.info('this cluster has left already')
+    return undefined
+  }
 }
 
 interface AgentLoops {

@@ -144,8 +144,8 @@ async function rejoin(
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
 
-/** Leaving says so first, then takes the identity away. */
-function hasLeft(api: ClusterApi): boolean {
+/** Whether it is leaving, or no member. Leaving says so first, then takes the identity away. */
+export function hasLeft(api: ClusterApi): boolean {
   return api.cache('Membership').synced && !isJoined(api)
 }
 
