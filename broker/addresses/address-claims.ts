@@ -20,7 +20,7 @@ const MAX_CANDIDATES = 256
 
 const NONE: readonly string[] = []
 
-/** Rows by cluster id, in order of the ids. */
+/** Rows by cluster id. */
 export type Members = ReadonlyMap<string, MemberRow>
 
 export function membersOf(view: LogView): Members {
@@ -58,7 +58,7 @@ export function ipv6NotCarried(view: LogView, members: Members): ReadonlyMap<str
     const { podCIDRs, serviceCIDRs } = facts
     return [{ id, index, claimed, podCIDRs, serviceCIDRs, needed: machineRanges(facts.neededCIDRs ?? NONE) }]
   })
-  return ipv6Clashes([...claims, ...awaitedClaims(view)], neededByAll(view))
+  return ipv6Clashes(claims, neededByAll(view))
 }
 
 /** Whether these facts have a say in whose IPv6 is carried. */
@@ -77,7 +77,8 @@ function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly Needed
     for (const name of endpoints) {
       const key = recordKeyText({ cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name })
       const body = view.get('record', key)?.body
-      if (body?.kind === 'Endpoint' && known.length < MAX_CANDIDATES) known.push(...candidateRanges(body.spec.candidates))
+      if (body?.kind !== 'Endpoint' || known.length >= MAX_CANDIDATES) continue
+      known.push(...candidateRanges(body.spec.candidates))
     }
   }
   return found

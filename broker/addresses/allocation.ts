@@ -144,9 +144,7 @@ function plan(
   { ambiguous, forgotten, spared }: PlanTerms,
 ): AddressPlan {
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
-  const taken = clusters
-    .filter((one) => !forgotten.has(one.id))
-    .flatMap((one) => blockPrefixes(one.blocks))
+  const taken = clusters.filter((one) => !forgotten.has(one.id)).flatMap((one) => blockPrefixes(one.blocks))
   for (const one of clusters) {
     if (forgotten.has(one.id)) {
       if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })

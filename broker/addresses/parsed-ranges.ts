@@ -5,6 +5,8 @@
 import { type Prefix, formatPrefix, ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
 import { type NeededRange, neededRanges } from '../../model/addresses/needed-ranges.ts'
 
+type Candidate = { readonly address: string }
+
 export interface ParsedRange {
   readonly prefix: Prefix
   /** As formatPrefix() writes it. */
@@ -30,7 +32,7 @@ export const machineRanges = remembered((texts: readonly string[]): readonly Nee
 )
 
 /** Where a gateway is called, by the candidates of its Endpoint. Gateways are called by IPv4. */
-export const candidateRanges = remembered((candidates: readonly { readonly address: string }[]) =>
+export const candidateRanges = remembered((candidates: readonly Candidate[]): readonly NeededRange[] =>
   neededRanges(ipv4Among(candidates.map(({ address }) => address)), 'a gateway'),
 )
 
