@@ -1,7 +1,7 @@
 /**
  * Five clusters, none of them special: each calls a service that each exports, by name. First with the broker on one of
- * them, behind a NodePort; then with the broker on a cluster that is no member, behind a load balancer; at last three of
- * them behind a ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
+ * them, behind a NodePort; then with the broker on a cluster that is no member, behind a load balancer; at last three
+ * of them behind a ClusterIP. One cluster is behind address translation, and two pairs have the same pod ranges.
  */
 import { execFileSync } from 'node:child_process'
 import t, { type Test } from 'tap'

@@ -22,6 +22,7 @@ import {
   startGatewayWorld,
   upLanes,
 } from './support/gateway-world.ts'
+import { BEFORE_LONG_MS } from './support/diagnosed.ts'
 import type { KubeObject } from './support/kube-request.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { CALLS_PER_SECOND, type RapidReport } from './support/rapid-calls.ts'
@@ -106,7 +107,7 @@ async function diagnosed(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
     seen = await status(c2, 'diagnose')
     return seen.code === 0 && seen.problems.length === 0
   }
-  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => undefined)
+  await eventually(isWell, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500 }).catch(() => undefined)
   t.match(seen, { code: 0, problems: [] }, 'nothing is found')
   const node = nodes.find(({ name }) => name === LOST)
   const nft = (...words: string[]): void => {
@@ -117,12 +118,12 @@ async function diagnosed(t: Test, { c2, nodes }: GatewayWorld): Promise<void> {
     seen = await status(c2, 'diagnose')
     return seen.problems[0]?.startsWith(`FirewallDrops ${LOST}: `) ?? false
   }
-  await eventually(isFirst, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => undefined)
+  await eventually(isFirst, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500 }).catch(() => undefined)
   t.match(seen?.problems[0], new RegExp(`^FirewallDrops ${LOST}: .*foreign`), 'first')
   t.comment(`sealane diagnose took ${Math.round(seen?.ms ?? 0)} ms: ${seen?.problems.join('; ') ?? ''}`)
   nft('delete table inet foreign')
   await untilBoth(c2)
-  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 2500, say: 'nothing is wrong any more' })
+  await eventually(isWell, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500, say: 'nothing is wrong any more' })
 }
 
 /** Objects alone: the pod network here enforces no policy. */
@@ -149,7 +150,7 @@ async function keptOut(t: Test, { c2 }: GatewayWorld): Promise<void> {
   const named = (): string | undefined => seen.problems.find((line) => line.startsWith('PolicyKeepsOut '))
   const comes = async (isWanted: () => boolean): Promise<void> => {
     const looked = async (): Promise<boolean> => ((seen = await status(c2)), isWanted())
-    await eventually(looked, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => undefined)
+    await eventually(looked, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500 }).catch(() => undefined)
   }
   const isOver = (): boolean => seen.problems.length === 0
   await comes(isOver)
@@ -191,7 +192,7 @@ async function cutFromPods(t: Test, { c2, nodes }: GatewayWorld): Promise<void> 
       seen.problems[0]?.startsWith(server) === true && seen.problems.some((line) => line.startsWith('BrokerSilent -'))
     )
   }
-  await eventually(areNamed, { deadlineMs: 60_000, intervalMs: 2500 }).catch(() => undefined)
+  await eventually(areNamed, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500 }).catch(() => undefined)
   t.ok(seen.problems[0]?.startsWith(server), `first: ${seen.problems.join('; ')}`)
   t.ok(
     seen.problems.some((line) => line.startsWith('BrokerSilent -')),
@@ -200,7 +201,7 @@ async function cutFromPods(t: Test, { c2, nodes }: GatewayWorld): Promise<void> 
   t.comment(`sealane diagnose took ${Math.round(seen.ms)} ms`)
   onEach('delete table inet foreign')
   const isWell = async (): Promise<boolean> => (await status(c2, 'diagnose')).code === 0
-  await eventually(isWell, { deadlineMs: 60_000, intervalMs: 2500, say: 'nothing is wrong any more' })
+  await eventually(isWell, { deadlineMs: BEFORE_LONG_MS, intervalMs: 2500, say: 'nothing is wrong any more' })
 }
 
 interface DnsService extends KubeObject {

@@ -3,7 +3,7 @@ import t from 'tap'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { withFaultStory } from './support/fault-story.ts'
-import { LOST_ROUNDS, UNADDRESSED_SITES } from './support/lost-faults.ts'
+import { LATER_ROUNDS, LOST_ROUNDS, UNADDRESSED_SITES } from './support/lost-faults.ts'
 
 t.setTimeout(290_000)
 
@@ -11,6 +11,6 @@ t.test('faults of plain sites that lose something', { skip: netnsMissing() ?? fa
   await withFaultStory(t, temporaryFolder(t), UNADDRESSED_SITES, async (story) => {
     story.upAll()
     await story.findsNothing()
-    await story.run(LOST_ROUNDS)
+    for (const rounds of [LOST_ROUNDS, LATER_ROUNDS]) await story.run(rounds)
   })
 })

@@ -30,7 +30,7 @@ export async function diagnosed(kubeconfig: string): Promise<Diagnosed> {
 }
 
 /** Beside two other worlds the command alone may take twenty seconds, and has to be right twice. */
-const BEFORE_LONG_MS = 150_000
+export const BEFORE_LONG_MS = 150_000
 
 /** Before long it names these and nothing else, in whichever order: how their lines begin. */
 export async function causesNamed(t: Test, kubeconfig: string, causes: readonly string[], say: string): Promise<void> {

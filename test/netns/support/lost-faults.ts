@@ -168,7 +168,10 @@ const CLOCKS: readonly Fault[] = [
   },
 ]
 
-export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, SETTINGS, ROUTES, NARROW]
+export const LOST_ROUNDS: readonly (readonly Fault[])[] = [ROOM, SETTINGS]
+
+/** After all is well again: a site that has just begun anew is silent to the others for a while. */
+export const LATER_ROUNDS: readonly (readonly Fault[])[] = [ROUTES, NARROW]
 
 export const DEAD_ROUNDS: readonly (readonly Fault[])[] = [CLOCKS, ...DEAD]
 
