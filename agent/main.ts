@@ -59,7 +59,8 @@ export class MembershipChangedError extends Error {
 /**
  * Runs until the signal, or until this cluster has left: then everything mirrored is removed first. Before the cluster
  * has joined, it waits. May be ended at any point and run again, here or in another process, one at a time. Throws what
- * openLink throws, unless this cluster has left meanwhile, and MembershipChangedError; the broker's absence is no error.
+ * openLink throws, unless this cluster has left meanwhile, and MembershipChangedError. The broker's absence is no
+ * error.
  */
 export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
   const { api, status, clock } = deps

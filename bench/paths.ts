@@ -95,7 +95,7 @@ async function untilAll({ nodes, errors }: TwoSites, isSo: (mtu: number) => bool
       return (gateway?.status?.connections ?? []).map(({ mtu }) => mtu ?? 0)
     })
   const say = (): string => `the sizes of all links (${mtus().join(' ')}; ${errors()})`
-  await eventually(() => mtus().every(isSo), { deadlineMs: HANG_MS * 2, say: say() })
+  await eventually(() => mtus().every(isSo), { deadlineMs: HANG_MS * 2, intervalMs: 20, say: say() })
 }
 
 async function measureGaps(milano: Running, hidden: Running, internet: Netns, rounds: number): Promise<Gaps> {

@@ -149,7 +149,7 @@ export class Fleet {
       return { reader, call: member.watch(reader, { fresh: true, old }) }
     })
     const over = (): boolean => opened.every(({ reader }) => reader.synced)
-    await eventually(over, { deadlineMs: 120_000, say: 'snapshots' })
+    await eventually(over, { deadlineMs: 120_000, intervalMs: 20, say: 'snapshots' })
     for (const { call } of opened) call.cancel()
     return opened.map(({ reader: { bytes, eventBytes, events } }) => ({ bytes, eventBytes, events }))
   }

@@ -1,6 +1,7 @@
 /**
- * An agent that comes to act when the one before it has ended: one row for what it finds. The command that leaves takes
- * the identity away and then the objects, the Lease of the agents among them.
+ * An agent that comes to act when the one before it has ended: one row for what it finds. The command that leaves
+ * removes the objects, the Lease of the agents among them, and then the identity; the Membership may still be in a
+ * cache.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -128,7 +128,7 @@ async function hangs(t: Test, site: Site, gateway: NodeProcess): Promise<void> {
       if ((await via()) !== 'gw-a gw-b') left += 1
       return (await probes(site, 'sent')) >= until
     },
-    { ...DEADLINE, say: 'sixty more questions' },
+    { ...DEADLINE, intervalMs: 20, say: 'sixty more questions' },
   )
   t.equal(left, 0, 'a process that hangs is no node that is dead')
   gateway.resume()

@@ -59,7 +59,7 @@ t.test('kill -9 in a stream of exports', async (t) => {
     for (let i = 0; i < 15; i += 1) {
       exportOne(`${round}-${i}`)
       // Some are always under way, so that the kill falls among them.
-      await eventually(() => all - acknowledged().length <= UNDER_WAY)
+      await eventually(() => all - acknowledged().length <= UNDER_WAY, { intervalMs: 20 })
     }
     const killed = broker.kill()
     for (let i = 15; i < 25; i += 1) exportOne(`${round}-${i}`)

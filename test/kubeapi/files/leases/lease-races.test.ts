@@ -51,9 +51,10 @@ t.test('what many add is all there, also where one is killed and one is stopped 
   const site = new FileSite(t)
   const racers = Array.from({ length: 4 }, () => new Racer(t, 'count', site.state, 80))
   const [victim, sleeper] = racers as [Racer, Racer, ...Racer[]]
-  await eventually(() => victim.times('counted') >= 20, { deadlineMs: 60_000, say: 'the race is on' })
+  await eventually(() => victim.times('counted') >= 20, { deadlineMs: 60_000, intervalMs: 5, say: 'the race is on' })
   victim.process.kill('SIGKILL')
   await Promise.all([sleeper.doze(), ...racers.map((racer) => racer.ended())])
+  t.equal(victim.process.signalCode, 'SIGKILL', 'the race was not over')
   const lease = await site.open().leases.read(SHARED_LEASE, signal)
   const counted = racers.reduce((sum, racer) => sum + racer.times('counted'), 0)
   const number = numberOf(lease)
@@ -69,7 +70,7 @@ t.test('two never hold it at once', async (t) => {
   const site = new FileSite(t)
   const racers = Array.from({ length: 4 }, () => new Racer(t, 'hold', site.state, 25))
   const [sleeper] = racers as [Racer, ...Racer[]]
-  await eventually(() => racers.every((racer) => racer.times('held') > 0), { deadlineMs: 60_000 })
+  await eventually(() => racers.every((racer) => racer.times('held') > 0), { deadlineMs: 60_000, intervalMs: 5 })
   // While it is stopped and holds, nobody goes on.
   await Promise.all([sleeper.doze(), ...racers.map((racer) => racer.ended())])
   for (const [i, racer] of racers.entries()) {
