@@ -3,6 +3,7 @@
  * tiers. Then prints the table of what ran and what was skipped and why, and a line `FLAKY file` for each file that
  * failed and then passed alone.
  * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
+ * SEALANE_TURN=number has the long files of a tier take turns (turns.ts); those left out are named.
  * SEALANE_FLAKY_FILE=path has the FLAKY lines written at the end of that file, too.
  */
 import { appendFileSync } from 'node:fs'
@@ -10,6 +11,7 @@ import { type ChosenFiles, chooseFiles } from './choose-files.ts'
 import { failures } from './file-report.ts'
 import { type Outcome, runTier } from './run-tier.ts'
 import { TIERS, type Tier } from './tiers.ts'
+import { parseTurn, shareOf } from './turns.ts'
 
 export interface RunInit {
   readonly tiers: readonly Tier[]
@@ -19,19 +21,23 @@ export interface RunInit {
   readonly from: string
   /** Names of tiers in which a skip is a failure. */
   readonly required: readonly string[]
+  /** See turns.ts. */
+  readonly turn?: number | undefined
   readonly flakyFile: string | undefined
   readonly say: (text: string) => void
 }
 
 /** Gives the exit code: 0 when nothing failed, 2 when the words mean nothing. */
-export async function runTiers({ tiers, words, from, required, flakyFile, say }: RunInit): Promise<number> {
+export async function runTiers({ tiers, words, from, required, turn, flakyFile, say }: RunInit): Promise<number> {
   const chosen = choose(tiers, words, from)
   if (typeof chosen === 'string') {
     say(`${chosen}\nusage: run-tiers ${tiers.map((tier) => tier.name).join('|')} … [PATH …]\n`)
     return 2
   }
   const outcomes: Outcome[] = []
-  for (const { tier, files } of chosen) {
+  for (const { tier, files: all, named } of chosen) {
+    const { files, left } = shareOf(tier, all, named ? undefined : turn)
+    if (left.length > 0) say(`tier ${tier.name}: left to another turn: ${left.join(', ')}\n`)
     outcomes.push(await runTier(tier, { files, required: required.includes(tier.name), say }))
   }
   say(`\n${table(outcomes)}${flakyLines(outcomes)}`)
@@ -105,6 +111,7 @@ if (import.meta.main) {
     // npm starts its scripts in the folder of package.json, and says here where its user was.
     from: process.env['INIT_CWD'] ?? process.cwd(),
     required: (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(','),
+    turn: parseTurn(process.env['SEALANE_TURN']),
     flakyFile: process.env['SEALANE_FLAKY_FILE'],
     say: (text) => void process.stdout.write(text),
   })

@@ -21,6 +21,8 @@ export interface Tier {
    * the longest first.
    */
   readonly long?: readonly RegExp[]
+  /** Shares of the files, of which only one is run where a turn is named: see turns.ts. The other files always are. */
+  readonly turns?: readonly RegExp[]
   /** Files that run after the others, with nothing beside them. */
   readonly alone?: RegExp
   /** Whether a file that fails is run once more, alone: what it shows takes real time, and the machine may be busy. */
@@ -50,6 +52,12 @@ const LONG = [
   /broker-move|exporter-informed|leaving/,
   /dual-stack|mcs-story/,
   /agents|bad-days|bad-minute/,
+]
+
+/** As near as can be of one length: half an hour each on two processors, beside what always runs. */
+const TURNS = [
+  /(five-clusters|install|several-gateways|day-two|leaving|mcs-story|stale-gateway)\.test/,
+  /(gateway-drain|node-life|repair|broker-replicas|second-join|broker-move|exporter-informed|first-try|image)\.test/,
 ]
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
@@ -113,6 +121,7 @@ export const TIERS: readonly Tier[] = [
     most: 3,
     seconds: 1800,
     long: LONG,
+    turns: TURNS,
     alone: CLUSTERS,
     rerun: true,
   },

@@ -3,6 +3,8 @@ import t from 'tap'
 import { missingWhereRequired } from '../run-tiers.ts'
 import { skippedTests } from '../support/skipped-tests.ts'
 import { TIERS } from '../tiers.ts'
+import { parseTurn, shareOf } from '../turns.ts'
+import { chooseFiles } from '../choose-files.ts'
 
 // In two parts, because the word itself may not be in a file.
 const LATER = 'TO' + 'DO'
@@ -52,6 +54,32 @@ t.test('where a tier is required, each skip is a failure with its reason', async
     'tier netns is required here but was skipped: needs root',
   ])
   t.same(missingWhereRequired(outcomes, ['']), [])
+})
+
+t.test('long files take turns, and none is left out by all of them', async (t) => {
+  for (const { tier, files } of chooseFiles(
+    TIERS.map(({ name }) => name),
+    { tiers: TIERS, from: '.' },
+  )) {
+    const { turns = [] } = tier
+    t.same(shareOf(tier, files), { files, left: [] }, `${tier.name}: all where no turn is named`)
+    const shares = turns.map((_, turn) => shareOf(tier, files, turn))
+    if (turns.length > 0) t.same([...new Set(shares.flatMap((one) => one.files))].sort(), files)
+    for (const [i, { files: taken, left }] of shares.entries()) {
+      t.same([...taken, ...left].sort(), files, `${tier.name}, turn ${i}`)
+      t.ok(left.length > 0 && left.length < files.length / 2)
+      t.same(shareOf(tier, files, i + 10 * turns.length).left, left, 'turns come round')
+    }
+    const words = turns.flatMap(({ source }) => /\((.*)\)/.exec(source)?.[1]?.split('|') ?? [])
+    for (const word of words) t.equal(files.filter((file) => file.endsWith(`/${word}.test.ts`)).length, 1, word)
+    t.equal(new Set(words).size, words.length, 'each has one turn')
+  }
+})
+
+t.test('a turn is a whole number', async (t) => {
+  t.same([parseTurn(undefined), parseTurn('0'), parseTurn('1764235946')], [undefined, 0, 1764235946])
+  for (const text of ['', '-1', '1.5', 'x', '1e3', '9'.repeat(16)])
+    t.throws(() => parseTurn(text), { message: /^SEALANE_TURN ".*": expected a whole number from 0$/ }, text)
 })
 
 t.test('the tiers are known by their names', async (t) => {
