@@ -11,14 +11,15 @@ import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { AddressClaims } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
-import { candidateRanges, machineRanges } from './parsed-ranges.ts'
+import { candidateRanges, machineRanges, remembered } from './parsed-ranges.ts'
 import { awaitedClaims } from '../restored/awaited-members.ts'
-import { type MemberRow, SETTINGS_KEY, isLive } from '../state/state.ts'
+import { type MemberRow, type PublicKeyRow, SETTINGS_KEY, isLive } from '../state/state.ts'
 
 /** A member may publish very many Endpoints; more addresses of gateways than about this it has not. */
 const MAX_CANDIDATES = 256
 
 const NONE: readonly string[] = []
+const NO_RANGES: readonly NeededRange[] = []
 
 /** Rows by cluster id. */
 export type Members = ReadonlyMap<string, MemberRow>
@@ -40,14 +41,23 @@ export function neededByAll(view: LogView): NeededRange[] {
  */
 export function allClaims(view: LogView, members: Members): AddressClaims[] {
   const candidates = candidatesByCluster(view)
-  const claims = [...members].map(([id, row]) => {
-    const { facts, translated, blocks, index, claimed = {} } = row
-    const { podCIDRs, serviceCIDRs } = facts
-    const departed = !isLive(row)
-    const needed = departed ? [] : [...machineRanges(facts.neededCIDRs ?? NONE), ...(candidates.get(id) ?? [])]
-    return { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
-  })
+  const claims = [...members].map(([id, row]) => claimsOf(id, row, candidates.get(id) ?? NO_RANGES))
   return [...claims, ...awaitedClaims(view)]
+}
+
+/** By a member's row: what it claims. The same object as long as both are, so that its ranges are made once too. */
+const claimed = new WeakMap<MemberRow, { readonly candidates: readonly NeededRange[]; readonly claims: AddressClaims }>()
+
+function claimsOf(id: string, row: MemberRow, candidates: readonly NeededRange[]): AddressClaims {
+  const known = claimed.get(row)
+  if (known?.candidates === candidates && known.claims.id === id) return known.claims
+  const { facts, translated, blocks, index, claimed: order = {} } = row
+  const { podCIDRs, serviceCIDRs } = facts
+  const departed = !isLive(row)
+  const needed = departed ? [] : [...machineRanges(facts.neededCIDRs ?? NONE), ...candidates]
+  const claims = { id, index, claimed: order, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
+  claimed.set(row, { candidates, claims })
+  return claims
 }
 
 /** Of these members: whose IPv6 is not carried, and why. */
@@ -62,26 +72,52 @@ export function ipv6NotCarried(view: LogView, members: Members): ReadonlyMap<str
 }
 
 /** Whether these facts have a say in whose IPv6 is carried. */
-export function statesIpv6({ podCIDRs, serviceCIDRs, neededCIDRs = NONE }: ClusterFacts): boolean {
-  return [podCIDRs, serviceCIDRs, neededCIDRs].some((texts) => ipv6Among(texts).length > 0)
-}
+export const statesIpv6 = remembered(({ podCIDRs, serviceCIDRs, neededCIDRs = NONE }: ClusterFacts): boolean =>
+  [podCIDRs, serviceCIDRs, neededCIDRs].some((texts) => ipv6Among(texts).length > 0),
+)
 
 /** Of a member only so many candidates count. Members of earlier releases state nothing else that they need. */
 function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly NeededRange[]> {
-  const found = new Map<string, NeededRange[]>()
+  const found = new Map<string, readonly NeededRange[]>()
   // One row for each gateway's key; the records themselves may be very many.
   for (const { value } of view.list('publicKey')) {
-    const { cluster, endpoints } = value
-    const known = found.get(cluster) ?? []
-    found.set(cluster, known)
-    for (const name of endpoints) {
-      const key = recordKeyText({ cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name })
-      const body = view.get('record', key)?.body
-      if (body?.kind !== 'Endpoint' || known.length >= MAX_CANDIDATES) continue
-      known.push(...candidateRanges(body.spec.candidates))
-    }
+    const known = found.get(value.cluster)
+    if (known !== undefined && known.length >= MAX_CANDIDATES) continue
+    const ranges = candidatesOf(view, value)
+    found.set(value.cluster, known === undefined ? ranges : bothOf(known, ranges))
   }
   return found
+}
+
+/** By the row of a public key, which is written anew with each Endpoint that states the key: where they are called. */
+const called = new WeakMap<PublicKeyRow, readonly NeededRange[]>()
+
+function candidatesOf(view: LogView, row: PublicKeyRow): readonly NeededRange[] {
+  const known = called.get(row)
+  if (known !== undefined) return known
+  const cluster = row.cluster as ClusterId
+  const found: NeededRange[] = []
+  for (const name of row.endpoints) {
+    const body = view.get('record', recordKeyText({ cluster, kind: 'Endpoint', namespace: '', name }))?.body
+    if (body?.kind !== 'Endpoint' || found.length >= MAX_CANDIDATES) continue
+    found.push(...candidateRanges(body.spec.candidates))
+  }
+  called.set(row, found)
+  return found
+}
+
+/** By the first of two lists: the second, and both in one. The same lists give the same one. */
+const joined = new WeakMap<
+  readonly NeededRange[],
+  { readonly second: readonly NeededRange[]; readonly both: readonly NeededRange[] }
+>()
+
+function bothOf(first: readonly NeededRange[], second: readonly NeededRange[]): readonly NeededRange[] {
+  const known = joined.get(first)
+  if (known?.second === second) return known.both
+  const both = [...first, ...second]
+  joined.set(first, { second, both })
+  return both
 }
 
 /** The order of its claims, with those that are new after all others of all members. */
@@ -91,8 +127,7 @@ export function orderClaims(
   facts: ClusterFacts,
 ): Readonly<Record<string, number>> {
   let last = 0
-  for (const { claimed = {} } of members.values())
-    for (const order of Object.values(claimed)) last = Math.max(last, order)
+  for (const { claimed: orders } of members.values()) if (orders !== undefined) last = Math.max(last, latestOf(orders))
   const stays = isLive(before) ? before : undefined
   const known = new Set(stays === undefined ? [] : statedRanges(stays.facts))
   const claimed: Record<string, number> = {}
@@ -103,6 +138,8 @@ export function orderClaims(
   }
   return claimed
 }
+
+const latestOf = remembered((orders: Readonly<Record<string, number>>) => Math.max(0, ...Object.values(orders)))
 
 /** Each in one way of writing: else a range in other words would be one that an earlier release took. */
 function statedRanges({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): string[] {

@@ -4,12 +4,11 @@
  */
 import { MAX_CLUSTER_INDEX } from '../../model/addresses/addressing.ts'
 import { PoolFullError, allocateBlock } from '../../model/addresses/address-pool.ts'
-import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { type Prefix, formatPrefix, ipv4Among, ipv6Among, parsePrefix, prefixSize } from '../../model/addresses/ip.ts'
 import { type NeededRange, neededText } from '../../model/addresses/needed-ranges.ts'
-import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
 import { type ClaimOrder, type OrderedClaim, STATED_FIRST, isEarlier } from './claim-order.ts'
 import { type MissingBlock, describeMissingBlock } from './no-block.ts'
-import { blockPrefixes, ipv4Ranges } from './parsed-ranges.ts'
+import { blockPrefixes, ipv4Ranges, remembered } from './parsed-ranges.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -144,7 +143,10 @@ function plan(
   { ambiguous, forgotten, spared }: PlanTerms,
 ): AddressPlan {
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
-  const taken = clusters.filter((one) => !forgotten.has(one.id)).flatMap((one) => blockPrefixes(one.blocks))
+  let blocksOfAll: Prefix[] | undefined
+  // Most changes give nobody a block.
+  const taken = (): Prefix[] =>
+    (blocksOfAll ??= clusters.filter((one) => !forgotten.has(one.id)).flatMap((one) => blockPrefixes(one.blocks)))
   for (const one of clusters) {
     if (forgotten.has(one.id)) {
       if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
@@ -156,7 +158,7 @@ function plan(
     const given = attempt(() => {
       const blocks = new Map<string, Prefix>()
       for (const cidr of missing) {
-        const wanted = { cluster: one.id, cidr, range, taken: [...taken, ...blocks.values()] }
+        const wanted = { cluster: one.id, cidr, range, taken: [...taken(), ...blocks.values()] }
         blocks.set(cidr, blockFor(wanted, ambiguous.get(one.id)))
       }
       return blocks
@@ -165,7 +167,7 @@ function plan(
       if (spared.has(one.id)) continue
       throw given
     }
-    taken.push(...given.values())
+    taken().push(...given.values())
     const added = [...given].map(([cidr, block]) => [cidr, formatPrefix(block)] as const)
     const blocks = { ...one.blocks, ...Object.fromEntries(added) }
     changed.set(one.id, { translated: true, blocks: boundBlocks(blocks, one.podCIDRs) })
@@ -201,6 +203,9 @@ function blockFor(wanted: MissingBlock, why: string | undefined): Prefix {
 interface ClaimedRange extends OrderedClaim {
   readonly id: string
   readonly prefix: Prefix
+  /** First and last address. All are IPv4. */
+  readonly from: number
+  readonly to: number
   readonly is: 'pods' | 'services' | 'needed'
   /** Of what is needed: whose or what it is. */
   readonly what: string
@@ -216,7 +221,7 @@ export function addressOverlaps(
 ): ReadonlyMap<string, string> {
   const live = clusters.filter((one) => !one.departed)
   const ranges = [...live.flatMap(claimedRanges), ...neededBy(NOBODY, needed)]
-  ranges.sort((a, b) => comparePrefixes(a.prefix, b.prefix))
+  ranges.sort((a, b) => a.from - b.from || b.to - a.to)
   const ambiguous = new Map<string, string>()
   const note = (pods: ClaimedRange, other: ClaimedRange): void => {
     if (givesWay(pods, other) && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
@@ -224,7 +229,8 @@ export function addressOverlaps(
   // Apart, since two of which neither is pods say nothing of each other: a thousand clusters may have the same Services.
   const [openPods, openOthers]: [OpenRange[], OpenRange[]] = [[], []]
   for (const [at, range] of ranges.entries()) {
-    for (const open of [openPods, openOthers]) closeBefore(open, range)
+    closeBefore(openPods, range)
+    closeBefore(openOthers, range)
     const isPods = range.is === 'pods'
     for (const { range: outer } of isPods ? inOrder(openPods, openOthers) : openPods) {
       if (outer.id === range.id) continue
@@ -243,9 +249,8 @@ interface OpenRange {
 }
 
 /** Takes off those that have ended. */
-function closeBefore(open: OpenRange[], { prefix }: ClaimedRange): void {
-  for (let last = open.at(-1); last !== undefined && !overlaps(last.range.prefix, prefix); last = open.at(-1))
-    open.pop()
+function closeBefore(open: OpenRange[], { from }: ClaimedRange): void {
+  for (let last = open.at(-1); last !== undefined && last.range.to < from; last = open.at(-1)) open.pop()
 }
 
 function inOrder(one: readonly OpenRange[], other: readonly OpenRange[]): readonly OpenRange[] {
@@ -270,17 +275,22 @@ function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
   return `${own} overlaps ${other.is} ${formatPrefix(other.prefix)} of cluster ${other.id}`
 }
 
-function claimedRanges({ id, index, claimed, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
+const claimedRanges = remembered((claims: AddressClaims): readonly ClaimedRange[] => {
+  const { id, index, claimed, podCIDRs, serviceCIDRs, needed = [] } = claims
   const stated = (texts: readonly string[], is: 'pods' | 'services'): ClaimedRange[] =>
     ipv4Ranges(texts).map(({ prefix, text }) => {
-      return { id, index, prefix, is, what: '', order: claimed?.[text] ?? STATED_FIRST }
+      return { id, index, prefix, ...bounds(prefix), is, what: '', order: claimed?.[text] ?? STATED_FIRST }
     })
   return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
-}
+})
 
 /** Of machines, which cannot be translated: which was first does not matter. */
 function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 4)
-    .map(({ prefix, what }) => ({ id, index: -1, order: -1, prefix, is: 'needed', what }))
+    .map(({ prefix, what }) => ({ id, index: -1, order: -1, prefix, ...bounds(prefix), is: 'needed', what }))
+}
+
+function bounds(prefix: Prefix): Pick<ClaimedRange, 'from' | 'to'> {
+  return { from: Number(prefix.value), to: Number(prefix.value + prefixSize(prefix) - 1n) }
 }

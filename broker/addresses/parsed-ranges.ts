@@ -36,12 +36,12 @@ export const candidateRanges = remembered((candidates: readonly Candidate[]): re
   neededRanges(ipv4Among(candidates.map(({ address }) => address)), 'a gateway'),
 )
 
-/** Remembers for as long as somebody has the argument. */
-function remembered<K extends object, V extends object>(read: (from: K) => V): (from: K) => V {
+/** Remembers for as long as somebody has the argument, which must not change. */
+export function remembered<K extends object, V>(read: (from: K) => V): (from: K) => V {
   const known = new WeakMap<K, V>()
   return (from) => {
     const before = known.get(from)
-    if (before !== undefined) return before
+    if (before !== undefined || known.has(from)) return before as V
     const value = read(from)
     known.set(from, value)
     return value

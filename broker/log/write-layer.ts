@@ -12,7 +12,10 @@ export interface Write {
 
 export class WriteLayer implements Transaction {
   readonly #below: LogView
-  readonly #writes = new Map<string, Write>()
+  /** By key. Its keys are looked for as they are: a join reads thousands of rows through two layers. */
+  readonly #writes = new Map<Scope, Map<string, Write>>()
+  /** In the order of the last writes. */
+  readonly #order = new Set<Write>()
   /** How many rows there are more (or less) than below, by scope and group. */
   readonly #added = new Map<string, number>()
   readonly #addedBytes = new Map<string, number>()
@@ -21,20 +24,22 @@ export class WriteLayer implements Transaction {
   }
 
   get writes(): Iterable<Write> {
-    return this.#writes.values()
+    return this.#order
   }
 
   get size(): number {
-    return this.#writes.size
+    return this.#order.size
   }
 
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
-    const write = this.#writes.get(`${scope} ${key}`)
+    const write = this.#writes.get(scope)?.get(key)
     return write === undefined ? this.#below.get(scope, key) : (write.value as Scopes[S] | undefined)
   }
 
   list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
-    const own = [...this.#writes.values()].filter((write) => isIn(write, scope, group))
+    const own = [...(this.#writes.get(scope)?.values() ?? [])].filter(
+      ({ key }) => group === undefined || groupOf(key) === group,
+    )
     const below = this.#below.list(scope, group)
     if (own.length === 0) return below
     const rows = new Map(below.map((row) => [row.key, row.value]))
@@ -77,7 +82,6 @@ export class WriteLayer implements Transaction {
   }
 
   #write(write: Write): void {
-    const id = `${write.scope} ${write.key}`
     const by = Number(write.value !== undefined) - Number(this.get(write.scope, write.key) !== undefined)
     const counts = [countKey(write.scope), countKey(write.scope, groupOf(write.key))]
     if (write.scope === 'record') counts.push(countKey('record', kindOf(write.key)))
@@ -85,9 +89,12 @@ export class WriteLayer implements Transaction {
       if (by !== 0) this.#added.set(key, (this.#added.get(key) ?? 0) + by)
     }
     if (write.scope === 'record') this.#countBytes(write.key, write.value as RecordRow | undefined)
-    // Deleted first, so that the order of the map is the order of the last writes.
-    this.#writes.delete(id)
-    this.#writes.set(id, write)
+    let ofScope = this.#writes.get(write.scope)
+    if (ofScope === undefined) this.#writes.set(write.scope, (ofScope = new Map<string, Write>()))
+    const before = ofScope.get(write.key)
+    if (before !== undefined) this.#order.delete(before)
+    ofScope.set(write.key, write)
+    this.#order.add(write)
   }
 }
 
@@ -105,8 +112,4 @@ export function changesOf(layer: WriteLayer, below: LogView, revision: number): 
 /** A group may be '': the broker's own records. */
 function countKey(scope: Scope, group?: string): string {
   return group === undefined ? scope : `${scope} ${group}`
-}
-
-function isIn(write: Write, scope: Scope, group: string | undefined): boolean {
-  return write.scope === scope && (group === undefined || groupOf(write.key) === group)
 }

@@ -2,8 +2,8 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { admitRecord } from '../admission/admission.ts'
-import { type Members, allClaims, membersOf, neededByAll, orderClaims } from '../addresses/address-claims.ts'
-import { describeAddresses } from '../addresses/address-notes.ts'
+import { type Members, allClaims, ipv6NotCarried, membersOf, neededByAll, orderClaims } from '../addresses/address-claims.ts'
+import { type AddressFindings, describeAddresses } from '../addresses/address-notes.ts'
 import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
 import { writeClusterRecords } from '../records/cluster-records.ts'
 import type { Transaction } from '../log/record-log.ts'
@@ -60,18 +60,16 @@ function planMembers(tx: Transaction, members: Members, { before, context, spare
     now.set(id, row)
     tx.put('member', id, row)
   }
-  const { shrunk, renumbered } = writeClusterRecords(tx, now)
-  writeNotes(tx, now, overlapping)
+  const notCarried = ipv6NotCarried(tx, now)
+  const { shrunk, renumbered } = writeClusterRecords(tx, now, notCarried)
+  writeNotes(tx, now, { overlapping, notCarried })
   for (const cluster of shrunk) withdrawForeignAddresses(tx, { ...context, cluster })
   return renumbered
 }
 
-/**
- * What each of these members, rows as they are stored, learns about its addresses. `overlapping`: as addressOverlaps()
- * gives it, for who has asked already.
- */
-export function writeNotes(tx: Transaction, members: Members, overlapping?: ReadonlyMap<string, string>): void {
-  for (const [id, notes] of describeAddresses(tx, members, overlapping)) {
+/** What each of these members, rows as they are stored, learns about its addresses. */
+export function writeNotes(tx: Transaction, members: Members, findings: AddressFindings): void {
+  for (const [id, notes] of describeAddresses(members, findings)) {
     const row = members.get(id)
     if (row === undefined || areSame(row.notes ?? [], notes)) continue
     tx.put('member', id, { ...row, notes })

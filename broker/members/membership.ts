@@ -10,7 +10,8 @@ import { MOST_MEMBERS } from '../../model/quota/most-members.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
 import { quote } from '../admission/admission-checks.ts'
 import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
-import { membersOf, statesIpv6 } from '../addresses/address-claims.ts'
+import { ipv6NotCarried, membersOf, statesIpv6 } from '../addresses/address-claims.ts'
+import { overlapsOf } from '../addresses/address-notes.ts'
 import { nextIndex } from '../addresses/allocation.ts'
 import { contactOf, forgetContact } from '../contact/contact-rows.ts'
 import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../records/cluster-records.ts'
@@ -191,8 +192,9 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
   // Another member's IPv6 may have been left out because of its own.
   const members = membersOf(tx)
-  if (statesIpv6(row.facts)) writeClusterRecords(tx, members)
-  writeNotes(tx, members)
+  const notCarried = ipv6NotCarried(tx, members)
+  if (statesIpv6(row.facts)) writeClusterRecords(tx, members, notCarried)
+  writeNotes(tx, members, { overlapping: overlapsOf(tx, members), notCarried })
 }
 
 /** A member that has left is remembered for its return, and watchers learn of it, but not without end. */

@@ -8,7 +8,7 @@ import type { ClusterSpec } from '../../model/objects.ts'
 import { recordKeyText } from '../../model/records.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
-import { type Members, ipv6NotCarried } from '../addresses/address-claims.ts'
+import type { Members } from '../addresses/address-claims.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 
@@ -18,7 +18,11 @@ export function clusterRecordKey(cluster: string): string {
 
 /** What the others know the member as; undefined when it is none. */
 export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undefined {
-  const body = view.get('record', clusterRecordKey(cluster))?.body
+  return specAt(view, clusterRecordKey(cluster))
+}
+
+function specAt(view: LogView, key: string): ClusterSpec | undefined {
+  const body = view.get('record', key)?.body
   return body?.kind === 'Cluster' ? body.spec : undefined
 }
 
@@ -29,21 +33,25 @@ export interface ChangedClusters {
   readonly renumbered: readonly ClusterId[]
 }
 
-/** Writes the records of these members that differ. */
-export function writeClusterRecords(tx: Transaction, members: Members): ChangedClusters {
-  const clashes = ipv6NotCarried(tx, members)
+/** Writes the records of these members that differ. `notCarried`: ids of those whose IPv6 is left out. */
+export function writeClusterRecords(
+  tx: Transaction,
+  members: Members,
+  notCarried: ReadonlyMap<string, unknown>,
+): ChangedClusters {
   const [shrunk, renumbered]: [ClusterId[], ClusterId[]] = [[], []]
   for (const [id, row] of members) {
     if (!isLive(row)) continue
     const cluster = id as ClusterId
-    const yields = clashes.has(id)
-    const before = clusterSpec(tx, id)
+    const yields = notCarried.has(id)
     const known = written.get(row)
+    const key = known?.key ?? clusterRecordKey(id)
+    const before = specAt(tx, key)
     if (before !== undefined && known?.spec === before && known.yields === yields) continue
     const spec = specOf(id, row, yields)
-    writeRecord(tx, spec, row.joinedAtMs)
-    const now = clusterSpec(tx, id)
-    if (now !== undefined) written.set(row, { spec: now, yields })
+    writeRecord(tx, key, { spec, joinedAtMs: row.joinedAtMs })
+    const now = specAt(tx, key)
+    if (now !== undefined) written.set(row, { key, spec: now, yields })
     if (!(before?.podCIDRs ?? []).every((cidr) => spec.podCIDRs.includes(cidr))) shrunk.push(cluster)
     if ((before?.globalCIDRs ?? []).length === 0 && spec.globalCIDRs.length > 0) renumbered.push(cluster)
   }
@@ -51,7 +59,10 @@ export function writeClusterRecords(tx: Transaction, members: Members): ChangedC
 }
 
 /** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
-const written = new WeakMap<MemberRow, { readonly spec: ClusterSpec; readonly yields: boolean }>()
+const written = new WeakMap<
+  MemberRow,
+  { readonly key: string; readonly spec: ClusterSpec; readonly yields: boolean }
+>()
 
 export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))
@@ -65,9 +76,12 @@ function specOf(id: string, { facts, index, translated, blocks }: MemberRow, yie
   return { id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels: facts.labels }
 }
 
-function writeRecord(tx: Transaction, spec: ClusterSpec, joinedAtMs: number): void {
+function writeRecord(
+  tx: Transaction,
+  key: string,
+  { spec, joinedAtMs }: { readonly spec: ClusterSpec; readonly joinedAtMs: number },
+): void {
   const body = { kind: 'Cluster', spec } as const
-  const key = clusterRecordKey(spec.id)
   const old = tx.get('record', key)
   if (old !== undefined && canonicalJson(old.body) === canonicalJson(body)) return
   tx.put('record', key, { createdAtMs: old?.createdAtMs ?? joinedAtMs, body })

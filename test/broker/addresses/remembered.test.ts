@@ -1,0 +1,155 @@
+/**
+ * What the broker remembers about addresses belongs to rows of its log. Whatever members do, a broker that remembers
+ * writes what one writes that was started a moment ago.
+ */
+import { deepStrictEqual } from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
+import type { LogView, RecordLog, Transaction } from '../../../broker/log/record-log.ts'
+import { reviewAddresses } from '../../../broker/members/member-addresses.ts'
+import {
+  type JoinDecision,
+  changeFacts,
+  departMember,
+  joinMember,
+  lookAtJoin,
+} from '../../../broker/members/membership.ts'
+import { type WriteContext, putRecord, removeRecord } from '../../../broker/records/record-writes.ts'
+import { SCOPES, isLive } from '../../../broker/state/state.ts'
+import type { ClusterId } from '../../../model/ids.ts'
+import type { MemberRecord } from '../../../model/records.ts'
+import type { ClusterFacts } from '../../../protocol/broker-api.ts'
+
+const RULES: WriteContext['rules'] = {
+  globalRange: '244.0.0.0/8',
+  clustersetIpRange: '243.0.0.0/16',
+  allowedNamespaces: [],
+  quota: { records: 1000, bytes: 1_000_000, changes: 1000, streams: 8 },
+}
+
+interface Step {
+  readonly is: 'join' | 'look' | 'facts' | 'leave' | 'evict' | 'gateway' | 'gone' | 'review'
+  readonly cluster: ClusterId
+  readonly facts: ClusterFacts
+  readonly node: string
+  /** Of the key in use, and of the one that is announced: few, so that they are met again. */
+  readonly keys: readonly [number, number]
+  readonly at: number
+}
+
+const KINDS: readonly (readonly [Step['is'], number])[] = [
+  ['join', 5],
+  ['gateway', 8],
+  ['facts', 4],
+  ['look', 3],
+  ['gone', 2],
+  ['review', 1],
+  ['leave', 1],
+  ['evict', 1],
+]
+
+const cidr = fc.tuple(fc.integer({ min: 0, max: 5 }), fc.constantFrom(14, 16, 17)).map(([n, length]) => {
+  return `10.${length < 16 ? n & ~3 : n}.0.0/${length}`
+})
+const cidr6 = fc.integer({ min: 0, max: 2 }).map((n) => `fd00:${n}::/48`)
+const cidrs = fc.tuple(fc.uniqueArray(cidr, { maxLength: 2 }), fc.option(cidr6)).map(([four, six]) => {
+  return six === null ? four : [...four, six]
+})
+// As what is read from the wire, and what is cloned: with the prototype of all objects.
+const PLAIN = { noNullPrototype: true }
+const facts = fc.record(
+  {
+    podCIDRs: cidrs,
+    serviceCIDRs: cidrs,
+    neededCIDRs: cidrs,
+    labels: fc.constant({}),
+    version: fc.constant('0.1.0'),
+  },
+  PLAIN,
+)
+const step: fc.Arbitrary<Step> = fc.record({
+  is: fc.oneof(...KINDS.map(([is, weight]) => ({ arbitrary: fc.constant(is), weight }))),
+  cluster: fc.constantFrom('berlin', 'oslo', 'paris', 'rome').map((id) => id as ClusterId),
+  facts,
+  node: fc.constantFrom('a', 'b', 'c'),
+  keys: fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 3 })),
+  at: fc.integer({ min: 0, max: 5 }),
+})
+
+function decision({ cluster, facts }: Step): JoinDecision {
+  const terms = { serial: cluster, expiresAtMs: 1e12, authority: 'one' }
+  return {
+    ...{ cluster, facts, allowedCIDRs: [], keyHash: cluster },
+    certificate: { ...terms, issuedAtMs: 0 },
+    handedOut: { ...terms, bundle: [] },
+    ...{ entitled: true, connected: false, membersLimit: 100 },
+  }
+}
+
+function gatewayName({ cluster, node }: Step): string {
+  return `${cluster}.${node}-lane0`
+}
+
+function gateway(step: Step): MemberRecord {
+  const { cluster, node, keys, at } = step
+  const [publicKey, nextPublicKey] = keys.map((n) => Buffer.alloc(32, `${cluster}${n}`).toString('base64'))
+  const candidates = [{ kind: 'public', address: `10.${at}.0.9`, port: 4500 }] as const
+  const key = { publicKey: publicKey ?? '', nextPublicKey: nextPublicKey ?? '' }
+  const spec = { cluster, node, lane: 0, ...key, candidates, capabilities: ['wireguard'] }
+  return { namespace: '', name: gatewayName(step), body: { kind: 'Endpoint', spec } }
+}
+
+function act(tx: Transaction, step: Step): unknown {
+  const context: WriteContext = { cluster: step.cluster, rules: RULES, nowMs: 1 }
+  if (step.is === 'join') return joinMember(tx, decision(step), context)
+  if (step.is === 'review') return reviewAddresses(tx, context)
+  if (!isLive(tx.get('member', step.cluster))) return 'no member'
+  if (step.is === 'facts') return changeFacts(tx, step.facts, context)
+  if (step.is === 'gateway') return putRecord(tx, gateway(step), context)
+  if (step.is === 'gone') return removeRecord(tx, { kind: 'Endpoint', namespace: '', name: gatewayName(step) }, context)
+  return departMember(tx, step.is === 'leave' ? 'left' : 'evicted', context)
+}
+
+/** What is said counts too, refusals as well. */
+async function take(log: RecordLog, step: Step): Promise<unknown> {
+  const context: WriteContext = { cluster: step.cluster, rules: RULES, nowMs: 1 }
+  try {
+    if (step.is === 'look') return await lookAtJoin(log, (tx) => joinMember(tx, decision(step), context))
+    return await log.transact((tx) => act(tx, step))
+  } catch (error) {
+    return String(error)
+  }
+}
+
+function rowsOf(log: LogView): unknown[] {
+  return SCOPES.flatMap((scope) => log.list(scope).map(({ key, value }) => ({ scope, key, value })))
+}
+
+/** The same rows as other objects: nothing is remembered of them. */
+async function startedAnew(log: RecordLog): Promise<RecordLog> {
+  const anew = openMemoryLog()
+  await anew.transact((tx) => {
+    for (const scope of SCOPES) for (const { key, value } of log.list(scope)) tx.put(scope, key, structuredClone(value))
+  })
+  return anew
+}
+
+t.test('a broker that remembers writes and says what one does that has just been started', async (t) => {
+  const kinds = new Set<string>()
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40, size: 'max' }), async (steps) => {
+      const log = openMemoryLog()
+      for (const one of steps) {
+        const anew = await startedAnew(log)
+        const [said, saidAnew] = [await take(log, one), await take(anew, one)]
+        if (said !== 'no member') kinds.add(one.is)
+        deepStrictEqual(said, saidAnew)
+        deepStrictEqual(rowsOf(log), rowsOf(anew))
+        await anew.close()
+      }
+      await log.close()
+    }),
+  )
+  t.equal(kinds.size, KINDS.length, 'all kinds of changes were made')
+})
