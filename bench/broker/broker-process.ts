@@ -7,7 +7,8 @@ import { freePort } from '../../test/support/free-port.ts'
 import { cpuMs } from './measured-process.ts'
 
 /** As bin/sealane starts Node. */
-const NODE_FLAGS = ['--max-semi-space-size=2', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
+const NODE_FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
+const NODE_ENV = { MALLOC_ARENA_MAX: '2' }
 const READY_MS = 120_000
 
 export interface BrokerProcessInit {
@@ -59,7 +60,11 @@ export class BrokerProcess {
     ]
     const more = (process.env['SEALANE_BENCH_BROKER_FLAGS'] ?? '').split(' ').filter((flag) => flag !== '')
     const argv = [...NODE_FLAGS, ...more, join(product, 'cli', 'main.js'), ...all]
-    this.#child = spawn(process.execPath, argv, { cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] })
+    this.#child = spawn(process.execPath, argv, {
+      cwd: folder,
+      env: { ...process.env, ...NODE_ENV },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    })
   }
 
   async ready(): Promise<void> {

@@ -33,6 +33,7 @@ const PRODUCT = join(ROOT, 'node_modules', '.cache', 'sealane-bench-product')
 const PROGRAM = join(PRODUCT, 'gateway-memory', 'one-gateway.js')
 /** As bin/sealane starts Node. */
 const NODE_FLAGS = ['--max-semi-space-size=2', '--heap-growing-percent=20', '--disable-warning=ExperimentalWarning']
+const NODE_ENV = { ...process.env, MALLOC_ARENA_MAX: '2' }
 const OWN_GATEWAYS = [0, 1]
 const UP_MS = 120_000
 /** New links are asked often for ten seconds. */
@@ -163,7 +164,10 @@ class RunningGateway {
   readonly #ended: Promise<unknown>
 
   constructor(args: readonly string[]) {
-    this.#child = spawn(process.execPath, [...NODE_FLAGS, ...args], { stdio: ['pipe', 'pipe', 'inherit'] })
+    this.#child = spawn(process.execPath, [...NODE_FLAGS, ...args], {
+      env: NODE_ENV,
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
     this.#ended = new Promise((resolve) => this.#child.once('exit', resolve))
     this.#child.stdin.on('error', () => undefined)
     createInterface({ input: this.#child.stdout }).on('line', (line) => this.#waiting.shift()?.(line))
@@ -195,7 +199,10 @@ class RunningGateway {
 /** Of a process that does nothing. */
 async function bareNode(): Promise<number> {
   const program = 'setTimeout(() => console.log(process.memoryUsage().rss / 2 ** 20), 1000)'
-  const child = spawn(process.execPath, [...NODE_FLAGS, '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [...NODE_FLAGS, '-e', program], {
+    env: NODE_ENV,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   return round(
     Number(await new Promise<string>((resolve) => createInterface({ input: child.stdout }).once('line', resolve))),
     1,

@@ -8,6 +8,7 @@ import {
 } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
+import { calmHeap, ownHeap } from '../../runtime/calm-heap.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { withProcess } from '../process.ts'
 
@@ -65,9 +66,16 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   }
   // Where there is no file to open anew, the signal ends the process, as everywhere.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
-  await withProcess({ name: 'broker', ...init }, (deps, started) =>
-    runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal),
-  )
+  await withProcess({ name: 'broker', ...init }, async (deps, started) => {
+    const over = new AbortController()
+    const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal]))
+    try {
+      await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)
+    } finally {
+      over.abort(new Error('the broker has ended'))
+      await calm
+    }
+  })
 }
 
 function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {

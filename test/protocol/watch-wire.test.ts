@@ -1,4 +1,5 @@
 /** What this release adds to Watch, and that those of the last one are not given it. */
+import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
 import type { ServerWritableStream } from '@grpc/grpc-js'
 import t from 'tap'
@@ -8,7 +9,7 @@ import { type Interest as WireInterest, WatchRequest as WireRequest } from '../.
 import { pack, unpack } from '../../protocol/codec/watch/pack.ts'
 import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
 import { RAW_SERVICE } from '../../protocol/transport/raw-service.ts'
-import { WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
+import { PIECE_BYTES, WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
 
 const batch: WatchMessage = { t: 'batch', events: [Buffer.from('one'), Buffer.from('two')], revision: 7 }
 const packed = (message: WatchMessage): WatchMessage => ({
@@ -138,7 +139,36 @@ t.test('a message is framed once for all streams', (t) => {
   t.equal(framed(batch), frame)
   t.equal(frame.readUInt32BE(1), frame.length - 5)
   t.same(frame.subarray(5), Buffer.from(codec.encodeWatchMessage(batch)))
-  t.throws(() => passFrames({}), /grpc-js has no serializeMessage any more/)
+  for (const call of [{}, { serializeMessage: () => frame }, { sendMessage: () => undefined }])
+    t.throws(() => passFrames(call), /grpc-js has no serializeMessage or no sendMessage any more/)
+  t.end()
+})
+
+t.test('a frame goes out in pieces, each when the one before has gone', (t) => {
+  const sent: Buffer[] = []
+  const waiting: (() => void)[] = []
+  const call = {
+    serializeMessage: (frame: Buffer) => Buffer.concat([frame, frame]),
+    sendMessage(frame: Buffer, flushed: () => void): void {
+      t.equal(this, call)
+      sent.push(this.serializeMessage(frame))
+      waiting.push(flushed)
+    },
+  }
+  passFrames(call)
+  for (const length of [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7]) {
+    const frame = randomBytes(length)
+    let done = 0
+    sent.length = 0
+    call.sendMessage(frame, () => (done += 1))
+    const pieces = Math.max(1, Math.ceil(length / PIECE_BYTES))
+    for (let i = 1; i <= pieces; i += 1) {
+      t.same([sent.length, done], [i, 0], `${length} octets`)
+      waiting.shift()?.()
+    }
+    t.same([sent.length, done, Buffer.concat(sent).equals(frame)], [pieces, 1, true], `${length} octets`)
+    t.ok(sent.every((piece) => piece.length <= PIECE_BYTES))
+  }
   t.end()
 })
 

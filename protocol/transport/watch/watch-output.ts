@@ -56,12 +56,38 @@ export class WatchOutput {
 }
 
 /**
+ * A frame is handed down in pieces of so many octets, each when the one before is with the kernel. Node keeps for each
+ * connection, as long as it lasts, as much memory as was ever encrypted for it at once; a piece is one TLS record.
+ */
+export const PIECE_BYTES = 15 * 1024
+
+/** Of a call of grpc-js. It writes what serializeMessage() gives as it is, and calls back when that has gone out. */
+interface InnerCall {
+  serializeMessage(frame: Buffer): Buffer
+  sendMessage(frame: Buffer, flushed: () => void): void
+}
+
+/**
  * Has grpc-js take messages of this call as they are: it copies each one of each stream to put the envelope before it,
  * and has no option against that. Takes the call that an interceptor is given.
  */
 export function passFrames(call: unknown): void {
-  const inner = call as { serializeMessage?: (message: Buffer) => Buffer }
-  if (inner.serializeMessage === undefined)
-    throw new Error('grpc-js has no serializeMessage any more: see watch-output.ts')
-  inner.serializeMessage = (message) => message
+  const inner = call as Partial<InnerCall>
+  const send = inner.sendMessage?.bind(call)
+  if (inner.serializeMessage === undefined || send === undefined)
+    throw new Error('grpc-js has no serializeMessage or no sendMessage any more: see watch-output.ts')
+  inner.serializeMessage = (frame) => frame
+  inner.sendMessage = (frame, flushed) => sendFrom(send, { frame, at: 0, flushed })
+}
+
+interface Sending {
+  readonly frame: Buffer
+  readonly at: number
+  readonly flushed: () => void
+}
+
+function sendFrom(send: InnerCall['sendMessage'], { frame, at, flushed }: Sending): void {
+  const next = at + PIECE_BYTES
+  if (next >= frame.length) send(frame.subarray(at), flushed)
+  else send(frame.subarray(at, next), () => sendFrom(send, { frame, at: next, flushed }))
 }

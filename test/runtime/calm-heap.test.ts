@@ -1,0 +1,41 @@
+import t from 'tap'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { calmHeap, ownHeap } from '../../runtime/calm-heap.ts'
+
+t.test('size is preferred while there is little to do, and no longer in the middle of work', async (t) => {
+  const clock = new FakeClock()
+  const stop = new AbortController()
+  const told: boolean[] = []
+  let share = 0
+  const heap = { busy: () => share, preferSize: (on: boolean) => void told.push(on) }
+  const done = calmHeap(heap, clock, stop.signal)
+  const rows: [busy: number, told: boolean[], what: string][] = [
+    [0.9, [], 'busy from the start: nothing is said'],
+    [0.3, [], 'neither calm nor busy: as before'],
+    [0.1, [true], 'calm'],
+    [0.1, [true], 'said once'],
+    [0.4, [true], 'neither calm nor busy: as before'],
+    [0.6, [true, false], 'busy'],
+    [0.3, [true, false], 'not calm yet'],
+    [0, [true, false, true], 'calm again'],
+  ]
+  for (const [busy, expected, what] of rows) {
+    share = busy
+    await clock.advance(5000)
+    t.same(told, expected, what)
+  }
+  stop.abort()
+  await done
+  await clock.advance(60_000)
+  t.equal(told.length, 3, 'nothing after the signal')
+})
+
+t.test('the heap of this process', async (t) => {
+  const heap = ownHeap()
+  const until = performance.now() + 50
+  while (performance.now() < until);
+  t.ok(heap.busy() > 0.5, 'worked')
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  t.ok(heap.busy() < 0.5, 'waited')
+  t.doesNotThrow(() => [true, false].forEach((on) => heap.preferSize(on)), 'V8 knows the word')
+})
