@@ -46,7 +46,10 @@ export function allClaims(view: LogView, members: Members): AddressClaims[] {
 }
 
 /** By a member's row: what it claims. The same object as long as both are, so that its ranges are made once too. */
-const claimed = new WeakMap<MemberRow, { readonly candidates: readonly NeededRange[]; readonly claims: AddressClaims }>()
+const claimed = new WeakMap<
+  MemberRow,
+  { readonly candidates: readonly NeededRange[]; readonly claims: AddressClaims }
+>()
 
 function claimsOf(id: string, row: MemberRow, candidates: readonly NeededRange[]): AddressClaims {
   const known = claimed.get(row)

@@ -2,7 +2,14 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { admitRecord } from '../admission/admission.ts'
-import { type Members, allClaims, ipv6NotCarried, membersOf, neededByAll, orderClaims } from '../addresses/address-claims.ts'
+import {
+  type Members,
+  allClaims,
+  ipv6NotCarried,
+  membersOf,
+  neededByAll,
+  orderClaims,
+} from '../addresses/address-claims.ts'
 import { type AddressFindings, describeAddresses } from '../addresses/address-notes.ts'
 import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
 import { writeClusterRecords } from '../records/cluster-records.ts'

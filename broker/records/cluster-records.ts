@@ -59,10 +59,7 @@ export function writeClusterRecords(
 }
 
 /** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
-const written = new WeakMap<
-  MemberRow,
-  { readonly key: string; readonly spec: ClusterSpec; readonly yields: boolean }
->()
+const written = new WeakMap<MemberRow, { readonly key: string; readonly spec: ClusterSpec; readonly yields: boolean }>()
 
 export function removeClusterRecord(tx: Transaction, cluster: string): void {
   tx.remove('record', clusterRecordKey(cluster))

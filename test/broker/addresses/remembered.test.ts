@@ -102,13 +102,26 @@ function gateway(step: Step): MemberRecord {
 
 function act(tx: Transaction, step: Step): unknown {
   const context: WriteContext = { cluster: step.cluster, rules: RULES, nowMs: 1 }
-  if (step.is === 'join') return joinMember(tx, decision(step), context)
-  if (step.is === 'review') return reviewAddresses(tx, context)
-  if (!isLive(tx.get('member', step.cluster))) return 'no member'
-  if (step.is === 'facts') return changeFacts(tx, step.facts, context)
-  if (step.is === 'gateway') return putRecord(tx, gateway(step), context)
-  if (step.is === 'gone') return removeRecord(tx, { kind: 'Endpoint', namespace: '', name: gatewayName(step) }, context)
-  return departMember(tx, step.is === 'leave' ? 'left' : 'evicted', context)
+  if (step.is !== 'join' && step.is !== 'review' && !isLive(tx.get('member', step.cluster))) return 'no member'
+  switch (step.is) {
+    case 'join':
+    case 'look':
+      return joinMember(tx, decision(step), context)
+    case 'facts':
+      return changeFacts(tx, step.facts, context)
+    case 'gateway':
+      return putRecord(tx, gateway(step), context)
+    case 'gone':
+      removeRecord(tx, { kind: 'Endpoint', namespace: '', name: gatewayName(step) }, context)
+      return undefined
+    case 'review':
+      reviewAddresses(tx, context)
+      return undefined
+    case 'leave':
+    case 'evict':
+      departMember(tx, step.is === 'leave' ? 'left' : 'evicted', context)
+      return undefined
+  }
 }
 
 /** What is said counts too, refusals as well. */
