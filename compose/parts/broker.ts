@@ -8,7 +8,7 @@ import {
 } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
-import { calmHeap, ownHeap } from '../../runtime/calm-heap.ts'
+import { calmHeap, ownHeap } from '../../runtime/resources/calm-heap.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { withProcess } from '../process.ts'
 

@@ -1,15 +1,15 @@
 import t from 'tap'
-import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { calmHeap, ownHeap } from '../../runtime/calm-heap.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { calmHeap, ownHeap } from '../../../runtime/resources/calm-heap.ts'
 
 t.test('size is preferred while there is little to do, and no longer in the middle of work', async (t) => {
   const clock = new FakeClock()
   const stop = new AbortController()
-  const told: boolean[] = []
+  const said: boolean[] = []
   let share = 0
-  const heap = { busy: () => share, preferSize: (on: boolean) => void told.push(on) }
+  const heap = { busy: () => share, preferSize: (on: boolean) => void said.push(on) }
   const done = calmHeap(heap, clock, stop.signal)
-  const rows: [busy: number, told: boolean[], what: string][] = [
+  const rows: [busy: number, said: boolean[], what: string][] = [
     [0.9, [], 'busy from the start: nothing is said'],
     [0.3, [], 'neither calm nor busy: as before'],
     [0.1, [true], 'calm'],
@@ -22,12 +22,12 @@ t.test('size is preferred while there is little to do, and no longer in the midd
   for (const [busy, expected, what] of rows) {
     share = busy
     await clock.advance(5000)
-    t.same(told, expected, what)
+    t.same(said, expected, what)
   }
   stop.abort()
   await done
   await clock.advance(60_000)
-  t.equal(told.length, 3, 'nothing after the signal')
+  t.equal(said.length, 3, 'nothing after the signal')
 })
 
 t.test('the heap of this process', async (t) => {

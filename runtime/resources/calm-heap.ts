@@ -5,8 +5,8 @@
  */
 import { performance } from 'node:perf_hooks'
 import { setFlagsFromString } from 'node:v8'
-import type { Clock } from '../reconcile/clock.ts'
-import { unlessAborted } from '../reconcile/until-aborted.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { unlessAborted } from '../../reconcile/until-aborted.ts'
 
 export interface Heap {
   /** Share of the time since the last look in which the event loop had work, 0 to 1. */
