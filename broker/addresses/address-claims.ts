@@ -85,8 +85,10 @@ function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly Needed
   // One row for each gateway's key; the records themselves may be very many.
   for (const { value } of view.list('publicKey')) {
     const known = found.get(value.cluster)
-    if (known !== undefined && known.length >= MAX_CANDIDATES) continue
+    // Of a former key there is nothing, and a member has many of those.
+    if (value.endpoints.length === 0 || (known !== undefined && known.length >= MAX_CANDIDATES)) continue
     const ranges = candidatesOf(view, value)
+    if (ranges.length === 0) continue
     found.set(value.cluster, known === undefined ? ranges : bothOf(known, ranges))
   }
   return found

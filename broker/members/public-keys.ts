@@ -14,7 +14,7 @@ export function publicKeyOwner(view: LogView, publicKey: string): string | undef
   return view.get('publicKey', publicKey)?.cluster
 }
 
-/** The row is written anew each time: what is remembered of where its gateways are called belongs to it. */
+/** The row is written anew each time: candidatesOf() in addresses/ remembers by it. */
 export function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publicKey: string): void {
   const row = tx.get('publicKey', publicKey)
   if (row?.endpoints.length === 0) writeFormer(tx, cluster, without(formerKeys(tx, cluster), publicKey))

@@ -10,6 +10,7 @@ import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import { calmHeap, ownHeap } from '../../runtime/resources/calm-heap.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { withProcess } from '../process.ts'
 
 export type { EtcdStoreConfig } from '../../broker/config.ts'
@@ -68,7 +69,9 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
     const over = new AbortController()
-    const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal]))
+    const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
+      deps.logger.info('the heap is no longer gathered', { why: messageOf(error) }),
+    )
     try {
       await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)
     } finally {

@@ -33,7 +33,7 @@ export function ownHeap(): Heap {
   }
 }
 
-/** Until the signal. It begins to prefer size below a fifth of a core, and ends above a half. */
+/** Until the signal. Size is preferred once the event loop works for less than a fifth of the time, up to a half. */
 export async function calmHeap(heap: Heap, clock: Clock, signal: AbortSignal): Promise<void> {
   let prefersSize = false
   while (await unlessAborted(clock.sleep(LOOK_MS, signal), signal)) {
@@ -42,4 +42,5 @@ export async function calmHeap(heap: Heap, clock: Clock, signal: AbortSignal): P
     if (wanted !== prefersSize) heap.preferSize(wanted)
     prefersSize = wanted
   }
+  if (prefersSize) heap.preferSize(false)
 }

@@ -139,23 +139,15 @@ t.test('a message is framed once for all streams', (t) => {
   t.equal(framed(batch), frame)
   t.equal(frame.readUInt32BE(1), frame.length - 5)
   t.same(frame.subarray(5), Buffer.from(codec.encodeWatchMessage(batch)))
-  for (const call of [{}, { serializeMessage: () => frame }, { sendMessage: () => undefined }])
-    t.throws(() => passFrames(call), /grpc-js has no serializeMessage or no sendMessage any more/)
+  const whole = { serializeMessage: () => frame, sendMessage: () => undefined, sendStatus: () => undefined }
+  for (const gone of Object.keys(whole))
+    t.throws(() => passFrames({ ...whole, [gone]: undefined }), /grpc-js has no serializeMessage, sendMessage or/, gone)
+  t.doesNotThrow(() => passFrames(whole))
   t.end()
 })
 
 t.test('a frame goes out in pieces, each when the one before has gone', (t) => {
-  const sent: Buffer[] = []
-  const waiting: (() => void)[] = []
-  const call = {
-    serializeMessage: (frame: Buffer) => Buffer.concat([frame, frame]),
-    sendMessage(frame: Buffer, flushed: () => void): void {
-      t.equal(this, call)
-      sent.push(this.serializeMessage(frame))
-      waiting.push(flushed)
-    },
-  }
-  passFrames(call)
+  const { call, sent, waiting } = fakeCall()
   for (const length of [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7]) {
     const frame = randomBytes(length)
     let done = 0
@@ -171,6 +163,42 @@ t.test('a frame goes out in pieces, each when the one before has gone', (t) => {
   }
   t.end()
 })
+
+t.test('a frame that is larger than a message may be is for grpc-js to refuse', (t) => {
+  const { call, sent } = fakeCall()
+  const largest = Buffer.alloc(5 + MAX_MESSAGE_BYTES)
+  call.sendMessage(largest, () => undefined)
+  call.sendMessage(Buffer.concat([largest, Buffer.alloc(1)]), () => undefined)
+  t.same(
+    sent.map(({ length }) => length),
+    [PIECE_BYTES, largest.length + 1],
+  )
+  t.end()
+})
+
+t.test('nothing of a frame goes out after the status', (t) => {
+  const { call, sent, waiting, statuses } = fakeCall()
+  call.sendMessage(Buffer.alloc(3 * PIECE_BYTES), () => t.fail('it has not gone out'))
+  call.sendStatus('DEADLINE_EXCEEDED')
+  for (const flushed of waiting) flushed()
+  t.same([sent.length, statuses], [1, ['DEADLINE_EXCEEDED']])
+  t.end()
+})
+
+/** As grpc-js has it, and as passFrames() changes it. */
+function fakeCall() {
+  const [sent, waiting, statuses]: [Buffer[], (() => void)[], unknown[]] = [[], [], []]
+  const call = {
+    serializeMessage: (frame: Buffer) => Buffer.concat([frame, frame]),
+    sendMessage(frame: Buffer, flushed: () => void): void {
+      sent.push(this.serializeMessage(frame))
+      waiting.push(flushed)
+    },
+    sendStatus: (status: unknown) => void statuses.push(status),
+  }
+  passFrames(call)
+  return { call, sent, waiting, statuses }
+}
 
 t.test('a reader that stands still has two messages, and not a copy of either', async (t) => {
   const taken: Buffer[] = []

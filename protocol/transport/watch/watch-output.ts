@@ -4,6 +4,7 @@
  */
 import type { ServerWritableStream } from '@grpc/grpc-js'
 import type { WatchMessage } from '../../broker-api.ts'
+import { MAX_MESSAGE_BYTES } from '../../limits.ts'
 import { encodeWatchMessage } from '../../codec/messages-codec.ts'
 
 const ENVELOPE_BYTES = 5
@@ -61,10 +62,14 @@ export class WatchOutput {
  */
 export const PIECE_BYTES = 15 * 1024
 
-/** Of a call of grpc-js. It writes what serializeMessage() gives as it is, and calls back when that has gone out. */
+/**
+ * Of a call of grpc-js. It writes what serializeMessage() gives as it is, and calls back when that has gone out: not
+ * after an error or a cancel. It refuses what is larger than a message may be.
+ */
 interface InnerCall {
   serializeMessage(frame: Buffer): Buffer
   sendMessage(frame: Buffer, flushed: () => void): void
+  sendStatus(status: unknown): void
 }
 
 /**
@@ -74,20 +79,28 @@ interface InnerCall {
 export function passFrames(call: unknown): void {
   const inner = call as Partial<InnerCall>
   const send = inner.sendMessage?.bind(call)
-  if (inner.serializeMessage === undefined || send === undefined)
-    throw new Error('grpc-js has no serializeMessage or no sendMessage any more: see watch-output.ts')
+  const end = inner.sendStatus?.bind(call)
+  if (inner.serializeMessage === undefined || send === undefined || end === undefined)
+    throw new Error('grpc-js has no serializeMessage, sendMessage or sendStatus any more: see watch-output.ts')
+  let isEnded = false
   inner.serializeMessage = (frame) => frame
-  inner.sendMessage = (frame, flushed) => sendFrom(send, { frame, at: 0, flushed })
-}
-
-interface Sending {
-  readonly frame: Buffer
-  readonly at: number
-  readonly flushed: () => void
-}
-
-function sendFrom(send: InnerCall['sendMessage'], { frame, at, flushed }: Sending): void {
-  const next = at + PIECE_BYTES
-  if (next >= frame.length) send(frame.subarray(at), flushed)
-  else send(frame.subarray(at, next), () => sendFrom(send, { frame, at: next, flushed }))
+  // A deadline that the caller set ends the stream in the middle of a frame: nothing may be written after that.
+  inner.sendStatus = (status) => {
+    isEnded = true
+    end(status)
+  }
+  const sendFrom = (frame: Buffer, at: number, flushed: () => void): void => {
+    const next = at + PIECE_BYTES
+    if (next >= frame.length) {
+      send(frame.subarray(at), flushed)
+      return
+    }
+    send(frame.subarray(at, next), () => {
+      if (!isEnded) sendFrom(frame, next, flushed)
+    })
+  }
+  inner.sendMessage = (frame, flushed) => {
+    if (frame.length > ENVELOPE_BYTES + MAX_MESSAGE_BYTES) send(frame, flushed)
+    else sendFrom(frame, 0, flushed)
+  }
 }
