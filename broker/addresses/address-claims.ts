@@ -46,20 +46,20 @@ export function allClaims(view: LogView, members: Members): AddressClaims[] {
 }
 
 /** By a member's row: what it claims. The same object as long as both are, so that its ranges are made once too. */
-const claimed = new WeakMap<
+const claimsByRow = new WeakMap<
   MemberRow,
   { readonly candidates: readonly NeededRange[]; readonly claims: AddressClaims }
 >()
 
 function claimsOf(id: string, row: MemberRow, candidates: readonly NeededRange[]): AddressClaims {
-  const known = claimed.get(row)
+  const known = claimsByRow.get(row)
   if (known?.candidates === candidates && known.claims.id === id) return known.claims
-  const { facts, translated, blocks, index, claimed: order = {} } = row
+  const { facts, translated, blocks, index, claimed = {} } = row
   const { podCIDRs, serviceCIDRs } = facts
   const departed = !isLive(row)
   const needed = departed ? [] : [...machineRanges(facts.neededCIDRs ?? NONE), ...candidates]
-  const claims = { id, index, claimed: order, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
-  claimed.set(row, { candidates, claims })
+  const claims = { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
+  claimsByRow.set(row, { candidates, claims })
   return claims
 }
 

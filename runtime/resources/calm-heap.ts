@@ -1,7 +1,7 @@
 /**
  * A heap that was large for a while keeps its pages, with what lives spread thinly over them. V8 moves that together
- * when the process allocates next to nothing, which a server of a thousand connections never does, or when it is told
- * that size matters more than speed. It is told so while there is little to do.
+ * when its last few collections, which an idle server has minutes apart, say that little is allocated, or when the
+ * process asks it to prefer size to speed. The process asks while it has little to do.
  */
 import { performance } from 'node:perf_hooks'
 import { setFlagsFromString } from 'node:v8'
