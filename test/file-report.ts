@@ -1,12 +1,12 @@
 /** What a person reads of a test file that has ended. */
-import { type FileSaid, assertionsOf } from './run-files.ts'
+import { type FileSaid, countsOf } from './run-files.ts'
 
 const MOST_LINES = 400
 const MOST_ERRORS = 4000
 
 /** A line for the file, with its line break. */
 export function fileLine(said: FileSaid): string {
-  const { passed, failed } = assertionsOf([said])
+  const { passed, failed } = countsOf([said])
   const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
   return `${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}\n`
 }

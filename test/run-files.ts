@@ -1,10 +1,13 @@
 /**
- * Runs test files, each in a process of its own that prints TAP, a few at a time, and puts what they say together.
- * tap's own runner does the same for twice the processor time (decision 10); the tests are tap's all the same.
+ * Runs test files in processes that print TAP, a few at a time, each file in one of its own or many in one, and puts
+ * what they say together. tap's own runner does the same for twice the processor time (decision 10); the tests are
+ * tap's all the same.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { idleSince } from './idle-processors.ts'
+import type { Batch } from './run-batch.ts'
+import { partsOfBatch, readTap } from './tap-record.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
@@ -12,6 +15,8 @@ const ROOT = join(import.meta.dirname, '..')
  * What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete.
  */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
+
+const BATCH = join(import.meta.dirname, 'run-batch.ts')
 
 const GRACE_MS = 10_000
 
@@ -21,8 +26,10 @@ const LOOK_MS = 4000
 const ROOM = 0.3
 
 export interface FilesInit {
-  /** How many at once. */
+  /** How many processes at once. */
   readonly jobs: number
+  /** In how many processes all files are run. Default: each file has one of its own. */
+  readonly batches?: number | undefined
   /** How many at once while processors are idle. Default: `jobs`. */
   readonly most?: number
   /** The share of the processors that nobody used since it was last called, 0 to 1. Default: as the kernel counts. */
@@ -61,12 +68,13 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     kill('SIGTERM')
     deaf ??= setTimeout(() => kill('SIGKILL'), init.graceMs ?? GRACE_MS)
   }
-  const waiting = files.map((file, place) => ({ file, place }))
+  const waiting = processesFor(files, init.batches)
   const run = async (next: (typeof waiting)[number] | undefined): Promise<boolean> => {
     if (next === undefined) return false
-    const one = await runFile(next.file, init, running)
-    said[next.place] = one
-    init.onEnd(one)
+    for (const one of await runProcess(next, init, running)) {
+      said[files.indexOf(one.file)] = one
+      init.onEnd(one)
+    }
     return true
   }
   const work = async (): Promise<void> => {
@@ -98,12 +106,59 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   return said
 }
 
-function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Promise<FileSaid> {
-  const { seconds, graceMs = GRACE_MS } = init
+/** Which files one process runs: neighbours share what they load, and come from one folder; costs are spread. */
+function processesFor(files: readonly string[], batches: number | undefined): (readonly string[])[] {
+  if (batches === undefined) return files.map((file) => [file])
+  const all = Array.from({ length: batches }, (_, i) => files.filter((__, place) => place % batches === i))
+  return all.filter(({ length }) => length > 0)
+}
+
+async function runProcess(
+  files: readonly string[],
+  init: FilesInit,
+  running: Set<ChildProcess>,
+): Promise<readonly FileSaid[]> {
+  const [file = ''] = files
+  if (init.batches === undefined) {
+    const { code, ...ended } = await spawnTests([file], {}, init, running)
+    const fault = code ?? (isWhole(ended.output) ? undefined : 'it ended without saying how many tests it ran')
+    return [{ file, fault, ...ended }]
+  }
+  const batch: Batch = { files, seconds: init.seconds }
+  const env = { SEALANE_TEST_BATCH: JSON.stringify(batch) }
+  const ended = await spawnTests([BATCH], env, { ...init, seconds: init.seconds * files.length }, running)
+  return saidInBatch(files, ended)
+}
+
+/** A process that fails although none of its files did counts against the last of them. */
+function saidInBatch(files: readonly string[], { output, errors, code }: Ended): readonly FileSaid[] {
+  const parts = partsOfBatch(output)
+  const isBad = [...parts.values()].some(({ isOk }) => isOk !== true)
+  return files.map((file, i) => {
+    const part = parts.get(file)
+    if (part === undefined) return { file, output: '', errors, fault: 'its process ended before it', ms: 0 }
+    const afterAll = code !== undefined && !isBad && i === files.length - 1 ? `its process failed: ${code}` : undefined
+    const inIt = part.isOk === undefined ? `its process ended in it: ${code ?? 'with code 0'}` : undefined
+    const fault = inIt ?? (part.isOk === false ? 'it failed beside others in one process' : afterAll)
+    return { file, output: part.output, errors: fault === undefined ? '' : errors, fault, ms: part.ms }
+  })
+}
+
+interface Ended extends Pick<FileSaid, 'output' | 'errors' | 'ms'> {
+  /** How it ended where that says that something failed. */
+  readonly code: string | undefined
+}
+
+function spawnTests(
+  words: readonly string[],
+  more: NodeJS.ProcessEnv,
+  { seconds, graceMs = GRACE_MS }: FilesInit,
+  running: Set<ChildProcess>,
+): Promise<Ended> {
   const started = performance.now()
   // tap ends a test that takes as long by itself, and says which.
-  const env = { ...process.env, NODE_COMPILE_CACHE: COMPILED, TAP_TIMEOUT: String(seconds) }
-  const args = ['--disable-warning=ExperimentalWarning', file]
+  const env = { ...process.env, NODE_COMPILE_CACHE: COMPILED, TAP_TIMEOUT: String(seconds), ...more }
+  const args = ['--disable-warning=ExperimentalWarning', ...words]
   const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(child)
   let [output, errors] = ['', '']
@@ -124,8 +179,7 @@ function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Pro
     child.on('close', (code, signal) => {
       over()
       const ended = code === 0 ? undefined : `it ended with ${signal ?? `code ${String(code)}`}`
-      const fault = ended ?? (isWhole(output) ? undefined : 'it ended without saying how many tests it ran')
-      resolve({ file, output, errors, fault, ms: performance.now() - started })
+      resolve({ output, errors, code: ended, ms: performance.now() - started })
     })
   })
 }
@@ -135,28 +189,19 @@ function isWhole(output: string): boolean {
   return /^1\.\.\d+/m.test(output) && /^# \{ total: \d+/m.test(output)
 }
 
-/** One record of all files, as tap writes it: every file is a subtest. */
-export function recordOf(said: readonly FileSaid[]): string {
-  const parts = said.map((one, i) => {
-    const { file, output, fault, ms } = one
-    const inside = output.trimEnd().replace(/^(?=.)/gm, '    ')
-    const skip = /^1\.\.0(?: # ?(?:SKIP ?)?(.*))?$/im.exec(output)
-    const end = skip === null ? `# time=${ms.toFixed(0)}ms` : `# SKIP ${skip[1] ?? ''}`
-    const fate = assertionsOf([one]).failed === 0 ? 'ok' : 'not ok'
-    const why = fault === undefined ? '' : `\n  ---\n  ${fault}\n  ...`
-    return `# Subtest: ${file}\n${inside}\n${fate} ${i + 1} - ${file} ${end}${why}\n`
-  })
-  return `TAP version 14\n${parts.join('')}1..${said.length}\n`
+export interface Counts {
+  readonly passed: number
+  readonly failed: number
+  readonly skipped: number
 }
 
-/** tap's closing line of each file, `# { total: 13, pass: 11, fail: 1, skip: 1 }`, summed up. */
-export function assertionsOf(said: readonly FileSaid[]): { passed: number; failed: number } {
-  const sum = { passed: 0, failed: 0 }
+/** Cases of these files. A file that failed although none of its cases did counts for one. */
+export function countsOf(said: readonly FileSaid[]): Counts {
+  const sum = { passed: 0, failed: 0, skipped: 0 }
   for (const { output, fault } of said) {
-    const last = [...output.matchAll(/^# \{ total: \d+(?:, pass: (\d+))?(?:, fail: (\d+))?/gm)].at(-1)
-    const failed = Number(last?.[2] ?? 0)
-    sum.passed += Number(last?.[1] ?? 0)
-    sum.failed += fault === undefined ? failed : Math.max(1, failed)
+    const states = readTap(output).cases.map(({ state }) => state)
+    for (const state of states) sum[state] += 1
+    if (fault !== undefined && !states.includes('failed')) sum.failed += 1
   }
   return sum
 }

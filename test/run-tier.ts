@@ -1,7 +1,8 @@
 /** Runs files of one tier, and a file that failed once more where the tier says so. */
+import { type CaseList, lostCases } from './cases.ts'
 import { failures, fileLine, wholeLog } from './file-report.ts'
-import { type FileSaid, assertionsOf, recordOf, runFiles } from './run-files.ts'
-import { type SkippedTest, skippedTests } from './support/skipped-tests.ts'
+import { type FileSaid, countsOf, runFiles } from './run-files.ts'
+import { readTap } from './tap-record.ts'
 import type { Tier } from './tiers.ts'
 
 /** More files than that fail because something is broken, not because the machine was busy. */
@@ -9,16 +10,26 @@ const MOST_RERUN = 4
 
 const ALONE: AtOnce = { jobs: 1 }
 
-type AtOnce = Pick<Tier, 'jobs' | 'most'>
+type AtOnce = Pick<Tier, 'jobs' | 'most' | 'batches'>
+
+/** A test that chose not to run. */
+export interface SkippedTest {
+  readonly file: string
+  /** Behind the names of the tests around it: `a > b`. */
+  readonly name: string
+  readonly reason: string
+}
 
 export interface Outcome {
   readonly tier: string
   readonly state: 'passed' | 'failed' | 'skipped'
   readonly detail: string
+  /** Cases. */
   readonly passed: number
   readonly failed: number
   readonly seconds: number
-  /** Tests that chose not to run. */
+  /** Each file as it ended last. */
+  readonly said: readonly FileSaid[]
   readonly skipped: readonly SkippedTest[]
   /** Files that failed, and passed when they were run again, alone; as they ended the first time. */
   readonly flaky: readonly FileSaid[]
@@ -28,41 +39,57 @@ export interface TierInit {
   readonly files: readonly string[]
   /** Whether a test that is skipped counts as failed. */
   readonly required: boolean
+  /** How many cases each file had: fewer is a failure. */
+  readonly cases: CaseList
+  /** Files that have been flaky before: these get no second chance. */
+  readonly knownFlaky: ReadonlySet<string>
   readonly say: (text: string) => void
 }
 
-type Ended = Pick<Outcome, 'flaky'> & { readonly said: readonly FileSaid[] }
+type Ended = Pick<Outcome, 'flaky' | 'said'>
 
 export async function runTier(tier: Tier, init: TierInit): Promise<Outcome> {
   const skip = await tier.skip()
   if (skip !== undefined) return skippedOutcome(tier, skip)
   const started = performance.now()
-  const ended = (await isPrepared(tier, init)) ? await rerunFailed(tier, await runAll(tier, init), init) : undefined
+  const { said, flaky } = (await isPrepared(tier, init)) ? await runAndRepeat(tier, init) : { said: [], flaky: [] }
   const seconds = (performance.now() - started) / 1000
-  const { said, flaky } = ended ?? { said: [], flaky: [] }
-  const { passed, failed } = assertionsOf(said)
-  const skipped = skippedTests(recordOf(said))
-  const ok = failed === 0 && passed > 0
+  const counts = countsOf(said)
+  const lost = lostCases(init.cases, said)
+  for (const line of lost) init.say(`${line}\n`)
+  const failed = counts.failed + lost.length
+  const ok = failed === 0 && counts.passed > 0
+  const skipped = skippedTests(said)
   const parts = [
     `${init.files.length} files`,
-    `${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}`,
+    `${counts.passed} tests${counts.passed === 0 ? ' (nothing ran)' : ''}`,
     ...(skipped.length > 0 ? [`${skipped.length} skipped (each says why above)`] : []),
+    ...(lost.length > 0 ? [`${lost.length} files lost tests`] : []),
     ...(flaky.length > 0 ? [`${flaky.length} flaky (failed, then passed alone)`] : []),
   ]
   return {
     tier: tier.name,
     state: ok ? 'passed' : 'failed',
     detail: parts.join(', '),
-    passed,
+    passed: counts.passed,
     failed: ok ? 0 : Math.max(1, failed),
     seconds,
+    said,
     skipped,
     flaky,
   }
 }
 
+export function skippedTests(said: readonly Pick<FileSaid, 'file' | 'output'>[]): readonly SkippedTest[] {
+  return said.flatMap(({ file, output }) =>
+    readTap(output)
+      .cases.filter(({ state }) => state === 'skipped')
+      .map(({ name, reason }) => ({ file, name, reason })),
+  )
+}
+
 function skippedOutcome({ name }: Tier, detail: string): Outcome {
-  return { tier: name, state: 'skipped', detail, passed: 0, failed: 0, seconds: 0, skipped: [], flaky: [] }
+  return { tier: name, state: 'skipped', detail, passed: 0, failed: 0, seconds: 0, said: [], skipped: [], flaky: [] }
 }
 
 /** The time of a test is for what it tests: what it needs built is built before. */
@@ -81,6 +108,12 @@ async function isPrepared(tier: Tier, { say }: TierInit): Promise<boolean> {
   return true
 }
 
+async function runAndRepeat(tier: Tier, init: TierInit): Promise<Ended> {
+  const first = await runAll(tier, init)
+  if (tier.batches !== undefined) return { said: await named(tier, first, init), flaky: [] }
+  return rerunFailed(tier, first, init)
+}
+
 async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> {
   const { alone, long = [] } = tier
   const isAlone = (file: string): boolean => alone?.test(file) ?? false
@@ -95,13 +128,30 @@ async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> 
   ]
 }
 
-function run(tier: Tier, init: TierInit, { jobs, most }: AtOnce): Promise<readonly FileSaid[]> {
+function run(tier: Tier, init: TierInit, { jobs, most, batches }: AtOnce): Promise<readonly FileSaid[]> {
   const onEnd = (said: FileSaid): void => {
     init.say(fileLine(said))
     if (!isFailed(said, init)) return
     init.say(tier.rerun === true ? wholeLog(said) : failures(said))
   }
-  return runFiles(init.files, { jobs, most: most ?? jobs, seconds: tier.seconds, onEnd })
+  return runFiles(init.files, { jobs, most: most ?? jobs, batches, seconds: tier.seconds, onEnd })
+}
+
+/**
+ * Files that failed in a process with others are run again, each in one of its own, to say what fails. One that passes
+ * then stays red: something of another file was in its way.
+ */
+async function named(tier: Tier, first: readonly FileSaid[], init: TierInit): Promise<readonly FileSaid[]> {
+  const failed = first.filter((said) => isFailed(said, init))
+  if (failed.length === 0) return first
+  const files = failed.map(({ file }) => file)
+  init.say(`run again, each in a process of its own: ${files.join(', ')}\n`)
+  const again = new Map((await run(tier, { ...init, files }, { jobs: tier.jobs })).map((said) => [said.file, said]))
+  return first.map((said) => {
+    const alone = again.get(said.file)
+    if (alone === undefined) return said
+    return isFailed(alone, init) ? alone : { ...said, fault: `${said.fault ?? 'it failed'}; it passes alone` }
+  })
 }
 
 /** After all others have ended, so that nothing is beside it. */
@@ -112,7 +162,10 @@ async function rerunFailed(tier: Tier, first: readonly FileSaid[], init: TierIni
     init.say(`${failed.length} files of tier ${tier.name} failed: more than ${MOST_RERUN} are not run again\n`)
     return { said: first, flaky: [] }
   }
-  const files = failed.map(({ file }) => file)
+  const known = failed.filter(({ file }) => init.knownFlaky.has(file))
+  for (const { file } of known) init.say(`${file} has been flaky before (test/flaky.txt): it gets no second chance\n`)
+  const files = failed.map(({ file }) => file).filter((file) => !init.knownFlaky.has(file))
+  if (files.length === 0) return { said: first, flaky: [] }
   init.say(`run once more, alone: ${files.join(', ')}\n`)
   const second = new Map((await run(tier, { ...init, files }, ALONE)).map((said) => [said.file, said]))
   const flaky = failed.filter((said) => isGoodAfter(said, second.get(said.file), init))
@@ -121,15 +174,13 @@ async function rerunFailed(tier: Tier, first: readonly FileSaid[], init: TierIni
 }
 
 function isFailed(said: FileSaid, { required }: TierInit): boolean {
-  return assertionsOf([said]).failed > 0 || (required && skipsOf(said) > 0)
+  const { failed, skipped } = countsOf([said])
+  return failed > 0 || (required && skipped > 0)
 }
 
 /** A test that failed is not mended by skipping it. */
 function isGoodAfter(first: FileSaid, second: FileSaid | undefined, init: TierInit): boolean {
   if (second === undefined || isFailed(second, init)) return false
-  return assertionsOf([second]).passed > 0 && skipsOf(second) <= skipsOf(first)
-}
-
-function skipsOf(said: FileSaid): number {
-  return skippedTests(recordOf([said])).length
+  const { passed, skipped } = countsOf([second])
+  return passed > 0 && skipped <= countsOf([first]).skipped
 }

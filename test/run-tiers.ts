@@ -1,45 +1,62 @@
 /**
- * `node test/run-tiers.ts TIER… [PATH…]`: runs the tiers, or just the files at those paths with the settings of their
- * tiers. Then prints the table of what ran and what was skipped and why, and a line `FLAKY file` for each file that
- * failed and then passed alone.
+ * `node test/run-tiers.ts TIER… [PATH…] [--changed[=COMMIT]]`: runs the tiers, or just the files at those paths with the
+ * settings of their tiers, or just the files nearest to what has changed since a commit (default HEAD). Then prints the
+ * table of what ran and what was skipped and why, and a line `FLAKY file` for each file that failed and then passed
+ * alone.
  * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
- * SEALANE_TURN=number has the long files of a tier take turns (turns.ts); those left out are named.
+ * SEALANE_TURN=number has files of a tier take turns (turns.ts), all of them where paths have changed since
+ * SEALANE_CHANGED_SINCE=commit; those left out are named.
  * SEALANE_FLAKY_FILE=path has the FLAKY lines written at the end of that file, too.
+ * SEALANE_UPDATE_CASES=1 writes down how many cases each file has (cases.txt), instead of comparing.
  */
-import { appendFileSync } from 'node:fs'
-import { type ChosenFiles, chooseFiles } from './choose-files.ts'
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type CaseList, readCases, updateCases } from './cases.ts'
+import { changedSince, distances, nearest } from './changed.ts'
+import { type ChosenFiles, ROOT, chooseFiles } from './choose-files.ts'
 import { failures } from './file-report.ts'
 import { type Outcome, runTier } from './run-tier.ts'
 import { TIERS, type Tier } from './tiers.ts'
-import { parseTurn, shareOf } from './turns.ts'
+import { type Turn, parseTurn, shareOf } from './turns.ts'
 
 export interface RunInit {
   readonly tiers: readonly Tier[]
-  /** Names of tiers, and paths of files. */
+  /** Names of tiers, paths of files, and `--changed[=COMMIT]`. */
   readonly words: readonly string[]
   /** The folder from which paths are meant. */
   readonly from: string
   /** Names of tiers in which a skip is a failure. */
   readonly required: readonly string[]
   /** See turns.ts. */
-  readonly turn?: number | undefined
+  readonly turn?: Turn | undefined
   readonly flakyFile: string | undefined
+  /** Files that have been flaky before. Default: none. */
+  readonly knownFlaky?: readonly string[]
+  /** Default: nothing is known. */
+  readonly cases?: CaseList
   readonly say: (text: string) => void
+  /** Called with the outcome of all tiers. */
+  readonly onEnd?: (outcomes: readonly Outcome[]) => void
 }
 
 /** Gives the exit code: 0 when nothing failed, 2 when the words mean nothing. */
-export async function runTiers({ tiers, words, from, required, turn, flakyFile, say }: RunInit): Promise<number> {
-  const chosen = choose(tiers, words, from)
+export async function runTiers(init: RunInit): Promise<number> {
+  const { required, turn, flakyFile, say } = init
+  const chosen = choose(init)
   if (typeof chosen === 'string') {
-    say(`${chosen}\nusage: run-tiers ${tiers.map((tier) => tier.name).join('|')} … [PATH …]\n`)
+    const names = init.tiers.map((tier) => tier.name).join('|')
+    say(`${chosen}\nusage: run-tiers ${names} … [PATH …] [--changed[=COMMIT]]\n`)
     return 2
   }
   const outcomes: Outcome[] = []
+  const knownFlaky = new Set(init.knownFlaky)
   for (const { tier, files: all, named } of chosen) {
     const { files, left } = shareOf(tier, all, named ? undefined : turn)
     if (left.length > 0) say(`tier ${tier.name}: left to another turn: ${left.join(', ')}\n`)
-    outcomes.push(await runTier(tier, { files, required: required.includes(tier.name), say }))
+    const { cases = new Map() } = init
+    outcomes.push(await runTier(tier, { files, required: required.includes(tier.name), cases, knownFlaky, say }))
   }
+  init.onEnd?.(outcomes)
   say(`\n${table(outcomes)}${flakyLines(outcomes)}`)
   const flaky = outcomes.flatMap((outcome) => outcome.flaky)
   if (flakyFile !== undefined && flaky.length > 0) {
@@ -55,13 +72,34 @@ export async function runTiers({ tiers, words, from, required, turn, flakyFile, 
 }
 
 /** The files, or what is wrong with the words. */
-function choose(tiers: readonly Tier[], words: readonly string[], from: string): readonly ChosenFiles[] | string {
+function choose({ tiers, words: all, from, say }: RunInit): readonly ChosenFiles[] | string {
+  const words = all.filter((word) => !/^--changed(=|$)/.test(word))
+  const changed = all.find((word) => !words.includes(word))
   if (words.length === 0) return 'no tier and no file is named'
   try {
-    return chooseFiles(words, { tiers, from })
+    const chosen = chooseFiles(words, { tiers, from })
+    return changed === undefined ? chosen : nearestOf(chosen, changedSince(/=(.*)$/.exec(changed)?.[1] ?? 'HEAD'), say)
   } catch (error) {
     return (error as Error).message
   }
+}
+
+/** So many files of a tier as take a minute together at the most, and what is farther is told. */
+function nearestOf(
+  chosen: readonly ChosenFiles[],
+  changed: readonly string[],
+  say: (text: string) => void,
+): readonly ChosenFiles[] {
+  say(`changed: ${changed.length === 0 ? 'nothing' : changed.slice(0, 20).join(', ')}\n`)
+  const steps = distances(changed)
+  const all = chosen.map((one) => {
+    const reached = one.tier.looksAtAll === true ? one.files : nearest(one.files, steps)
+    const files = reached.slice(0, one.tier.nearest ?? Infinity)
+    const left = reached.length - files.length
+    if (left > 0) say(`tier ${one.tier.name}: ${left} more files that the change reaches are left out as farther\n`)
+    return { ...one, files }
+  })
+  return all.filter(({ files }) => files.length > 0)
 }
 
 function table(outcomes: readonly Outcome[]): string {
@@ -104,18 +142,46 @@ export function missingWhereRequired(
     ])
 }
 
-if (import.meta.main) {
-  const code = runTiers({
+/** The turn that the environment names, if it names one. */
+function turnOf(env: NodeJS.ProcessEnv): Turn | undefined {
+  const number = parseTurn(env['SEALANE_TURN'])
+  if (number === undefined) return undefined
+  const since = env['SEALANE_CHANGED_SINCE'] ?? ''
+  return { number, changed: since === '' ? undefined : changedSince(since) }
+}
+
+/** Words at the start of its lines; the rest of a line is for people. */
+function readFlaky(): readonly string[] {
+  const lines = readFileSync(join(import.meta.dirname, 'flaky.txt'), 'utf8').split('\n')
+  return lines.filter((line) => line !== '' && !line.startsWith('#')).map((line) => line.split(' ')[0] ?? '')
+}
+
+async function main(): Promise<number> {
+  const { env, argv } = process
+  const isUpdate = env['SEALANE_UPDATE_CASES'] === '1'
+  return runTiers({
     tiers: TIERS,
-    words: process.argv.slice(2),
+    words: argv.slice(2),
     // npm starts its scripts in the folder of package.json, and says here where its user was.
-    from: process.env['INIT_CWD'] ?? process.cwd(),
-    required: (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(','),
-    turn: parseTurn(process.env['SEALANE_TURN']),
-    flakyFile: process.env['SEALANE_FLAKY_FILE'],
+    from: env['INIT_CWD'] ?? process.cwd(),
+    required: (env['SEALANE_REQUIRE_TIERS'] ?? '').split(','),
+    turn: turnOf(env),
+    flakyFile: env['SEALANE_FLAKY_FILE'],
+    knownFlaky: readFlaky(),
+    cases: isUpdate ? new Map() : readCases(),
     say: (text) => void process.stdout.write(text),
+    onEnd: (outcomes) => {
+      if (!isUpdate) return
+      updateCases(
+        outcomes.flatMap(({ said }) => said),
+        (file) => existsSync(join(ROOT, file)),
+      )
+    },
   })
-  await code.then(
+}
+
+if (import.meta.main) {
+  await main().then(
     (exitCode) => (process.exitCode = exitCode),
     (error: unknown) => {
       console.error(error instanceof Error ? error.message : error)

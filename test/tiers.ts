@@ -4,14 +4,17 @@ import { existsSync } from 'node:fs'
 import { buildAll } from './kube/support/build-all.ts'
 import { kubeProgramsMissing } from './kube/support/kube-programs.ts'
 import { PRODUCT } from './support/source-tree.ts'
+import type { Turns } from './turns.ts'
 
 export interface Tier {
   readonly name: string
   readonly folders: readonly string[]
   /** Why it cannot run here; undefined when it can. */
   skip(): Promise<string | undefined>
-  /** How many files run at once. */
+  /** How many processes run at once. */
   readonly jobs: number
+  /** In how many processes all files run, one after the other in each. Default: each file has one of its own. */
+  readonly batches?: number
   /** How many while processors are idle: most of what a file does may be waiting. Default: `jobs`. */
   readonly most?: number
   /** How long one file may take. */
@@ -21,8 +24,12 @@ export interface Tier {
    * the longest first.
    */
   readonly long?: readonly RegExp[]
-  /** Shares of the files, of which only one is run where a turn is named: see turns.ts. The other files always are. */
-  readonly turns?: readonly RegExp[]
+  /** Files that take turns where a turn is named: see turns.ts. The other files always run. */
+  readonly turns?: readonly Turns[]
+  /** How many files `--changed` runs, those nearest to the change. Default: all that the change reaches. */
+  readonly nearest?: number
+  /** Its tests look at all files of the project: any change reaches them. */
+  readonly looksAtAll?: boolean
   /** Files that run after the others, with nothing beside them. */
   readonly alone?: RegExp
   /** Whether a file that fails is run once more, alone: what it shows takes real time, and the machine may be busy. */
@@ -55,9 +62,13 @@ const LONG = [
 ]
 
 /** As near as can be of one length: half an hour each on two processors, beside what always runs. */
-const TURNS = [
-  /(five-clusters|install|several-gateways|day-two|leaving|mcs-story|stale-gateway)\.test/,
-  /(gateway-drain|node-life|repair|broker-replicas|second-join|broker-move|exporter-informed|first-try|image)\.test/,
+const TURNS: readonly Turns[] = [
+  {
+    shares: [
+      /(five-clusters|install|several-gateways|day-two|leaving|mcs-story|stale-gateway)\.test/,
+      /(gateway-drain|node-life|repair|broker-replicas|second-join|broker-move|exporter-informed|first-try|image)\.test/,
+    ],
+  },
 ]
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
@@ -91,12 +102,22 @@ export const TIERS: readonly Tier[] = [
     skip: always,
     // More than processors: some wait for a server's deadline.
     jobs: 3,
-    most: 5,
+    // What most files load takes longer than what they do: loaded once for many, they take a third of the time.
+    batches: 6,
     seconds: 120,
+    nearest: 150,
   },
   // Most of their time they wait for programs that they have started.
-  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, most: 5, seconds: 240 },
-  { name: 'conventions', folders: ['test/conventions'], skip: always, jobs: 2, most: 3, seconds: 180 },
+  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, most: 5, seconds: 240, nearest: 4 },
+  {
+    name: 'conventions',
+    folders: ['test/conventions'],
+    skip: always,
+    jobs: 2,
+    most: 3,
+    seconds: 180,
+    looksAtAll: true,
+  },
   {
     name: 'netns',
     folders: ['test/netns'],

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { Tier } from '../tiers.ts'
 
 /** How a file ends each time that it is run; the last word counts for all later runs. */
-type Ends = readonly ('good' | 'bad' | 'skip' | 'crash')[]
+type Ends = readonly ('good' | 'bad' | 'skip' | 'crash' | 'fewer')[]
 
 const PROGRAM = `import { appendFileSync, readFileSync } from 'node:fs'
 const [ends, log, name] = SETTINGS
@@ -16,11 +16,13 @@ appendFileSync(log, 'begin ' + name + '\\n')
 const before = readFileSync(log, 'utf8').split('\\n').filter((line) => line === 'begin ' + name).length - 1
 const end = ends[Math.min(before, ends.length - 1)]
 process.on('exit', () => appendFileSync(log, 'end ' + name + '\\n'))
+const test = (ok, n, more = '') => '# Subtest: t' + n + '\\n' + more + '    1..1\\n' + ok + ' ' + n + ' - t' + n + '\\n'
 const TAP = {
-  good: 'ok 1 - a\\nok 2 - b\\n1..2\\n# { total: 2, pass: 2 }',
-  bad: '    not ok 1 - the reason of run ' + before + '\\n# a line of run ' + before +
-    '\\nnot ok 1 - a\\nok 2 - b\\n1..2\\n# { total: 2, pass: 1, fail: 1 }',
-  skip: 'ok 1 - a # SKIP no moon\\nok 2 - b\\n1..2\\n# { total: 2, pass: 1, skip: 1 }',
+  good: test('ok', 1) + test('ok', 2) + '1..2\\n# { total: 2, pass: 2 }',
+  bad: test('not ok', 1, '    not ok 1 - the reason of run ' + before + '\\n# a line of run ' + before + '\\n') +
+    test('ok', 2) + '1..2\\n# { total: 2, pass: 1, fail: 1 }',
+  skip: 'ok 1 - a # SKIP no moon\\n' + test('ok', 2) + '1..2\\n# { total: 2, pass: 1, skip: 1 }',
+  fewer: test('ok', 1) + '1..1\\n# { total: 1, pass: 1 }',
 }
 console.log(TAP[end] ?? 'ok 1 - a')
 if (end === 'crash') process.kill(process.pid, 'SIGKILL')
@@ -36,7 +38,12 @@ interface Ran {
 }
 
 /** One tier of such files. */
-async function run(t: Test, files: Readonly<Record<string, Ends>>, change: Partial<Tier> = {}): Promise<Ran> {
+async function run(
+  t: Test,
+  files: Readonly<Record<string, Ends>>,
+  change: Partial<Tier> = {},
+  known: { readonly flaky?: readonly string[]; readonly cases?: Readonly<Record<string, number>> } = {},
+): Promise<Ran> {
   const { folder, log } = world(t)
   for (const [name, ends] of Object.entries(files)) {
     writeFileSync(join(folder, `${name}.test.ts`), PROGRAM.replace('SETTINGS', JSON.stringify([ends, log, name])))
@@ -52,9 +59,13 @@ async function run(t: Test, files: Readonly<Record<string, Ends>>, change: Parti
   }
   const flakyFile = join(folder, 'flaky.txt')
   const required = change.name === 'required' ? ['required'] : []
+  const pathOf = (name: string): string => join(relative(ROOT, folder), `${name}.test.ts`)
+  const knownFlaky = (known.flaky ?? []).map(pathOf)
+  const cases = new Map(Object.entries(known.cases ?? {}).map(([name, count]) => [pathOf(name), count]))
   let text = ''
   const say = (more: string): void => void (text += more)
-  const code = await runTiers({ tiers: [tier], words: [tier.name], from: ROOT, required, flakyFile, say })
+  const init = { tiers: [tier], words: [tier.name], from: ROOT, required, flakyFile, knownFlaky, cases, say }
+  const code = await runTiers(init)
   const order = readFileSync(log, 'utf8').trim().split('\n')
   const flaky = existsSync(flakyFile) ? readFileSync(flakyFile, 'utf8') : ''
   return { code, text: text.replaceAll(relative(ROOT, folder), 'here'), order, flakyFile: flaky }
@@ -85,11 +96,14 @@ t.test('what passes when it is run alone is flaky, and the tier passes', async (
   t.equal(
     ending(text),
     `tier         result    time     detail
-fake         passed N s  3 files, 6 assertions, 1 flaky (failed, then passed alone)
+fake         passed N s  3 files, 6 tests, 1 flaky (failed, then passed alone)
 FLAKY here/a.test.ts
         not ok 1 - the reason of run 0
     # a line of run 0
-    not ok 1 - a
+        1..1
+    not ok 1 - t1
+    # Subtest: t2
+        1..1
     it ended with code 1
 6 passed, 0 failed, 1 FLAKY (failed, then passed alone)
 `,
@@ -102,7 +116,7 @@ t.test('what fails again has failed, and both logs are shown', async (t) => {
   t.equal(code, 1)
   t.match(text, '# a line of run 0')
   t.match(text, '# a line of run 1')
-  t.match(ending(text), /fake +failed .* 2 files, 3 assertions\n3 passed, 1 failed\n$/)
+  t.match(ending(text), /fake +failed .* 2 files, 3 tests\n3 passed, 1 failed\n$/)
   t.equal(flakyFile, '')
 })
 
@@ -130,6 +144,58 @@ t.test('a test that failed and is skipped when it is run again has failed', asyn
   t.equal(code, 1)
   t.match(ending(text), /1 passed, 1 failed\n$/)
 })
+
+t.test('what was flaky before gets no second chance', async (t) => {
+  const { code, text, order } = await run(t, { a: ['bad', 'good'], b: ['bad', 'good'] }, {}, { flaky: ['a'] })
+  t.equal(code, 1)
+  t.match(text, 'here/a.test.ts has been flaky before (test/flaky.txt): it gets no second chance\n')
+  t.match(ending(text), 'FLAKY here/b.test.ts\n')
+  t.equal(order.filter((line) => line.startsWith('begin')).length, 3)
+})
+
+t.test('a file that has lost tests is red', async (t) => {
+  const cases = { a: 2, b: 2, c: 1 }
+  const { code, text } = await run(t, { a: ['fewer'], b: ['skip'], c: ['good'], d: ['good'] }, {}, { cases })
+  t.equal(code, 1)
+  t.match(text, 'here/a.test.ts has lost tests: 2 are in test/cases.txt, 1 ran\n')
+  t.match(ending(text), /4 files, 6 tests, 1 skipped .*, 1 files lost tests\n6 passed, 1 failed\n$/)
+})
+
+t.test('what fails beside others in one process is run by itself, and stays red', async (t) => {
+  const passes = await batch(t, `t.equal(globalThis.leftover, undefined)\nglobalThis.leftover = 1`)
+  t.equal(passes.code, 1)
+  t.match(passes.text, /run again, each in a process of its own: here\/b\.test\.ts, here\/c\.test\.ts\n/)
+  t.match(ending(passes.text), /3 files, 1 tests\n1 passed, 2 failed\n$/)
+  const fails = await batch(t, `t.equal(1, 2)`)
+  t.match(fails.text, /run again, .*: here\/a.*, here\/b.*, here\/c/)
+  t.match(ending(fails.text), /3 files, 0 tests \(nothing ran\)\n0 passed, 3 failed\n$/)
+})
+
+/** Three files with the same test in it, in one process. */
+async function batch(t: Test, source: string): Promise<Pick<Ran, 'code' | 'text'>> {
+  const { folder } = world(t)
+  const tap = JSON.stringify(import.meta.resolve('../batch-tap.ts'))
+  for (const name of ['a', 'b', 'c']) {
+    writeFileSync(
+      join(folder, `${name}.test.ts`),
+      `import t from ${tap}\nt.test('one', async (t) => {\n${source}\n})\n`,
+    )
+  }
+  const folders = [relative(ROOT, folder)]
+  const tier: Tier = {
+    name: 'fake',
+    folders,
+    skip: () => Promise.resolve(undefined),
+    jobs: 1,
+    batches: 1,
+    seconds: 30,
+  }
+  let text = ''
+  const say = (more: string): void => void (text += more)
+  const init = { tiers: [tier], words: [tier.name], from: ROOT, required: [], flakyFile: undefined, say }
+  const code = await runTiers(init)
+  return { code, text: text.replaceAll(relative(ROOT, folder), 'here') }
+}
 
 t.test('where many fail, none is run again', async (t) => {
   const files = Object.fromEntries(['a', 'b', 'c', 'd', 'e'].map((name) => [name, ['bad', 'good']] as const))
@@ -164,6 +230,6 @@ t.test('what cannot be prepared fails the tier', async (t) => {
   const { code, text, order } = await run(t, { a: ['good'] }, { prepare })
   t.equal(code, 1)
   t.match(text, /^no compiler\n/)
-  t.match(ending(text), /1 files, 0 assertions \(nothing ran\)\n0 passed, 1 failed\n$/)
+  t.match(ending(text), /1 files, 0 tests \(nothing ran\)\n0 passed, 1 failed\n$/)
   t.same(order, [''])
 })

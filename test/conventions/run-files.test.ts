@@ -2,16 +2,27 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
+import { ROOT } from '../choose-files.ts'
 import { idleShare, idleSince, parseProcessorTimes } from '../idle-processors.ts'
-import { type FileSaid, type FilesInit, assertionsOf, recordOf, runFiles } from '../run-files.ts'
+import { type FileSaid, type FilesInit, countsOf, runFiles } from '../run-files.ts'
+import { skippedTests } from '../run-tier.ts'
 import { eventually } from '../support/eventually.ts'
-import { skippedTests } from '../support/skipped-tests.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const SAY = (lines: string): string => `console.log(${JSON.stringify(lines)})\n`
-const GOOD = SAY('TAP version 14\nok 1 - a\nok 2 - b\n1..2\n# { total: 2, pass: 2 }')
+
+/** What tap prints of tests with one assertion each. */
+function tap(...tests: readonly ('ok' | 'not ok' | 'skipped')[]): string {
+  const lines = tests.map((state, i) =>
+    state === 'skipped'
+      ? `ok ${i + 1} - test ${i} # SKIP no sun`
+      : `# Subtest: test ${i}\n    ${state} 1 - an assertion\n    1..1\n${state} ${i + 1} - test ${i} # time=1ms`,
+  )
+  return `TAP version 14\n${lines.join('\n')}\n1..${tests.length}\n# { total: ${tests.length} }`
+}
+const GOOD = SAY(tap('ok', 'ok'))
 
 interface Row {
   readonly source: string
@@ -22,16 +33,13 @@ interface Row {
 const ROWS: Readonly<Record<string, Row>> = {
   good: { source: GOOD, becomes: [2, 0, undefined] },
   bad: {
-    source: `${SAY('not ok 1 - a\n1..1\n# { total: 3, pass: 1, fail: 2 }')}process.exitCode = 1`,
+    source: `${SAY(tap('ok', 'not ok', 'not ok'))}process.exitCode = 1`,
     becomes: [1, 2, 'it ended with code 1'],
   },
-  'bad, and says that all is well': {
-    source: SAY('not ok 1 - a\n1..1\n# { total: 1, pass: 0, fail: 1 }'),
-    becomes: [0, 1, undefined],
-  },
+  'bad, and says that all is well': { source: SAY(tap('not ok')), becomes: [0, 1, undefined] },
   'good, and then it breaks': { source: `${GOOD}process.exit(3)`, becomes: [2, 1, 'it ended with code 3'] },
   'broken off': {
-    source: `${SAY('ok 1 - a')}process.exit(0)`,
+    source: `${SAY('# Subtest: a\n    ok 1 - b')}process.exit(0)`,
     becomes: [0, 1, 'it ended without saying how many tests it ran'],
   },
   'with a test that never ends, and nothing that keeps the process': {
@@ -48,8 +56,9 @@ const ROWS: Readonly<Record<string, Row>> = {
   },
   skipped: { source: SAY('TAP version 14\n1..0 # no moon\n# { total: 0, pass: 0 }'), becomes: [0, 0, undefined] },
   'nothing in it': { source: SAY('TAP version 14\n1..0\n# { total: 0, pass: 0 }'), becomes: [0, 0, undefined] },
-  'skipped in part': {
-    source: SAY('TAP version 14\nok 1 - a\nok 2 - b # SKIP no sun\n1..2\n# { total: 2, pass: 1, skip: 1 }'),
+  'skipped in part': { source: SAY(tap('ok', 'skipped')), becomes: [1, 0, undefined] },
+  'assertions outside of tests': {
+    source: SAY('TAP version 14\nok 1 - a\nok 2 - b\n1..2\n# { total: 2, pass: 2 }'),
     becomes: [1, 0, undefined],
   },
 }
@@ -69,18 +78,73 @@ t.test('each end of a file is told for what it is', async (t) => {
   for (const [i, [name, { becomes }]] of Object.entries(ROWS).entries()) {
     const one = said[i]
     if (one === undefined) throw new Error(`nothing is known of ${name}`)
-    const { passed, failed } = assertionsOf([one])
+    const { passed, failed } = countsOf([one])
     t.same([passed, failed, one.fault], becomes, name)
   }
-  t.same(assertionsOf(said), { passed: 10, failed: 11 })
-  const record = recordOf(said)
-  t.equal(record.match(/^ok /gm)?.length, 4)
-  t.equal(record.match(/^not ok /gm)?.length, 10)
+  t.same(countsOf(said), { passed: 11, failed: 11, skipped: 3 })
   t.same(
-    skippedTests(record).map(({ name, reason }) => `${name}: ${reason}`),
-    ['all of it: no moon', 'all of it: without a reason', 'b: no sun'],
+    skippedTests(said).map(({ name, reason }) => `${name}: ${reason}`),
+    ['all of it: no moon', 'all of it: without a reason', 'test 1: no sun'],
   )
 })
+
+/** Files of one process, by what they do; the fault says how each ended. */
+const BATCHES: readonly (readonly (readonly [source: string, counts: string, fault: RegExp | undefined])[])[] = [
+  [
+    [`t.test('a', async (t) => t.ok(true)); t.test('b', async (t) => t.ok(true))`, '2 passed', undefined],
+    [`t.test('a', { skip: 'no moon' }, async () => undefined)`, '1 skipped', undefined],
+    [
+      `t.test('a', async (t) => t.test('b', async (t) => t.ok(false)))`,
+      '1 failed',
+      /^it failed beside others in one process$/,
+    ],
+    [`throw new Error('it cannot be read')`, '1 failed', /^it failed beside others/],
+    [`t.setTimeout(200); t.test('a', () => new Promise(() => setInterval(() => {}, 1e6)))`, '1 failed', /^it failed/],
+    // What is written at the outermost level belongs to its file, also when the next one is being read.
+    [`t.teardown(() => console.error('over')); t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
+    // A server that nobody closes does not keep the others waiting.
+    [`setInterval(() => {}, 1e6); t.ok(true)`, '1 passed', undefined],
+  ],
+  [
+    [`t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
+    [`t.test('a', async () => process.exit(3))`, '1 failed', /^it failed beside others/],
+    [`t.test('a', async (t) => t.ok(true))`, '1 failed', /^its process ended before it$/],
+  ],
+  [
+    [`t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
+    [
+      `process.on('exit', () => (process.exitCode = 3)); t.test('a', async (t) => t.ok(true))`,
+      '1 passed, 1 failed',
+      /^its process failed: it ended with code 3$/,
+    ],
+  ],
+]
+
+t.test('many files in one process', async (t) => {
+  for (const rows of BATCHES) {
+    const folder = temporaryFolder(t)
+    const files = rows.map(([source], i) => {
+      const path = join(folder, `${i}.test.ts`)
+      writeFileSync(path, `import t from ${JSON.stringify(import.meta.resolve('../batch-tap.ts'))}\n${source}\n`)
+      return relative(ROOT, path)
+    })
+    const said = await runFiles(files, { jobs: 1, batches: 1, seconds: 20, graceMs: 3000, onEnd: () => undefined })
+    t.same(
+      said.map((one) => countsInWords(one)),
+      rows.map(([, counts]) => counts),
+    )
+    for (const [i, { fault }] of said.entries()) {
+      const want = rows[i]?.[2]
+      if (want === undefined) t.equal(fault, undefined)
+      else t.match(fault, want)
+    }
+  }
+})
+
+function countsInWords(said: FileSaid): string {
+  const counts = Object.entries(countsOf([said])).filter(([, count]) => count > 0)
+  return counts.map(([state, count]) => `${count} ${state}`).join(', ')
+}
 
 /** How many files there are at once, of files that wait for each other. */
 async function atOnce(t: Test, files: number, init: Pick<FilesInit, 'jobs' | 'most' | 'idle'>): Promise<number> {

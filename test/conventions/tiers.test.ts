@@ -1,37 +1,36 @@
 /** What a required tier skips is reported. */
 import t from 'tap'
+import { skippedTests } from '../run-tier.ts'
 import { missingWhereRequired } from '../run-tiers.ts'
-import { skippedTests } from '../support/skipped-tests.ts'
 import { TIERS } from '../tiers.ts'
-import { parseTurn, shareOf } from '../turns.ts'
+import { type Turns, parseTurn, shareOf } from '../turns.ts'
 import { chooseFiles } from '../choose-files.ts'
 
 // In two parts, because the word itself may not be in a file.
 const LATER = 'TO' + 'DO'
-const RECORD = `TAP version 14
-1..3
-# Subtest: test/a.test.ts
-    ok 1 - needs the moon # SKIP no moon here
-    # Subtest: outer
-        ok 1 - fine
-        ok 2 - an assertion # SKIP
-        ok 3 - later # ${LATER} not yet
-        # Subtest: inner
-            ok 1 - deep # skip too deep
-            1..1
-        ok 4 - inner # time=1ms
-        1..4
-    ok 2 - outer # time=4.8ms
-    1..2
-ok 1 - test/a.test.ts # time=19ms
-ok 2 - test/b.test.ts # SKIP nothing for this system
-# Subtest: test/c.test.ts
-    not ok 1 - broken # time=1ms
+const OUTPUT = `TAP version 14
+ok 1 - needs the moon # SKIP no moon here
+# Subtest: outer
+    ok 1 - fine
+    ok 2 - an assertion # SKIP
+    ok 3 - later # ${LATER} not yet
+    # Subtest: inner
+        ok 1 - deep # skip too deep
+        1..1
+    ok 4 - inner # time=1ms
+    1..4
+ok 2 - outer # time=4.8ms
+1..2
 `
 
 t.test('skipped tests are found with where they are and why', async (t) => {
+  const said = [
+    { file: 'test/a.test.ts', output: OUTPUT },
+    { file: 'test/b.test.ts', output: 'TAP version 14\n1..0 # SKIP nothing for this system\n' },
+    { file: 'test/c.test.ts', output: '# Subtest: broken\n    not ok 1 - broken # time=1ms\n' },
+  ]
   t.same(
-    skippedTests(RECORD).map(({ file, name, reason }) => `${file} | ${name} | ${reason}`),
+    skippedTests(said).map(({ file, name, reason }) => `${file} | ${name} | ${reason}`),
     [
       'test/a.test.ts | needs the moon | no moon here',
       'test/a.test.ts | outer > an assertion | without a reason',
@@ -39,7 +38,7 @@ t.test('skipped tests are found with where they are and why', async (t) => {
       'test/b.test.ts | all of it | nothing for this system',
     ],
   )
-  t.same(skippedTests(''), [])
+  t.same(skippedTests([]), [])
 })
 
 t.test('where a tier is required, each skip is a failure with its reason', async (t) => {
@@ -56,23 +55,50 @@ t.test('where a tier is required, each skip is a failure with its reason', async
   t.same(missingWhereRequired(outcomes, ['']), [])
 })
 
-t.test('long files take turns, and none is left out by all of them', async (t) => {
-  for (const { tier, files } of chooseFiles(
+t.test('files take turns, and none is left out by all of them', async (t) => {
+  const all = chooseFiles(
     TIERS.map(({ name }) => name),
     { tiers: TIERS, from: '.' },
-  )) {
+  )
+  for (const { tier, files } of all) {
     const { turns = [] } = tier
     t.same(shareOf(tier, files), { files, left: [] }, `${tier.name}: all where no turn is named`)
-    const shares = turns.map((_, turn) => shareOf(tier, files, turn))
-    if (turns.length > 0) t.same([...new Set(shares.flatMap((one) => one.files))].sort(), files)
+    if (turns.length === 0) continue
+    const shares = Array.from({ length: EVERY }, (_, number) => shareOf(tier, files, { number, changed: [] }))
+    t.same([...new Set(shares.flatMap((one) => one.files))].sort(), files, `${tier.name}: all in ${EVERY} turns`)
     for (const [i, { files: taken, left }] of shares.entries()) {
       t.same([...taken, ...left].sort(), files, `${tier.name}, turn ${i}`)
-      t.ok(left.length > 0 && left.length < files.length / 2)
-      t.same(shareOf(tier, files, i + 10 * turns.length).left, left, 'turns come round')
+      t.ok(left.length > 0, `${tier.name}, turn ${i} leaves some`)
+      const later = { number: i + 10 * EVERY, changed: [] }
+      t.same(shareOf(tier, files, later).left, left, 'turns come round')
     }
-    const words = turns.flatMap(({ source }) => /\((.*)\)/.exec(source)?.[1]?.split('|') ?? [])
+    const words = turns.flatMap(({ shares }) => shares.flatMap(({ source }) => wordsOf(source)))
     for (const word of words) t.equal(files.filter((file) => file.endsWith(`/${word}.test.ts`)).length, 1, word)
-    t.equal(new Set(words).size, words.length, 'each has one turn')
+    t.equal(new Set(words).size, words.length, `${tier.name}: each has one turn`)
+  }
+})
+
+/** Everything runs at least every fourth time. */
+const EVERY = 4
+
+/** `(a|b)\.test`: a and b. */
+function wordsOf(pattern: string): readonly string[] {
+  return /\((.*)\)/.exec(pattern)?.[1]?.split('|') ?? []
+}
+
+t.test('all shares run where what they show has changed, or may have', async (t) => {
+  const turns: readonly Turns[] = [{ shares: [/a/, /b/], changed: /^gateway\// }, { shares: [/c/, /d/] }]
+  const files = ['a', 'b', 'c', 'd', 'e']
+  for (const [changed, number, left] of [
+    [[], 0, ['b', 'd']],
+    [[], 1, ['a', 'c']],
+    [['docs/x.md', 'gateway/main.ts'], 0, ['d']],
+    [['docs/gateway/x.md'], 2, ['b', 'd']],
+    // A clone without its history does not know.
+    [undefined, 1, ['c']],
+  ] as const) {
+    const share = shareOf({ turns }, files, { number, changed })
+    t.same(share, { files: files.filter((file) => !left.includes(file as never)), left: [...left] })
   }
 })
 

@@ -1,0 +1,50 @@
+/**
+ * Runs test files one after the other in this process, so that what most of them load is loaded once. Each file is a
+ * test of its own in the TAP that is printed. run-files.ts starts it, with a Batch as JSON in SEALANE_TEST_BATCH: tap
+ * names its folders after the arguments of the process, and those of a hundred files are too long for a name.
+ */
+import { registerHooks } from 'node:module'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import tap from 'tap'
+import { readFilesInto } from './batch-tap.ts'
+
+export interface Batch {
+  /** From the root. */
+  readonly files: readonly string[]
+  /** How long one file may take. */
+  readonly seconds: number
+}
+
+const ROOT = join(import.meta.dirname, '..')
+const HERE = new URL('.', import.meta.url).href
+const FILE_TAP = import.meta.resolve('./batch-tap.ts')
+/** How long this process may live on after its last test: a server that closes, a process that ends. */
+const GRACE_MS = 3000
+
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'tap' && isTest(context.parentURL) ? { url: FILE_TAP, shortCircuit: true } : next(specifier, context),
+})
+
+/** tap's own modules, and the two of this program, have the real one. */
+function isTest(url: string | undefined): boolean {
+  return url !== undefined && url !== FILE_TAP && url !== import.meta.url && url.startsWith(HERE)
+}
+
+const { files, seconds } = JSON.parse(process.env['SEALANE_TEST_BATCH'] ?? '{}') as Batch
+delete process.env['SEALANE_TEST_BATCH']
+tap.setTimeout(seconds * files.length * 1000)
+tap.teardown(() => {
+  const late = setTimeout(() => {
+    process.stderr.write(`still open after all tests: ${process.getActiveResourcesInfo().join(', ')}\n`)
+    process.exit()
+  }, GRACE_MS)
+  late.unref()
+})
+for (const file of files) {
+  await tap.test(file, { timeout: seconds * 1000 }, async (test) => {
+    readFilesInto(test)
+    await import(pathToFileURL(join(ROOT, file)).href)
+  })
+}

@@ -1,0 +1,133 @@
+/** Reads the TAP that a test file printed: its cases, and what each of them came to. */
+
+export interface Case {
+  /** Its name behind those of the tests around it: `a > b`. `all of it`: a file without a test in it. */
+  readonly name: string
+  readonly state: 'passed' | 'failed' | 'skipped'
+  /** Why it was skipped; '' otherwise. */
+  readonly reason: string
+}
+
+export interface TapRecord {
+  /**
+   * A case is a test with no other test in it. A test around others is one too where it failed and none of them did: an
+   * assertion of its own failed then.
+   */
+  readonly cases: readonly Case[]
+  readonly assertions: { readonly passed: number; readonly failed: number }
+}
+
+interface TapTest {
+  readonly name: string
+  /** A test that has begun fails until its end says otherwise. */
+  state: Case['state']
+  reason: string
+  readonly tests: TapTest[]
+  readonly assertions: { passed: number; failed: number }
+}
+
+/** TAP that breaks off gives what it has. */
+export function readTap(text: string): TapRecord {
+  const file = newTest('')
+  const open = [file]
+  for (const { depth, rest } of linesOf(text)) {
+    const around = open[depth]
+    if (around === undefined) continue
+    const begins = /^# Subtest: (.*)$/.exec(rest)?.[1]
+    const point = /^(not )?ok \d+(?: - (.*?))?(?: # (?:time=\S+|SKIP ?(.*)|TODO ?(.*)))?(?: \{)?$/i.exec(rest)
+    if (begins !== undefined) {
+      const test = newTest(begins)
+      around.tests.push(test)
+      open.splice(depth + 1, Infinity, test)
+    } else if (point !== null) {
+      const [, not, name = '', skip] = point
+      const state = skip !== undefined ? 'skipped' : not === undefined ? 'passed' : 'failed'
+      const test = open[depth + 1]
+      if (test !== undefined) {
+        test.state = state
+        test.reason = skip ?? ''
+        open.length = depth + 1
+      } else if (state === 'skipped') {
+        // What is skipped is not announced.
+        around.tests.push({ ...newTest(name === '' ? 'a test without a name' : name), state, reason: skip ?? '' })
+      } else around.assertions[state] += 1
+    }
+  }
+  return { cases: casesOfFile(file, text), assertions: assertionsIn(file) }
+}
+
+export interface BatchPart {
+  /** What this file printed, as if it had run alone. */
+  readonly output: string
+  readonly ms: number
+  /** What its end said of it; undefined where the process broke off in it. */
+  readonly isOk: boolean | undefined
+}
+
+/** What each file of a batch (run-batch.ts) printed: there every file is a test at the outermost level. */
+export function partsOfBatch(text: string): ReadonlyMap<string, BatchPart> {
+  const parts = new Map<string, BatchPart>()
+  let open: { readonly file: string; readonly lines: string[] } | undefined
+  const close = (ms: number, isOk?: boolean): void => {
+    if (open !== undefined) parts.set(open.file, { output: open.lines.join('\n'), ms, isOk })
+    open = undefined
+  }
+  for (const line of text.split('\n')) {
+    const begins = /^# Subtest: (.*)$/.exec(line)?.[1]
+    const end = /^(not )?ok \d+ - .*?(?: # time=([\d.]+)ms)?$/.exec(line)
+    if (begins !== undefined) open = { file: begins, lines: [] }
+    else if (end !== null) close(Number(end[2] ?? 0), end[1] === undefined)
+    else open?.lines.push(line.replace(/^ {4}/, ''))
+  }
+  close(0)
+  return parts
+}
+
+function newTest(name: string): TapTest {
+  return { name, state: 'failed', reason: '', tests: [], assertions: { passed: 0, failed: 0 } }
+}
+
+/** Lines with their depth in tests, without diagnostics: YAML behind a test point, which may hold anything. */
+function* linesOf(text: string): Generator<{ depth: number; rest: string }> {
+  let endOfYaml: string | undefined
+  for (const line of text.split('\n')) {
+    if (endOfYaml !== undefined) {
+      if (line === endOfYaml) endOfYaml = undefined
+      continue
+    }
+    const indent = /^ */.exec(line)?.[0].length ?? 0
+    if (indent % 4 === 2 && line.trim() === '---') endOfYaml = `${' '.repeat(indent)}...`
+    else if (indent % 4 === 0) yield { depth: indent / 4, rest: line.slice(indent) }
+  }
+}
+
+function casesOfFile(file: TapTest, text: string): readonly Case[] {
+  const { passed, failed } = file.assertions
+  const alone = { name: 'all of it', reason: '' } as const
+  const skip = /^1\.\.0(?: # ?(?:SKIP\b ?)?(.*))?$/im.exec(text)
+  if (file.tests.length > 0 || passed + failed > 0) {
+    const own: Case[] = failed > 0 ? [{ ...alone, state: 'failed' }] : []
+    const only: Case[] = file.tests.length === 0 && failed === 0 ? [{ ...alone, state: 'passed' }] : []
+    return [...own, ...only, ...file.tests.flatMap((test) => casesOf(test, []))]
+  }
+  return skip === null ? [] : [{ ...alone, state: 'skipped', reason: reasonOf(skip[1] ?? '') }]
+}
+
+function casesOf(test: TapTest, around: readonly string[]): readonly Case[] {
+  const names = [...around, test.name]
+  const within = test.tests.flatMap((one) => casesOf(one, names))
+  const isOwn = test.state === 'failed' && !within.some(({ state }) => state === 'failed')
+  const reason = test.state === 'skipped' ? reasonOf(test.reason) : ''
+  const own: Case = { name: names.join(' > '), state: test.state, reason }
+  return within.length === 0 || isOwn ? [...within, own] : within
+}
+
+function reasonOf(text: string): string {
+  return text.trim() === '' ? 'without a reason' : text.trim()
+}
+
+function assertionsIn({ assertions, tests }: TapTest): { passed: number; failed: number } {
+  return tests
+    .map(assertionsIn)
+    .reduce((sum, one) => ({ passed: sum.passed + one.passed, failed: sum.failed + one.failed }), assertions)
+}
