@@ -284,7 +284,7 @@ t.test('not ready before the port is open', async (t) => {
     stop.signal,
   )
   t.same(status.notReady(), [`state: being opened: ${join(stateDir, 'broker.db')}`])
-  await eventually(() => status.notReady().length === 0, { deadlineMs: 5000 })
+  await eventually(() => status.notReady().length === 0)
   t.ok(isListening)
   stop.abort()
   await running

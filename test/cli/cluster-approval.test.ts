@@ -4,15 +4,16 @@ import { podBroker } from '../../cli/kube/broker/pod-broker.ts'
 import { podMembers } from '../../cli/kube/broker/pod-members.ts'
 import { podTokens } from '../../cli/kube/broker/pod-tokens.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { eventually } from '../support/eventually.ts'
 import { failure } from '../support/failure.ts'
 import { MemoryAdmin } from '../support/memory-admin.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
-import { runCli, startCli } from './run-cli.ts'
+import { type StartedCli, runCli, startCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 
 const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
 const SHA = /SHA256:[A-Za-z0-9+/]{43}/
+/** The broker has answered that somebody has to accept, and holds the request. */
+const WAITS = /^(\S+) waits for approval .* the fingerprint of its key is (\S+);.*\nwaiting for that; Ctrl-C takes/m
 const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
 
 /** The command line beside the broker. */
@@ -23,9 +24,12 @@ function beside(broker: LoopbackBroker) {
   }
 }
 
-async function waits(broker: LoopbackBroker, id: string): Promise<string> {
-  const look = async () => (await broker.tokens((store) => store.waiting())).find((one) => one.id === id)?.fingerprint
-  return eventually(look, { say: `${id} waits` })
+/** Resolves with the fingerprint that the broker shows, which is the one that the site names. */
+async function waits(t: Test, broker: LoopbackBroker, join: StartedCli): Promise<string> {
+  const [, id = '', named = ''] = await join.remarked(WAITS)
+  const waiting = await broker.tokens((store) => store.waiting())
+  t.equal(waiting.find((one) => one.id === id)?.fingerprint, named, `${id} waits, with the key that it names`)
+  return named
 }
 
 function joining(site: SiteFolder, token: string, ...more: string[]) {
@@ -37,7 +41,7 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
   const sealane = beside(broker)
   const site = new SiteFolder(t, 'paris')
   const join = joining(site, await broker.token())
-  const fingerprint = await waits(broker, 'paris')
+  const fingerprint = await waits(t, broker, join)
   t.same(site.identity(), ['0700 identity/', '0600 identity/joining.key'])
   const listed = await sealane('cluster', 'waiting')
   t.match(listed.stdout, /^CLUSTER STATE FINGERPRINT PODS SERVICES FROM TOKEN SINCE UNTIL\n/)
@@ -72,15 +76,14 @@ t.test('Ctrl-C takes the request back, and the token is good again', async (t) =
   const token = await broker.token()
   const site = new SiteFolder(t, 'paris')
   const first = joining(site, token)
-  const fingerprint = await waits(broker, 'paris')
-  await eventually(() => first.remarks().includes('Ctrl-C'), { say: 'the site is told to wait' })
+  const fingerprint = await waits(t, broker, first)
   first.stop()
   const { stderr } = await first.result
   t.match(stderr, /the request is taken back; the token can be used again\n/)
   t.same(await broker.tokens((store) => store.waiting()), [])
   t.same(site.identity(), [], 'nothing is left of it')
   const second = joining(site, token)
-  t.not(await waits(broker, 'paris'), fingerprint, 'another attempt, another key')
+  t.not(await waits(t, broker, second), fingerprint, 'another attempt, another key')
   second.stop()
   await second.result
 })
@@ -107,7 +110,7 @@ t.test('a broker that starts anew finds the request again, and who waits waits o
   const broker = await LoopbackBroker.start(t, { approve: true })
   const site = new SiteFolder(t, 'paris')
   const join = joining(site, await broker.token())
-  const fingerprint = await waits(broker, 'paris')
+  const fingerprint = await waits(t, broker, join)
   await broker.stop()
   await broker.tokens((store) => store.accept({ cluster: 'paris', fingerprint }))
   await broker.start({ approve: true })
@@ -119,7 +122,7 @@ t.test('refused: the site says so, and keeps nothing', async (t) => {
   const sealane = beside(broker)
   const site = new SiteFolder(t, 'paris')
   const join = joining(site, await broker.token())
-  const fingerprint = await waits(broker, 'paris')
+  const fingerprint = await waits(t, broker, join)
   t.match(await sealane('cluster', 'refuse', 'paris'), {
     code: 0,
     stdout: `cluster paris (${fingerprint}) is refused\n`,
@@ -140,7 +143,7 @@ t.test('only the token asks', async (t) => {
   const made = await sealane('token', 'create', '--approve', '-o', 'json')
   const { token } = JSON.parse(made.stdout) as { token: string }
   const join = joining(new SiteFolder(t, 'paris'), token)
-  await waits(broker, 'paris')
+  await waits(t, broker, join)
   t.match((await sealane('token', 'list', '-o', 'wide')).stdout, / waiting 1 any - TIME paris - TIME\n$/)
   t.match((await joining(new SiteFolder(t, 'milano'), await broker.token()).result).code, 0)
   join.stop()
@@ -164,7 +167,7 @@ function hub(broker: LoopbackBroker): MemoryAdmin {
 
 async function waitingSites(t: Test, broker: LoopbackBroker, token: () => Promise<string>, ...ids: string[]) {
   const all = await Promise.all(ids.map(async (id) => joining(new SiteFolder(t, id), await token())))
-  for (const id of ids) await waits(broker, id)
+  for (const join of all) await waits(t, broker, join)
   return all
 }
 
@@ -175,8 +178,9 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   const [members, tokens] = [podMembers(ask), podTokens(ask)]
   const token = async (): Promise<string> => (await tokens.create({ approve: true })).text
   const [paris, oslo] = await waitingSites(t, broker, token, 'paris', 'oslo')
-  t.same(await members.waiting(), await broker.tokens((store) => store.waiting()))
-  const fingerprint = await waits(broker, 'paris')
+  const waiting = await members.waiting()
+  t.same(waiting, await broker.tokens((store) => store.waiting()))
+  const { fingerprint = '' } = waiting.find(({ id }) => id === 'paris') ?? {}
   t.match(await failure(members.accept({ cluster: 'tokyo' })), { reason: 'WaitingUnknown' })
   t.match(await members.accept({ cluster: 'paris', fingerprint }), { id: 'paris', fingerprint, repeated: false })
   t.match(await members.refuse({ cluster: 'oslo' }), { id: 'oslo', repeated: false })

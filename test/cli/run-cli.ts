@@ -30,16 +30,32 @@ export interface RunCliInit {
   readonly terminal?: Terminal
 }
 
-/** As runCli; `stop` is Ctrl-C, `remarks` and `answers` what it has said on standard error and output so far. */
-export function startCli(
-  args: readonly string[],
-  init: RunCliInit = {},
-): { readonly result: Promise<CliResult>; stop(): void; remarks(): string; answers(): string } {
+export interface StartedCli {
+  readonly result: Promise<CliResult>
+  /** Ctrl-C. */
+  stop(): void
+  /** What it has said on standard error so far. */
+  remarks(): string
+  /** What it has said on standard output so far. */
+  answers(): string
+  /**
+   * Resolves with the match as soon as standard error has it, however long that takes; rejects when the command ends
+   * without.
+   */
+  remarked(what: RegExp): Promise<RegExpExecArray>
+}
+
+/** As runCli, and goes on beside the test. */
+export function startCli(args: readonly string[], init: RunCliInit = {}): StartedCli {
   const signals = new EventEmitter()
+  const remarks = new EventEmitter().setMaxListeners(0)
   const said = { stdout: '', stderr: '' }
   const output = {
     answer: (text: string) => void (said.stdout += text),
-    remark: (text: string) => void (said.stderr += text),
+    remark: (text: string) => {
+      said.stderr += text
+      remarks.emit('more')
+    },
   }
   const build = (signal: AbortSignal): Promise<void> =>
     parseWith(buildProgram(signal, { signal, output, env: init.env ?? {}, terminal: init.terminal ?? null }), args)
@@ -50,7 +66,21 @@ export function startCli(
       return { code, ...said }
     },
   )
-  return { result, stop: () => void signals.emit('SIGINT'), remarks: () => said.stderr, answers: () => said.stdout }
+  const remarked = (what: RegExp): Promise<RegExpExecArray> => {
+    const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>()
+    const look = (): void => {
+      const found = what.exec(said.stderr)
+      if (found !== null) resolve(found)
+    }
+    remarks.on('more', look)
+    look()
+    result.then(({ code }) => reject(new Error(`it ended with ${code} before it said ${what}: ${said.stderr}`)), reject)
+    return promise
+  }
+  return {
+    ...{ result, remarked, stop: () => void signals.emit('SIGINT') },
+    ...{ remarks: () => said.stderr, answers: () => said.stdout },
+  }
 }
 
 export interface SpawnInit {

@@ -9,6 +9,9 @@ import { eventually } from '../support/eventually.ts'
 import { type EtcdCluster, base64, startEtcdCluster } from './support/etcd-cluster.ts'
 import { connect } from './support/open-replica.ts'
 
+/** Who stops says so: well before its lease of 15 s has run out. */
+const AT_ONCE = { deadlineMs: 8000 }
+
 let cluster: EtcdCluster
 
 t.before(async () => {
@@ -54,10 +57,13 @@ t.test('each knows of the others, one is the first, and who stops is gone at onc
   a.session.report(['napoli'])
   await eventually(() => !b.session.isConnectedElsewhere('milano'), { say: 'it has gone' })
   await a.stop()
-  await eventually(() => b.session.replicas.length === 2, { say: 'two' })
+  await eventually(() => b.session.replicas.length === 2, { ...AT_ONCE, say: 'two' })
   t.notOk(b.session.isConnectedElsewhere('napoli'))
   await first?.stop()
-  await eventually(() => others.some(({ session, became }) => session.isFirst() && became() === 1), { say: 'another' })
+  await eventually(() => others.some(({ session, became }) => session.isFirst() && became() === 1), {
+    ...AT_ONCE,
+    say: 'another',
+  })
 })
 
 t.test('a lease that is lost is granted anew', async (t) => {
@@ -67,7 +73,7 @@ t.test('a lease that is lost is granted anew', async (t) => {
   const key = base64(store.keys.replica(id).toString())
   const { kvs } = (await cluster.call('kv/range', { key })) as { kvs: { lease: string }[] }
   await cluster.call('lease/revoke', { ID: kvs[0]!.lease })
-  await eventually(() => session.replicas.length === 0, { say: 'it is seen to be lost' })
+  await eventually(() => session.replicas.length === 0, { ...AT_ONCE, say: 'it is seen to be lost' })
   await eventually(() => session.replicas.length === 1, { say: 'and there again', deadlineMs: 15_000 })
 })
 

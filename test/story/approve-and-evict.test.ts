@@ -41,7 +41,7 @@ metadata: { name: db, namespace: shop }
 async function joinApproved(t: Test, broker: LoopbackBroker, id: string): Promise<StorySite> {
   const site = StorySite.make(t, id, [PODS[id] ?? ''])
   const join = startCli(['join', '--site', site.folder.file, '--token', await broker.token()])
-  const fingerprint = await eventually(() => /SHA256:[A-Za-z0-9+/]{43}/.exec(join.remarks())?.[0], { say: 'it waits' })
+  const [fingerprint] = await join.remarked(/SHA256:[A-Za-z0-9+/]{43}/)
   const accept = ['cluster', 'accept', id, '--fingerprint', fingerprint, '--state', broker.state]
   t.equal((await runCli(accept)).code, 0)
   const { code, stderr } = await join.result
@@ -62,7 +62,7 @@ t.test('approved by hand, evicted by hand', { timeout: 90_000 }, async (t) => {
   const oslo = await joinApproved(t, broker, 'oslo')
   const stranger = StorySite.make(t, 'tokyo', ['10.44.0.0/16'])
   const asks = startCli(['join', '--site', stranger.folder.file, '--token', await broker.token()])
-  await eventually(() => asks.remarks().includes('waits for approval'))
+  await asks.remarked(/waits for approval/)
 
   const sites = [milano, paris, oslo]
   await Promise.all(sites.map((site) => site.start()))

@@ -180,7 +180,7 @@ t.test('three clustersets at one broker', { timeout: 180_000 }, async (t) => {
     const made = await json<{ token: string }>(t, broker, 'token', 'create', '--approve', ...which('green'))
     const tokyo = StorySite.make(t, 'tokyo', ['10.44.0.0/16'])
     const join = startCli(['join', '--site', tokyo.folder.file, '--token', made.token])
-    await eventually(() => join.remarks().includes('waits for approval'), { say: 'it waits' })
+    await join.remarked(/waits for approval/)
     for (const set of ['demo', 'blue'] as const) {
       t.same((await json<Listed>(t, broker, 'cluster', 'waiting', ...which(set))).items, [])
       t.equal((await cli(broker, 'cluster', 'accept', 'tokyo', ...which(set))).code, 1)
