@@ -6,6 +6,7 @@ import { serviceChecks } from './checks/services.ts'
 import { powerLoss } from './checks/power-loss.ts'
 import { trafficChecks } from './checks/traffic.ts'
 import { type World, servicesAreKnown } from './checks/world.ts'
+import { Interruption, onInterruption } from './interruption.ts'
 import { keepText } from './keep.ts'
 import { Lab } from './lab.ts'
 import { startPrograms } from './programs.ts'
@@ -41,16 +42,16 @@ async function main(): Promise<void> {
   requirePackages('demo')
   if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo')
   const stop = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-    process.on(signal, () => stop.abort(new Error(`stopped by ${signal}`)))
+  onInterruption((by) => stop.abort(by))
   const lab = await Lab.open(PREFIX)
-  let failure: string | undefined
+  let failure: Error | undefined
   try {
     await Promise.race([story(lab, options, report), aborted(stop.signal)])
   } catch (error) {
-    failure = (error as Error).message
+    failure = error as Error
   }
-  process.exitCode = report.finish(failure)
+  const exitCode = report.finish(failure?.message)
+  process.exitCode = failure instanceof Interruption ? failure.exitCode : exitCode
   if (options.keep) (options.json ? process.stderr : process.stdout).write(keepText(lab))
   else await lab.close()
   // Whatever was under way when the demo was stopped would go on in a world that is gone.

@@ -7,12 +7,11 @@ import { requirePackages } from '../../scripts/install-system-packages.ts'
 import { buildAll } from '../../test/kube/support/build-all.ts'
 import { kubeletMissing } from '../../test/kube/support/test-kubelet-world.ts'
 import { atExit } from '../../test/support/at-exit.ts'
+import { Interruption, onInterruption } from '../interruption.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
 import { keepClusters, nothingIsKept } from './keep.ts'
 import { FOLDER_PREFIX, sweepKept } from './kept-clusters.ts'
 import { reportStory } from './story.ts'
-
-const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -32,23 +31,30 @@ async function main(): Promise<void> {
   if (values.keep) nothingIsKept()
   const report = values.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
   const stop = new AbortController()
-  for (const [signal, number] of Object.entries(SIGNALS)) {
-    process.on(signal, () => {
-      stop.abort(new Error(`stopped by ${signal}`))
-      if (values.keep) return
-      report.finish(`stopped by ${signal}`)
-      // What was made is taken away by exit handlers.
-      process.exit(128 + number)
-    })
-  }
+  onInterruption((by) => {
+    stop.abort(by)
+    if (values.keep) return
+    report.finish(by.message)
+    // What was made is taken away by exit handlers.
+    process.exit(by.exitCode)
+  })
   const account = values.json ? process.stderr : process.stdout
   account.write(
     'programs of the clusters: built from Go modules on the first run, which takes four minutes on two cores\n',
   )
   await buildAll()
-  process.exitCode = values.keep ? await keepClusters(values, stop.signal) : await runToTheEnd(values.flat, report)
+  process.exitCode = values.keep
+    ? await keepClusters(values, stop.signal).catch((error: unknown) => interrupted(error, report))
+    : await runToTheEnd(values.flat, report)
   // Whatever a failed story had under way would go on in a world that is gone.
   process.exit()
+}
+
+/** Gives the exit code of a demo that was stopped; throws what is no interruption. */
+function interrupted(error: unknown, report: Report): number {
+  if (!(error instanceof Interruption)) throw error
+  report.finish(error.message)
+  return error.exitCode
 }
 
 /** Throws with what this machine lacks, and what to do about it. */

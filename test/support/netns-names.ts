@@ -20,14 +20,19 @@ export function ownedNetnsName(): string {
 
 /** Removes the namespaces of processes that are no more, with the processes in them, and gives their names. */
 export function sweepNetns(): string[] {
+  const left = orphanedNetns()
+  left.forEach(removeNetns)
+  return left
+}
+
+/** Names of the namespaces of processes that are no more. */
+export function orphanedNetns(): string[] {
   const here = pidNamespace()
-  const left = namedNetns().filter((name) => {
+  return namedNetns().filter((name) => {
     const [, maker = '', pid = ''] = OWNED.exec(name) ?? []
     // It cannot be known here whether a process of another pid namespace lives.
     return maker.startsWith(`${here}-`) && owner(Number(pid)) !== maker
   })
-  left.forEach(removeNetns)
-  return left
 }
 
 /** All that are there, whoever made them. */
