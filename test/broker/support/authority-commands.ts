@@ -4,7 +4,8 @@ import type { AuthorityStatus, AuthorityStep } from '../../../compose/parts/brok
 import { type CliResult, runCli } from '../../cli/run-cli.ts'
 import { eventually } from '../../support/eventually.ts'
 
-export const PATIENCE = { deadlineMs: 60_000, intervalMs: 100 }
+/** What is waited for takes seconds, and each look is a command: ten a second take more than what they look at. */
+export const PATIENCE = { deadlineMs: 60_000, intervalMs: 400 }
 
 export class AuthorityCommands {
   readonly #broker: { readonly state: string }
