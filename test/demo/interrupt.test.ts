@@ -13,7 +13,7 @@ const report = (failure: string, checks: readonly object[] = []): string =>
 const atCtrlC = (what: string): string => `process.on('SIGINT', () => { ${what} }); ${GOES_ON}; ${SAYS}`
 
 /** Of interrupt.ts on that program. */
-function judged(t: Test, program: string, seconds = '0'): { status: number | null; stderr: string } {
+function interrupted(t: Test, program: string, seconds = '0'): { status: number | null; stderr: string } {
   const file = join(temporaryFolder(t), 'demo.mjs')
   writeFileSync(file, program)
   const args = ['--disable-warning=ExperimentalWarning', join(ROOT, 'test/demo/interrupt.ts'), seconds, file]
@@ -23,7 +23,7 @@ function judged(t: Test, program: string, seconds = '0'): { status: number | nul
 }
 
 t.test('a demo that says by what it was stopped, and leaves nothing', async (t) => {
-  t.strictSame(judged(t, atCtrlC(`${report('stopped by SIGINT')}; process.exit(130)`)), { status: 0, stderr: '' })
+  t.strictSame(interrupted(t, atCtrlC(`${report('stopped by SIGINT')}; process.exit(130)`)), { status: 0, stderr: '' })
 })
 
 const WRONG: Readonly<Record<string, readonly [program: string, says: RegExp, seconds?: string]>> = {
@@ -46,7 +46,7 @@ const WRONG: Readonly<Record<string, readonly [program: string, says: RegExp, se
 }
 for (const [name, [program, says, seconds]] of Object.entries(WRONG)) {
   t.test(name, async (t) => {
-    const { status, stderr } = judged(t, program, seconds)
+    const { status, stderr } = interrupted(t, program, seconds)
     t.equal(status, 1)
     t.match(stderr, says)
   })
@@ -61,7 +61,7 @@ import { spawn } from 'node:child_process'
 mkdtempSync(join(tmpdir(), 'sealane-demo-lab-'))
 spawn('sleep', ['100'], { detached: true, stdio: 'ignore' })
 ${atCtrlC(`${report('stopped by SIGINT')}; process.exit(130)`)}`
-  const { status, stderr } = judged(t, leaves)
+  const { status, stderr } = interrupted(t, leaves)
   t.equal(status, 1)
   const [, folder = '', pid = ''] = /^it left behind:\nfolder (\S+) .*\nprocess (\d+) sleep 100\n$/.exec(stderr) ?? []
   t.match(folder, /sealane-demo-lab-/, stderr)
