@@ -45,6 +45,11 @@ const OPTIONS = {
  * started.
  */
 export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
+  return compileProgram(folder, entry) !== undefined
+}
+
+/** The same, but it gives the paths of what it has read, from this checkout's folder; undefined: does not compile. */
+export function compileProgram(folder: string, entry: string): readonly string[] | undefined {
   const image = imageOfBuild()
   let inputs: readonly string[]
   try {
@@ -52,14 +57,14 @@ export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
     const { metafile } = buildSync({ ...OPTIONS, entryPoints: [entry], outbase, outdir: folder })
     inputs = Object.keys(metafile.inputs)
   } catch (error) {
-    if (Object.hasOwn(error as object, 'errors')) return false
+    if (Object.hasOwn(error as object, 'errors')) return undefined
     throw error
   }
   const project = readProject(root)
   const named = image === undefined ? project : { ...project, config: { ...project.config, image } }
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(named, undefined, 2)}\n`)
   writeFileSync(join(folder, 'third-party-licenses.txt'), licenses(inputs))
-  return true
+  return inputs
 }
 
 interface Project {

@@ -17,6 +17,7 @@ import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.
 import type { OpenPort } from '../../../model/addresses/open-port.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
+import { compiledProgram } from '../../support/compiled-program.ts'
 import { membershipObject } from '../../support/objects/cluster-objects.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
 import { node } from './worlds.ts'
@@ -191,7 +192,7 @@ export class GatewayProcess {
 
   constructor(site: Site) {
     const { init } = site
-    const runner = join(import.meta.dirname, 'run-gateway.ts')
+    const runner = compiledProgram(join(import.meta.dirname, 'run-gateway.ts'))
     const lanes = {
       lanes: [init.lane],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { type Interface, createInterface } from 'node:readline'
 import type { CliResult } from '../../cli/run-cli.ts'
+import { compiledProgram } from '../../support/compiled-program.ts'
 import type { Netns } from '../../support/netns.ts'
 
 const PROGRAM = join(import.meta.dirname, 'command-line-process.ts')
@@ -18,7 +19,7 @@ export class CommandLine {
   constructor(netns: Netns, environment: NodeJS.ProcessEnv = {}) {
     // The test runner adds itself to every Node that is started.
     const { NODE_OPTIONS: _options, ...env } = process.env
-    const args = ['netns', 'exec', netns.name, process.execPath, PROGRAM]
+    const args = ['netns', 'exec', netns.name, process.execPath, compiledProgram(PROGRAM)]
     this.#child = spawn('ip', args, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...env, ...environment } })
     this.#answers = createInterface({ input: this.#child.stdout! })
   }
@@ -38,7 +39,8 @@ export class CommandLine {
     return answer
   }
 
+  /** It ends by itself, so that it keeps what it has compiled; what hangs goes with its namespace. */
   close(): void {
-    this.#child.kill('SIGKILL')
+    this.#child.stdin?.end()
   }
 }

@@ -4,6 +4,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { KubeObject } from '../../../model/objects.ts'
+import { compiledProgram } from '../../support/compiled-program.ts'
 import type { Netns } from '../../support/netns.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
 
@@ -24,7 +25,7 @@ export class NodeProcess {
   constructor({ node, netns, folder, lanes = [] }: NodeProcessInit) {
     const sockets = join(folder, 'wireguard')
     for (const name of ['wireguard', 'state']) mkdirSync(join(folder, name), { recursive: true })
-    const program = [process.execPath, join(import.meta.dirname, 'run-node.ts')]
+    const program = [process.execPath, compiledProgram(join(import.meta.dirname, 'run-node.ts'))]
     const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
     this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] })
