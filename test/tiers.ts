@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { buildAll } from './kube/support/build-all.ts'
 import { kubeProgramsMissing } from './kube/support/kube-programs.ts'
+import { buildProduct } from './support/compiled-program.ts'
 import { PRODUCT } from './support/source-tree.ts'
 import type { Turns } from './turns.ts'
 
@@ -38,10 +39,8 @@ export interface Tier {
   prepare?(): Promise<void>
 }
 
-/** What lanes do in time, and what is counted of their packets. */
-const LANES = /\/gateway-(calls|drain|faults|lanes|links|loss|rotation|ways)/
 /** Of gateways too, but they wait more than they work: they begin before the others, and have others beside them. */
-const WAITING = /\/(diagnose-|gateway-(dual-stack|life|link\.|made-anew|nat|path-size|restarts))/
+const WAITING = /\/(sites-smoke|gateway-(dual-stack|life|link\.|made-anew|nat|restarts|smoke))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
@@ -108,7 +107,16 @@ export const TIERS: readonly Tier[] = [
     nearest: 150,
   },
   // Most of their time they wait for programs that they have started.
-  { name: 'story', folders: ['test/story'], skip: always, jobs: 3, most: 5, seconds: 240, nearest: 4 },
+  {
+    name: 'story',
+    folders: ['test/story'],
+    skip: always,
+    prepare: buildProduct,
+    jobs: 3,
+    most: 5,
+    seconds: 240,
+    nearest: 4,
+  },
   {
     name: 'conventions',
     folders: ['test/conventions'],
@@ -122,16 +130,46 @@ export const TIERS: readonly Tier[] = [
     name: 'netns',
     folders: ['test/netns'],
     skip: netnsProblem,
+    prepare: buildProduct,
     jobs: 2,
     most: 4,
     seconds: 300,
     long: [WAITING],
-    alone: LANES,
     rerun: true,
   },
-  { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, jobs: 2, most: 4, seconds: 300, rerun: true },
+  // The long ones of network namespaces, of which netns has a short one each.
+  {
+    name: 'lanes',
+    folders: ['test/lanes'],
+    skip: netnsProblem,
+    prepare: buildProduct,
+    jobs: 2,
+    most: 4,
+    seconds: 500,
+    long: [/\/diagnose-/],
+    rerun: true,
+  },
+  {
+    name: 'hostile',
+    folders: ['test/hostile'],
+    skip: netnsProblem,
+    prepare: buildProduct,
+    jobs: 2,
+    most: 4,
+    seconds: 300,
+    rerun: true,
+  },
   // Each file has an etcd of three members of its own.
-  { name: 'etcd', folders: ['test/etcd'], skip: etcdProblem, jobs: 2, most: 4, seconds: 180, rerun: true },
+  {
+    name: 'etcd',
+    folders: ['test/etcd'],
+    skip: etcdProblem,
+    prepare: buildProduct,
+    jobs: 2,
+    most: 4,
+    seconds: 180,
+    rerun: true,
+  },
   {
     name: 'kube',
     folders: ['test/kube'],

@@ -111,6 +111,6 @@ t.test('a turn is a whole number', async (t) => {
 t.test('the tiers are known by their names', async (t) => {
   t.same(
     TIERS.map(({ name }) => name),
-    ['unit', 'story', 'conventions', 'netns', 'hostile', 'etcd', 'kube', 'kernel', 'emulated'],
+    ['unit', 'story', 'conventions', 'netns', 'lanes', 'hostile', 'etcd', 'kube', 'kernel', 'emulated'],
   )
 })

@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { eventually } from '../support/eventually.ts'
 import type { Netns } from '../support/netns.ts'
 import type { Seen } from './load.ts'
 
@@ -15,15 +16,23 @@ export interface Load {
   readonly connections: number
   /** Between two bytes of a connection; 20 where absent. */
   readonly byteMs?: number
+  /** Of a datagram; 64 where absent. */
+  readonly bytes?: number
 }
+
+/**
+ * What a test needs to see a connection that breaks and a gateway that carries: other tests run on this machine. Few
+ * packets, since each costs what it costs whatever its length; long ones, so that they are more than probes.
+ */
+export const LIGHT_LOAD: Load = { flows: 20, pps: 50, connections: 5, byteMs: 200, bytes: 1000 }
 
 export class Caller {
   readonly #child: ChildProcess
   readonly #waiting: ((line: string) => void)[] = []
   readonly started: Promise<unknown>
 
-  constructor(pod: Netns, address: string, { flows, pps, connections, byteMs = 20 }: Load) {
-    const args = [PROGRAM, 'call', address, ...[flows, pps, connections, byteMs].map(String)]
+  constructor(pod: Netns, address: string, { flows, pps, connections, byteMs = 20, bytes = 64 }: Load) {
+    const args = [PROGRAM, 'call', address, ...[flows, pps, connections, byteMs, bytes].map(String)]
     const inside = ['netns', 'exec', pod.name, process.execPath, ...args]
     this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'inherit'] })
     this.#child.stdin?.on('error', () => undefined)
@@ -53,4 +62,21 @@ export class Caller {
 export async function answerIn(pod: Netns): Promise<void> {
   const server = pod.spawn(process.execPath, [PROGRAM, 'serve'])
   await new Promise((resolve) => server.stdout?.once('data', resolve))
+}
+
+/** Waits until nearly all datagrams of a look are answered: for each caller. */
+export async function untilFlowing(callers: readonly Caller[], say: string): Promise<void> {
+  await eventually(
+    async () => {
+      const seen = await Promise.all(callers.map((caller) => caller.seen()))
+      if (seen.every(({ sent, answered }) => sent > 20 && answered > 0.9 * sent)) return true
+      throw new Error(JSON.stringify(seen))
+    },
+    { deadlineMs: 40_000, intervalMs: 500, say: `traffic flows ${say}` },
+  )
+}
+
+/** How many connections of each have ended. */
+export async function brokenOf(callers: readonly Caller[]): Promise<number[]> {
+  return (await Promise.all(callers.map((caller) => caller.seen()))).map(({ broken }) => broken)
 }

@@ -1,7 +1,7 @@
 /**
- * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP MS`
- * sends PPS datagrams a second over FLOWS sockets, and a byte each MS over each of TCP connections, until its input
- * ends.
+ * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP MS
+ * BYTES` sends PPS datagrams of BYTES a second over FLOWS sockets, and a byte each MS over each of TCP connections, until
+ * its input ends.
  * One line on standard input asks for what was seen since the last one: a line of JSON (Seen).
  */
 import { createSocket } from 'node:dgram'
@@ -47,9 +47,9 @@ function touch(gap: Gap, nowMs: number): void {
   gap.lastMs = nowMs
 }
 
-function call(address: string, [flows = 0, pps = 0, connections = 0, byteMs = 0]: readonly number[]): void {
+function call(address: string, [flows = 0, pps = 0, connections = 0, byteMs = 0, size = 64]: readonly number[]): void {
   const counts = { sent: 0, answered: 0, broken: 0 }
-  const udp = Array.from({ length: flows }, () => datagrams(address, () => (counts.answered += 1)))
+  const udp = Array.from({ length: flows }, () => datagrams(address, size, () => (counts.answered += 1)))
   const tcp = Array.from({ length: connections }, () => bytes(address, byteMs, () => (counts.broken += 1)))
   const startMs = performance.now()
   let due = 0
@@ -79,7 +79,12 @@ function call(address: string, [flows = 0, pps = 0, connections = 0, byteMs = 0]
   console.log('calling')
 }
 
-function datagrams(address: string, onAnswer: () => void): { readonly gap: Gap; readonly send: () => void } {
+interface Datagrams {
+  readonly gap: Gap
+  readonly send: () => void
+}
+
+function datagrams(address: string, size: number, onAnswer: () => void): Datagrams {
   const gap = { lastMs: performance.now(), longestMs: 0 }
   const socket = createSocket('udp4')
   socket.on('message', () => {
@@ -87,7 +92,7 @@ function datagrams(address: string, onAnswer: () => void): { readonly gap: Gap; 
     touch(gap, performance.now())
   })
   socket.on('error', () => undefined)
-  const bytes = Buffer.alloc(64)
+  const bytes = Buffer.alloc(size)
   return { gap, send: () => socket.send(bytes, PORT, address, () => undefined) }
 }
 

@@ -2,7 +2,7 @@
  * For the guest (test/emulated/gateway-loss.test.ts): two gateways in each of two sites with the kernel's own WireGuard,
  * and one node without power under traffic both ways. The others carry and no connection breaks, over resilient groups;
  * it comes back, and the groups give it its share again. Emulated times say nothing, so none is asserted: they are
- * printed. test/netns/gateway-loss.test.ts has more rounds and more traffic, over WireGuard of user space.
+ * printed. test/lanes/gateway-loss.test.ts has more rounds and more traffic, over WireGuard of user space.
  */
 import t, { type Test } from 'tap'
 import { parseCounters } from '../../kernel/nft/parse-nft.ts'

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { type Machine, type PlainSite, type SitePlan, withPlainSites } from './support/plain-sites.ts'
+import { type Machine, type PlainSite, type SitePlan, withPlainSites } from '../netns/support/plain-sites.ts'
 
 t.setTimeout(240_000)
 

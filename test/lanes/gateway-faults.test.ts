@@ -4,8 +4,7 @@
  * measured in bench/failover.ts.
  */
 import t, { type Test } from 'tap'
-import type { Gateway } from '../../model/objects.ts'
-import { Caller, answerIn } from '../failover/caller.ts'
+import { Caller, LIGHT_LOAD, answerIn, brokenOf, untilFlowing } from '../failover/caller.ts'
 import {
   type Cut,
   LinkWatch,
@@ -16,6 +15,7 @@ import {
   randomLoss,
   silentGateway,
 } from '../failover/faults.ts'
+import { downLinks, usedBy, workerOf } from '../failover/reported.ts'
 import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../failover/sites.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -24,8 +24,6 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(500_000 * SLOWNESS)
 
-/** Less than in the bench: other tests run on this machine. */
-const LOAD = { flows: 20, pps: 200, connections: 20, byteMs: 100 }
 const DEADLINE_MS = 40_000
 /** More than the probes of a gateway's links can be in that time: 50,000. */
 const CARRIES_BYTES = 100_000
@@ -41,10 +39,13 @@ t.test('with two gateways each', { skip, timeout: 450_000 * SLOWNESS }, (t) =>
     sites.broker.goAway()
     for (const pod of Object.values(sites.pods)) await answerIn(pod)
     const { milano, paris } = sites.pods
-    const callers = [new Caller(milano, POD_ADDRESSES.paris, LOAD), new Caller(paris, POD_ADDRESSES.milano, LOAD)]
+    const callers = [
+      new Caller(milano, POD_ADDRESSES.paris, LIGHT_LOAD),
+      new Caller(paris, POD_ADDRESSES.milano, LIGHT_LOAD),
+    ]
     await Promise.all(callers.map(({ started }) => started))
     const story = { t, sites, callers }
-    await flows(story, 'at first')
+    await untilFlowing(story.callers, 'at first')
     await linksAreLeft(story)
     await overlayIsLeft(story)
     await allAreGone(story)
@@ -79,13 +80,13 @@ async function linksAreLeft(story: Story): Promise<void> {
 }
 
 async function overlayIsLeft(story: Story): Promise<void> {
-  const { internet, gateways, nodes } = story.sites
+  const { internet, gateways } = story.sites
   for (const [site, lane] of [
     ['milano', 0],
     ['paris', 1],
   ] as const) {
     const [gateway, other] = [gateways(site)[lane]!, gateways(site)[1 - lane]!]
-    const worker = nodes.find((one) => one.site === site && one.name === 'worker')!
+    const worker = workerOf(story.sites, { site })
     const cut = oneOverlay(internet, worker, gateway)
     const watch = new LinkWatch(story.sites)
     const leadsBy = async (): Promise<string> => {
@@ -95,7 +96,7 @@ async function overlayIsLeft(story: Story): Promise<void> {
     await becomes(leadsBy, worker.address, `${gateway.port} leads straight to the worker`)
     await cut.cutOff()
     await becomes(leadsBy, other.address, `${cut.name}: ${gateway.port} leads there by ${other.port}`)
-    await becomes(() => usedBy(worker), other.name, `${cut.name}: the worker leaves ${gateway.port}`)
+    await becomes(() => usedBy(worker)?.join(' ') ?? '', other.name, `${cut.name}: the worker leaves ${gateway.port}`)
     await goesOn(story, cut.name)
     await cut.bringBack()
     await becomes(leadsBy, worker.address, `${cut.name}: ${gateway.port} leads straight there again`)
@@ -119,8 +120,8 @@ async function allAreGone(story: Story): Promise<void> {
   await becomes(() => downLinks(story.sites), '', 'all are back')
 }
 
-/** Datagrams of each caller: half a minute. */
-const STEADY_DATAGRAMS = 6000
+/** Datagrams of each caller: twenty seconds, in which a link is probed a hundred times. */
+const STEADY_DATAGRAMS = 1000
 
 async function nothingFlaps(story: Story): Promise<void> {
   const { internet } = story.sites
@@ -158,26 +159,8 @@ async function becomes(now: () => string | Promise<string>, want: string, say: s
 }
 
 async function goesOn(story: Story, say: string): Promise<void> {
-  await flows(story, say)
-  const seen = await Promise.all(story.callers.map((caller) => caller.seen()))
-  story.t.strictSame(
-    seen.map(({ broken }) => broken),
-    [0, 0],
-    `${say}: no connection is broken`,
-  )
-}
-
-/** Waits until nearly all datagrams of a look are answered: for each caller. */
-async function flows({ callers }: Story, say: string): Promise<void> {
-  let looks = ''
-  await eventually(
-    async () => {
-      const seen = await Promise.all(callers.map((caller) => caller.seen()))
-      looks = JSON.stringify(seen)
-      return seen.every(({ sent, answered }) => sent > 20 && answered > 0.9 * sent)
-    },
-    { deadlineMs: DEADLINE_MS, intervalMs: 500, say: `traffic flows ${say}: ${looks}` },
-  )
+  await untilFlowing(story.callers, say)
+  story.t.strictSame(await brokenOf(story.callers), [0, 0], `${say}: no connection is broken`)
 }
 
 async function carriesAgain(story: Story, cut: Cut): Promise<void> {
@@ -187,22 +170,4 @@ async function carriesAgain(story: Story, cut: Cut): Promise<void> {
     say: `${cut.name} carries again`,
   })
   await goesOn(story, `${cut.name} is back`)
-}
-
-/** `milano-gw0 1`: that gateway's link with lane 1. Of processes that are there. */
-function downLinks({ nodes }: TwoSites): string {
-  return nodes
-    .flatMap(({ port, name, process }) => {
-      const gateway = process?.get('Gateway', name) as Gateway | undefined
-      const down = (gateway?.status?.connections ?? []).filter(({ state }) => state === 'down')
-      return down.map(({ remoteLane }) => `${port} ${remoteLane}`)
-    })
-    .sort()
-    .join(', ')
-}
-
-/** Gateways that lead to the other site, by what the worker reports. */
-function usedBy({ process }: SiteNode): string {
-  const agent = process?.get('RouteAgent', 'worker')
-  return (agent?.kind === 'RouteAgent' ? agent.status?.clusters[0]?.gateways : undefined)?.join(' ') ?? ''
 }

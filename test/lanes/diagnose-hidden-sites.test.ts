@@ -2,9 +2,9 @@
 import t from 'tap'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import type { Undo } from './support/fault.ts'
-import { type FaultStory, withFaultStory } from './support/fault-story.ts'
-import { DEAD_ROUNDS, HIDDEN, UNADDRESSED_SITES, hide } from './support/lost-faults.ts'
+import type { Undo } from '../netns/support/fault.ts'
+import { type FaultStory, withFaultStory } from '../netns/support/fault-story.ts'
+import { DEAD_ROUNDS, HIDDEN, UNADDRESSED_SITES, hide } from '../netns/support/lost-faults.ts'
 
 t.setTimeout(290_000)
 

@@ -3,8 +3,8 @@
  * no connection breaks. How much is lost is measured in bench/failover.ts.
  */
 import t, { type Test } from 'tap'
-import type { Endpoint, Gateway } from '../../model/objects.ts'
-import { Caller, answerIn } from '../failover/caller.ts'
+import { Caller, LIGHT_LOAD, answerIn } from '../failover/caller.ts'
+import { announcesKey, keyOf, linkStates, statusOf } from '../failover/reported.ts'
 import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../failover/sites.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -13,8 +13,6 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(300_000 * SLOWNESS)
 
-/** Less than in the bench: other tests run on this machine. */
-const LOAD = { flows: 20, pps: 200, connections: 20, byteMs: 100 }
 const DEADLINE_MS = 40_000
 
 for (const names of [
@@ -30,7 +28,10 @@ for (const names of [
 async function rotations(t: Test, sites: TwoSites, many: number): Promise<void> {
   for (const pod of Object.values(sites.pods)) await answerIn(pod)
   const { milano, paris } = sites.pods
-  const callers = [new Caller(milano, POD_ADDRESSES.paris, LOAD), new Caller(paris, POD_ADDRESSES.milano, LOAD)]
+  const callers = [
+    new Caller(milano, POD_ADDRESSES.paris, LIGHT_LOAD),
+    new Caller(paris, POD_ADDRESSES.milano, LIGHT_LOAD),
+  ]
   await Promise.all(callers.map(({ started }) => started))
   const seen = () => Promise.all(callers.map((caller) => caller.seen()))
   const all = [...sites.gateways('milano'), ...sites.gateways('paris')]
@@ -45,7 +46,7 @@ async function rotations(t: Test, sites: TwoSites, many: number): Promise<void> 
     for (const one of gateways) sites.rotate(one, `request ${i}`)
     await eventually(
       () => {
-        const rest = gateways.filter((one) => keyOf(one) === before.get(one) || announces(one))
+        const rest = gateways.filter((one) => keyOf(one) === before.get(one) || announcesKey(one))
         if (rest.length > 0) throw new Error(`${rest.map(conditionsOf).join('; ')} ${sites.errors()}`)
         return true
       },
@@ -68,18 +69,6 @@ async function rotations(t: Test, sites: TwoSites, many: number): Promise<void> 
   await Promise.all(callers.map((caller) => caller.stop()))
 }
 
-function endpointOf({ process, site, name }: SiteNode): Endpoint['spec'] | undefined {
-  return (process?.get('Endpoint', `${site}.${name}-lane${name.slice(2)}`) as Endpoint | undefined)?.spec
-}
-
-const keyOf = (gateway: SiteNode): string | undefined => endpointOf(gateway)?.publicKey
-const announces = (gateway: SiteNode): boolean => endpointOf(gateway)?.nextPublicKey !== undefined
-
-function statusOf({ process, name }: SiteNode): Gateway['status'] {
-  return (process?.get('Gateway', name) as Gateway | undefined)?.status
-}
-
-const linkStates = (gateway: SiteNode): string[] => (statusOf(gateway)?.connections ?? []).map(({ state }) => state)
 const handshakes = (gateway: SiteNode): number[] =>
   (statusOf(gateway)?.connections ?? []).map((one) => one.handshakeAgeSeconds ?? Infinity)
 const conditionsOf = (gateway: SiteNode): string =>

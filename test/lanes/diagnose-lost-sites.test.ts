@@ -2,8 +2,8 @@
 import t from 'tap'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { withFaultStory } from './support/fault-story.ts'
-import { LATER_ROUNDS, LOST_ROUNDS, UNADDRESSED_SITES } from './support/lost-faults.ts'
+import { withFaultStory } from '../netns/support/fault-story.ts'
+import { LATER_ROUNDS, LOST_ROUNDS, UNADDRESSED_SITES } from '../netns/support/lost-faults.ts'
 
 t.setTimeout(290_000)
 

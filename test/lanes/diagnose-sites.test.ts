@@ -9,8 +9,8 @@ import t, { type Test } from 'tap'
 import { atExit } from '../support/at-exit.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { type FaultSites, type FaultStory, withFaultStory } from './support/fault-story.ts'
-import { PORT_TAKEN, ROUNDS, SECOND_ADDRESS, UPSTREAM, startUpstream } from './support/site-faults.ts'
+import { type FaultSites, type FaultStory, withFaultStory } from '../netns/support/fault-story.ts'
+import { PORT_TAKEN, ROUNDS, SECOND_ADDRESS, UPSTREAM, startUpstream } from '../netns/support/site-faults.ts'
 
 t.setTimeout(390_000)
 

@@ -5,8 +5,9 @@
  * chooses itself, many flows at once, and through a clusterset IP.
  */
 import t, { type Test } from 'tap'
-import { join } from 'node:path'
+import { answersExchanges, exchange, sameForAll } from '../failover/pod-exchange.ts'
 import type { Exchange } from '../failover/exchange.ts'
+import { type Way, forceWay } from '../failover/forced-ways.ts'
 import {
   FLAT_DUAL_STACK,
   OVERLAPPING,
@@ -16,22 +17,14 @@ import {
   type TwoSites,
   withTwoSites,
 } from '../failover/sites.ts'
-import { overlayLinkLocal } from '../../routeagent/routes/plan-nodes.ts'
-import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
 import { serviceImport, slice } from '../routeagent/support/site.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
-import { type Netns, netnsMissing } from '../support/netns.ts'
+import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(400_000 * SLOWNESS)
 
-const PROGRAM = join(import.meta.dirname, '..', 'failover', 'exchange.ts')
-/** Looked at before any table of ours. */
-const FORCED = { priority: '10', table: '999' }
-
-/** Number of a gateway on the caller's side, then on the other. */
-type Way = readonly [near: number, far: number]
 const WAYS: readonly Way[] = [0, 1].flatMap((near) => [0, 1].map((far) => [near, far] as const))
 
 const CASES: readonly { readonly say: string; readonly addresses: SiteAddresses }[] = [
@@ -47,27 +40,27 @@ for (const { say, addresses } of CASES) {
 
 async function story(t: Test, sites: TwoSites, addresses: SiteAddresses): Promise<void> {
   const [milano, paris] = [nodesOf(sites, 'milano'), nodesOf(sites, 'paris')]
-  await Promise.all(sites.nodes.map(({ pod }) => answers(pod!)))
+  await Promise.all(sites.nodes.map(({ pod }) => answersExchanges(pod!)))
   await t.test('by the ways that the product takes itself', async (t) => {
     for (const from of sites.nodes) {
       const to = from.site === 'milano' ? paris : milano
       const all = to.flatMap((one) => podAddresses(one, addresses))
       const several = Array.from({ length: 8 }, () => all).flat()
-      same(t, await exchange(from, several), `${from.port} to all`)
+      sameForAll(t, await exchange(from, several), `${from.port} to all`)
     }
   })
   await t.test('through a clusterset IP', async (t) => {
     offer(sites, addresses)
-    for (const from of milano) same(t, await untilServed(from), from.port)
+    for (const from of milano) sameForAll(t, await untilServed(from), from.port)
   })
   for (const question of WAYS) {
     for (const answer of WAYS) {
       await t.test(`question ${question.join('-')}, answer ${[...answer].reverse().join('-')}`, async (t) => {
-        await forced(milano, question, addresses, 'paris')
-        await forced(paris, [answer[1], answer[0]], addresses, 'milano')
+        await forceWay(milano, question, addresses, 'paris')
+        await forceWay(paris, [answer[1], answer[0]], addresses, 'milano')
         for (const from of milano) {
           const all = paris.flatMap((one) => podAddresses(one, addresses))
-          same(t, await exchange(from, all), `${from.port} to all`)
+          sameForAll(t, await exchange(from, all), `${from.port} to all`)
         }
       })
     }
@@ -81,26 +74,6 @@ function nodesOf({ nodes }: TwoSites, site: SiteName): readonly SiteNode[] {
 function podAddresses({ site, podNetwork }: SiteNode, { known, pods6 }: SiteAddresses): string[] {
   const ipv4 = `${known[site]}.${podNetwork}.7`
   return pods6 === undefined ? [ipv4] : [ipv4, `${pods6[site]}:0:${podNetwork}::7`]
-}
-
-/** So many callers at once are more than ICMP errors are sent for by default. */
-async function answers(pod: Netns): Promise<void> {
-  await pod.exec('sysctl', ['-qw', 'net.ipv4.icmp_ratelimit=0', 'net.ipv6.icmp.ratelimit=0'])
-  const server = pod.spawn(process.execPath, [PROGRAM, 'serve'])
-  await new Promise((resolve) => server.stdout?.once('data', resolve))
-}
-
-async function exchange({ pod }: SiteNode, to: readonly string[], call = 'call'): Promise<Exchange[]> {
-  return JSON.parse(await pod!.exec(process.execPath, [PROGRAM, call, ...to])) as Exchange[]
-}
-
-function same(t: Test, found: readonly Exchange[], say: string): void {
-  const wanted = found.map((one) => Object.fromEntries(Object.keys(one).map((key) => [key, 'ok'])))
-  t.strictSame(
-    found,
-    wanted.map((one, i) => ({ ...one, address: found[i]?.address })),
-    say,
-  )
 }
 
 const SERVICE_IP = '245.0.0.5'
@@ -127,32 +100,4 @@ async function untilServed(from: SiteNode): Promise<Exchange[]> {
     say: `${from.port} balances the clusterset IP`,
   })
   return ask(8)
-}
-
-/**
- * What leads to the other site's pods on these nodes: the worker and the pods of the other gateway go to gateway `near`,
- * which sends over its device for the far gateway `far`.
- */
-async function forced(
-  nodes: readonly SiteNode[],
-  [near, far]: Way,
-  { known, pods6 }: SiteAddresses,
-  to: SiteName,
-): Promise<void> {
-  const gateway = nodes.find(({ name }) => name === `gw${near}`)!
-  for (const { netns, name } of nodes) {
-    const own = name === gateway.name
-    const overlay = (via: string): string[] => ['via', via, 'dev', 'sealane-vx', 'onlink']
-    const device = ['dev', `sealane${far}`]
-    const link = formatAddress(overlayLinkLocal(parseAddress(gateway.address)))
-    await lead(netns, '-4', `${known[to]}.0.0/16`, own ? device : overlay(gateway.address))
-    if (pods6 !== undefined) await lead(netns, '-6', `${pods6[to]}::/48`, own ? device : overlay(link))
-  }
-}
-
-async function lead(netns: Netns, family: '-4' | '-6', to: string, way: readonly string[]): Promise<void> {
-  await netns.exec('ip', [family, 'route', 'replace', to, ...way, 'table', FORCED.table])
-  const { stdout } = await netns.tryExec('ip', [family, 'rule', 'show', 'priority', FORCED.priority])
-  if (stdout !== '') return
-  await netns.exec('ip', [family, 'rule', 'add', 'to', to, 'lookup', FORCED.table, 'priority', FORCED.priority])
 }
