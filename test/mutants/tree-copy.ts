@@ -1,0 +1,76 @@
+/** A copy of the sources in which mutants are tried, so that the checkout is never changed. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** Not copied: git's own, and what is linked. */
+const LINKED = ['node_modules', 'dist']
+const LEFT_OUT = new Set(['.git', '.tap', ...LINKED])
+
+export type Ended = 'passed' | 'failed' | 'timed out'
+
+export interface TreeCopy {
+  /** The text of a file as it is in the copy. */
+  read(file: string): string
+  write(file: string, text: string): void
+  /** Runs a test file in the copy. Once stopped, what is under way and what comes then is of no worth. */
+  run(file: string): Promise<Ended>
+  /** Kills what runs. */
+  stop(): void
+}
+
+/** Makes `folder` the copy. `seconds` is how long one test file may take. */
+export function copyTree(root: string, folder: string, seconds: number): TreeCopy {
+  const tree = join(folder, 'tree')
+  const temporary = join(folder, 'tmp')
+  mkdirSync(temporary, { recursive: true })
+  for (const name of readdirSync(root)) {
+    if (!LEFT_OUT.has(name)) cpSync(join(root, name), join(tree, name), { recursive: true })
+  }
+  for (const name of LINKED) if (existsSync(join(root, name))) symlinkSync(join(root, name), join(tree, name))
+  let running: ChildProcess | undefined
+  const stop = (): void => {
+    // A group of its own: what a test has started ends with it.
+    if (running?.pid !== undefined) killGroup(running.pid)
+  }
+  return {
+    read: (file) => readFileSync(join(tree, file), 'utf8'),
+    write: (file, text) => writeFileSync(join(tree, file), text),
+    stop,
+    run: (file) =>
+      new Promise((resolve, reject) => {
+        let late = false
+        const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
+          cwd: tree,
+          env: environment(temporary),
+          stdio: 'ignore',
+          detached: true,
+        })
+        running = child
+        const timer = setTimeout(() => {
+          late = true
+          stop()
+        }, seconds * 1000)
+        child.on('error', reject)
+        child.on('exit', (code) => {
+          clearTimeout(timer)
+          stop()
+          running = undefined
+          resolve(late ? 'timed out' : code === 0 ? 'passed' : 'failed')
+        })
+      }),
+  }
+}
+
+function environment(temporary: string): NodeJS.ProcessEnv {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(SEALANE_|TAP|NODE_)/.test(name))
+  return { ...Object.fromEntries(inherited), TMPDIR: temporary, NODE_COMPILE_CACHE: join(temporary, 'compiled') }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
