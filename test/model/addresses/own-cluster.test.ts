@@ -45,6 +45,12 @@ t.test('what is believed', async (t) => {
       {},
       'podCIDRs fd00:1::/48, 10.42.0.0/16: expected 10.42.0.0/16, fd00:1::/48, as this cluster states',
     ],
+    [
+      'not an address',
+      { podCIDRs: ['x'] },
+      {},
+      'podCIDRs x: expected 10.42.0.0/16, fd00:1::/48, as this cluster states',
+    ],
     ['another id', { id: 'paris' }, {}, 'id "paris": expected milano'],
     ['another number', { index: 4 }, {}, 'index 4: expected 3, that of the join'],
     [
