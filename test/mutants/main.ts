@@ -22,7 +22,7 @@ const JOBS = 2
 /** How long one may take. Unit files need a second or two, and more where the machine is busy. */
 const SECONDS = 120
 /** Of the test files that load a mutant's file, so many run. */
-const MOST_TESTS = 40
+const MOST_TESTS = 20
 const MUST_BE_KILLED = 0.9
 
 interface Options {

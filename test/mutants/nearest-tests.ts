@@ -9,33 +9,44 @@ const TESTS = [...PRODUCT, 'demo', 'story'].map((folder) => `test/${folder}/**/*
 /** An import that is for types alone loads nothing. */
 const TYPES_ALONE = /^\s*(?:import|export)\s+type\s[^'"]*?from\s+['"][^'"]+['"]/gm
 
-/** Gives the test files that load `file`, by how many imports they are away, and then by how alike their paths are. */
+/**
+ * Gives the test files that load `file`: by how many imports they are away, then by how alike their paths are, then by
+ * how little else they load.
+ */
 export function nearestTests(root: string): (file: string) => readonly string[] {
-  const files = globSync('{*,*/**}/*.ts', { cwd: root, exclude: ['node_modules', 'dist', '.git', '.tap'] })
+  const imports = new Map<string, string[]>()
   const importers = new Map<string, string[]>()
-  for (const path of files) {
-    for (const name of importsOf(readFileSync(join(root, path), 'utf8').replace(TYPES_ALONE, ''))) {
-      if (!name.startsWith('.')) continue
-      const target = normalize(join(dirname(path), name))
-      importers.set(target, [...(importers.get(target) ?? []), path])
-    }
+  for (const path of globSync('{*,*/**}/*.ts', { cwd: root, exclude: ['node_modules', 'dist', '.git', '.tap'] })) {
+    const text = readFileSync(join(root, path), 'utf8').replace(TYPES_ALONE, '')
+    const targets = importsOf(text)
+      .filter((name) => name.startsWith('.'))
+      .map((name) => normalize(join(dirname(path), name)))
+    imports.set(path, targets)
+    for (const target of targets) importers.set(target, [...(importers.get(target) ?? []), path])
   }
   const tests = new Set(globSync(TESTS, { cwd: root }))
   return (file) => {
-    const distance = new Map([[file, 0]])
-    // A map gives what is added to it meanwhile, too, so this goes outward ring by ring.
-    for (const [path, steps] of distance) {
-      for (const one of importers.get(path) ?? []) if (!distance.has(one)) distance.set(one, steps + 1)
-    }
-    const rank = (test: string): readonly number[] => [distance.get(test) ?? 0, -alike(test, file)]
-    return [...distance.keys()]
-      .filter((path) => tests.has(path))
-      .map((test) => ({ test, rank: rank(test) }))
-      .sort(
-        (a, b) => (a.rank[0] ?? 0) - (b.rank[0] ?? 0) || (a.rank[1] ?? 0) - (b.rank[1] ?? 0) || order(a.test, b.test),
-      )
+    return [...distances(file, importers)]
+      .filter(([path]) => tests.has(path))
+      .map(([test, steps]) => ({ test, rank: [steps, -alike(test, file), distances(test, imports).size] }))
+      .sort((a, b) => compareRanks(a.rank, b.rank) || (a.test < b.test ? -1 : 1))
       .map(({ test }) => test)
   }
+}
+
+/** What `next` leads to from `start`, and in how many steps. */
+function distances(start: string, next: ReadonlyMap<string, readonly string[]>): ReadonlyMap<string, number> {
+  const found = new Map([[start, 0]])
+  // A map gives what is added to it meanwhile, too, so this goes outward ring by ring.
+  for (const [path, steps] of found) {
+    for (const one of next.get(path) ?? []) if (!found.has(one)) found.set(one, steps + 1)
+  }
+  return found
+}
+
+function compareRanks(a: readonly number[], b: readonly number[]): number {
+  const differs = a.findIndex((one, i) => one !== b[i])
+  return differs === -1 ? 0 : (a[differs] ?? 0) < (b[differs] ?? 0) ? -1 : 1
 }
 
 /** How much of the path of a file the path of a test repeats. */
@@ -46,5 +57,3 @@ function alike(test: string, file: string): number {
   const differs = a.findIndex((part, i) => part !== b[i])
   return differs === -1 ? a.length : differs
 }
-
-const order = (a: string, b: string): number => (a < b ? -1 : 1)
