@@ -98,13 +98,13 @@ async function main(): Promise<void> {
   const folder = mkdtempSync(join(realpathSync(tmpdir()), 'sealane-mutants-'))
   const stopped = new AbortController()
   const stop = (name: NodeJS.Signals): void => stopped.abort(new Error(`stopped by ${name}`))
-  process.on('SIGINT', stop).on('SIGTERM', stop)
+  process.on('SIGINT', stop).on('SIGTERM', stop).on('SIGHUP', stop)
   try {
     const { text, ok } = summary(await tryAll(mutants, root, folder, stopped.signal), MUST_BE_KILLED)
     process.stdout.write(text)
     if (!ok) process.exitCode = 1
   } finally {
-    process.off('SIGINT', stop).off('SIGTERM', stop)
+    process.off('SIGINT', stop).off('SIGTERM', stop).off('SIGHUP', stop)
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
   }
 }

@@ -7,6 +7,9 @@ import { join } from 'node:path'
 const LINKED = ['node_modules', 'dist']
 const LEFT_OUT = new Set(['.git', '.tap', ...LINKED])
 
+/** A test that is ended removes what it has made; one that loops for ever does not listen. */
+const GRACE_MS = 5000
+
 export type Ended = 'passed' | 'failed' | 'timed out'
 
 export interface TreeCopy {
@@ -15,7 +18,7 @@ export interface TreeCopy {
   write(file: string, text: string): void
   /** Runs a test file in the copy. Once stopped, what is under way and what comes then is of no worth. */
   run(file: string): Promise<Ended>
-  /** Kills what runs. */
+  /** Ends what runs. */
   stop(): void
 }
 
@@ -29,9 +32,14 @@ export function copyTree(root: string, folder: string, seconds: number): TreeCop
   }
   for (const name of LINKED) if (existsSync(join(root, name))) symlinkSync(join(root, name), join(tree, name))
   let running: ChildProcess | undefined
+  // A group of its own: what a test has started ends with it.
+  const kill = (signal: NodeJS.Signals): void => {
+    if (running?.pid !== undefined) killGroup(running.pid, signal)
+  }
+  let deaf: NodeJS.Timeout | undefined
   const stop = (): void => {
-    // A group of its own: what a test has started ends with it.
-    if (running?.pid !== undefined) killGroup(running.pid)
+    kill('SIGTERM')
+    deaf ??= setTimeout(() => kill('SIGKILL'), GRACE_MS)
   }
   return {
     read: (file) => readFileSync(join(tree, file), 'utf8'),
@@ -54,7 +62,9 @@ export function copyTree(root: string, folder: string, seconds: number): TreeCop
         child.on('error', reject)
         child.on('exit', (code) => {
           clearTimeout(timer)
-          stop()
+          clearTimeout(deaf)
+          deaf = undefined
+          kill('SIGKILL')
           running = undefined
           resolve(late ? 'timed out' : code === 0 ? 'passed' : 'failed')
         })
@@ -67,9 +77,9 @@ function environment(temporary: string): NodeJS.ProcessEnv {
   return { ...Object.fromEntries(inherited), TMPDIR: temporary, NODE_COMPILE_CACHE: join(temporary, 'compiled') }
 }
 
-function killGroup(pid: number): void {
+function killGroup(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(-pid, 'SIGKILL')
+    process.kill(-pid, signal)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
