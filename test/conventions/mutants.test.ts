@@ -117,15 +117,24 @@ t.test('a mutant is killed by a test that fails, or does not end, because of it'
   const mutants = makeMutants('model/a.ts', source)
   const boundary = mutants.find(({ kind }) => kind === 'boundary')!
   const number = mutants.find(({ kind }) => kind === 'number')!
-  const tree = copyTree(root, join(temporaryFolder(t), 'copy'), 8)
+  const tree = copyTree(root, join(temporaryFolder(t), 'patient'), 100)
+  const hasty = copyTree(root, join(temporaryFolder(t), 'hasty'), 1)
+  const { signal } = new AbortController()
   const attempt = async (mutant: typeof number, ...tests: string[]): Promise<string> => {
-    const init = { tree, tests, most: 2, clean: new Map(), signal: new AbortController().signal }
+    const init = { tree, tests, most: 2, clean: new Map(), signal }
     const { fate, by, ran, broken } = await tryMutant(mutant, init)
     return [fate, by ?? '-', ran, ...broken].join(' ')
   }
   const [near, far, broken] = ['test/model/a.test.ts', 'test/dns/b.test.ts', 'test/model/broken.test.ts']
   t.equal(await attempt(number, near, far), `killed ${near} 1`)
-  t.equal(await attempt(boundary, near, far), `timed out ${far} 2`)
+  const late = {
+    tree: hasty,
+    tests: [far],
+    most: 1,
+    clean: new Map([[far, Promise.resolve('passed' as const)]]),
+    signal,
+  }
+  t.match(await tryMutant(boundary, late), { fate: 'timed out', by: far, ran: 1 })
   t.equal(await attempt(boundary, near), 'survived - 1')
   t.equal(await attempt(boundary, broken, near, far), `survived - 2 ${broken}`, 'it fails anyway, and two may run')
   t.equal(tree.read('model/a.ts'), source, 'the copy is as it was')
