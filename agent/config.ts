@@ -1,5 +1,6 @@
 /** Configuration of the agent; compose/parts/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
+import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import { type IdentityStore, folderIdentity } from '../protocol/identity/identity-store.ts'
@@ -26,6 +27,8 @@ export interface AgentConfig {
   readonly orphanGraceMs: number
   /** At most one report to the others, and one about what they report, in so long. */
   readonly reportMs: number
+  /** How often gateways of this cluster write their status at least. */
+  readonly heartbeatMs: number
   readonly loop: LoopInit
 }
 
@@ -55,6 +58,7 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     removesOrphans: false,
     orphanGraceMs: 5000,
     reportMs: 5000,
+    heartbeatMs: HEARTBEAT_MS,
     loop: AGENT_LOOP,
     ...change,
   }

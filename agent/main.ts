@@ -171,7 +171,7 @@ function makeLoops(
   const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
   // The agent knocks at no machine: it may be kept from the nodes, and it only says whether a gateway reports.
-  const gateways = new HeardGateways(parts)
+  const gateways = new HeardGateways({ ...parts, heartbeatMs: config.heartbeatMs })
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)

@@ -18,6 +18,8 @@ export interface MembershipInfo {
 export interface SiteRun extends OpenSite {
   readonly node: string
   readonly identity: IdentityStore
+  /** How often gateways of this site write their status at least: SEALANE_HEARTBEAT. */
+  readonly heartbeatMs: number
   /** Resolves once this cluster has joined. Rejects with the signal's reason. */
   readonly membership: (signal: AbortSignal) => Promise<MembershipInfo>
 }

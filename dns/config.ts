@@ -1,5 +1,6 @@
 /** Configuration of the DNS server. compose/parts/dns.ts fills it from site.yaml. */
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../model/addresses/address-port.ts'
+import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { UserError } from '../runtime/user-error.ts'
 
 export const DNS_PORT = 53
@@ -41,6 +42,8 @@ export interface DnsConfig {
   readonly reusePort: boolean
   /** Many datagrams by one system call, where this Node can. False: one by one. */
   readonly batch: boolean
+  /** How often gateways of this cluster write their status at least. */
+  readonly heartbeatMs: number
 }
 
 export const DNS_DEFAULTS = {
@@ -56,6 +59,7 @@ export const DNS_DEFAULTS = {
   lingerMs: 100,
   reusePort: true,
   batch: true,
+  heartbeatMs: HEARTBEAT_MS,
 } as const satisfies Partial<DnsConfig>
 
 /** What people write: `dns.listen` and `dns.upstreams` of site.yaml, and overrides of the other settings. */

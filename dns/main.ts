@@ -50,7 +50,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   deps.status.readiness('dns staying', () => (signal.aborted ? 'is about to end' : undefined))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
-  const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
+  const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock, heartbeatMs: config.heartbeatMs })
   const unfollow = index.follow(deps.api, gateways)
   const due = whenDue({ ...deps, logger }, { index, pipeline, config })
   const opens = AbortSignal.any([signal, end.signal])

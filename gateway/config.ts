@@ -3,6 +3,7 @@
  */
 import { join } from 'node:path'
 import { type Family, classifyAddress, parseAddress } from '../model/addresses/ip.ts'
+import { HEARTBEAT_BOUNDS, HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { MAX_LANE, isLaneNumber } from '../model/lanes/lane-number.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../model/kernel-ids.ts'
@@ -48,6 +49,8 @@ export interface GatewayConfig {
   readonly keyMaxAgeMs: number
   /** Gateway.status is written at once when a connection changes state, else at most this often. */
   readonly statusMs: number
+  /** Gateway.status is written at least this often. All parts of a cluster have the same. */
+  readonly heartbeatMs: number
 }
 
 /** What has no default. */
@@ -66,6 +69,7 @@ export const GATEWAY_DEFAULTS = {
   rotateMs: 5000,
   keyMaxAgeMs: 30 * 24 * 3_600_000,
   statusMs: 2000,
+  heartbeatMs: HEARTBEAT_MS,
   openPorts: [],
 } as const
 
@@ -111,7 +115,14 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
   }
   if (!(Number.isInteger(config.keyMaxAgeMs) && config.keyMaxAgeMs >= 0))
     throw new GatewayConfigError('keyMaxAgeMs', config.keyMaxAgeMs, 'a whole number, or 0')
+  checkHeartbeat(config.heartbeatMs)
   return config
+}
+
+function checkHeartbeat(ms: number): void {
+  const { minMs, maxMs } = HEARTBEAT_BOUNDS
+  if (Number.isInteger(ms) && ms >= minMs && ms <= maxMs) return
+  throw new GatewayConfigError('heartbeatMs', ms, `a whole number from ${minMs} to ${maxMs}`)
 }
 
 const WHOLE_NUMBERS = [

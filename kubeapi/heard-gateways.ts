@@ -3,9 +3,9 @@
  * stopped to report, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
  *
  *   heartbeat moves ◄────────────────────────────── any move: fresh at once
- *        │ late by DOUBT_MS: the API is asked for it, time and again
+ *        │ late by a fifth: the API is asked for it, time and again
  *        ▼
- *   still the old one over HEARTBEAT_STALE_MS of answers ── the machine is knocked at
+ *   still the old one over three heartbeats of answers ── the machine is knocked at
  *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
  *        ├─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
  *        └─ its Node has no label of a gateway any more: what ended there could not take its object away ► gone
@@ -13,7 +13,7 @@
  * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
  * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
-import { type GatewayLiveness, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
+import { type GatewayLiveness, HEARTBEATS_UNTIL_STALE, HEARTBEAT_MS, heardGateways } from '../model/lanes/heartbeat.ts'
 import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -28,22 +28,38 @@ export interface HeardGatewaysDeps {
   readonly logger: Logger
   /** Absent: nobody is knocked at, and no gateway is ever taken as gone. */
   readonly knock?: Knock | undefined
+  /** How often gateways write: theirs is the same. Default HEARTBEAT_MS. */
+  readonly heartbeatMs?: number | undefined
 }
 
 type Listener = (change: ObjectChange<Gateway> | undefined) => void
+
+/** What follows from how often gateways write. */
+interface Patience {
+  /** One heartbeat, and a little: a busy gateway is late now and then. */
+  readonly doubtMs: number
+  /** Pause between two questions to the API while a heartbeat is late. */
+  readonly askMs: number
+  readonly staleMs: number
+  /** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
+  readonly gapMs: number
+}
+
+function patience(heartbeatMs: number): Patience {
+  return {
+    doubtMs: 1.2 * heartbeatMs,
+    askMs: 0.4 * heartbeatMs,
+    staleMs: HEARTBEATS_UNTIL_STALE * heartbeatMs,
+    gapMs: 2 * heartbeatMs,
+  }
+}
 
 interface Silence {
   readonly liveness: GatewayLiveness
   readonly nextKnockMs: number
 }
 
-/** One heartbeat, and a little: a busy gateway is late now and then. */
-const DOUBT_MS = HEARTBEAT_MS + 1000
 const LOOK_MS = 500
-/** Pause between two questions to the API while a heartbeat is late. */
-const ASK_MS = 2000
-/** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
-const GAP_MS = 2 * HEARTBEAT_MS
 const READ_TIMEOUT_MS = 3000
 const REKNOCK_MS = 5000
 
@@ -52,6 +68,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
   readonly #cache: ObjectCache<Gateway>
   /** For their addresses; not opened where nobody is knocked at. */
   readonly #nodes: ObjectCache<Node> | undefined
+  readonly #patience: Patience
   readonly #beats: Heartbeats
   readonly #machines: KnownMachines | undefined
   readonly #silences = new Map<string, Silence>()
@@ -61,10 +78,11 @@ export class HeardGateways implements ObjectCache<Gateway> {
   constructor(deps: HeardGatewaysDeps) {
     this.#deps = deps
     this.#cache = deps.api.cache('Gateway')
-    const { clock, knock } = deps
+    const { clock, knock, heartbeatMs = HEARTBEAT_MS } = deps
     this.#nodes = knock === undefined ? undefined : deps.api.cache('Node')
     this.#machines = knock === undefined ? undefined : new KnownMachines({ clock, knock })
-    this.#beats = new Heartbeats(deps, { staleMs: HEARTBEAT_STALE_MS, doubtMs: DOUBT_MS, gapMs: GAP_MS })
+    this.#patience = patience(heartbeatMs)
+    this.#beats = new Heartbeats(deps, this.#patience)
   }
 
   get synced(): boolean {
@@ -158,7 +176,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     const { api, clock } = this.#deps
     const names = this.#beats.doubtful()
     if (names.length === 0 || clock.monotonic() < this.#askAgainMs) return
-    this.#askAgainMs = clock.monotonic() + ASK_MS
+    this.#askAgainMs = clock.monotonic() + this.#patience.askMs
     const late = new AbortController()
     const cancel = clock.setTimer(READ_TIMEOUT_MS, () => late.abort(new Error('no answer in time')))
     const limited = AbortSignal.any([signal, late.signal])

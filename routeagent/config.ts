@@ -11,6 +11,8 @@ export interface RouteAgentConfig {
   readonly stateDir: string
   /** Ports of this node that pods of other clusters may call. Default: none. */
   readonly openPorts?: readonly OpenPort[]
+  /** How often gateways of this cluster write their status at least. Default: HEARTBEAT_MS. */
+  readonly heartbeatMs?: number
 }
 
 /** File that remembers that IP forwarding was switched on by the routeagent. */

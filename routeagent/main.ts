@@ -67,7 +67,7 @@ export async function runRouteAgent(
 ): Promise<void> {
   const metrics = routeAgentMetrics(deps.metrics)
   const logger = deps.logger.child({ component: 'routeagent', node: config.node })
-  const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
+  const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock, heartbeatMs: config.heartbeatMs })
   const caches = routeAgentCaches(deps.api, heard)
   const facts = new FactsReader(deps)
   const unguarded = (): Unguarded | undefined => {

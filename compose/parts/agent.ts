@@ -39,9 +39,9 @@ async function runMember(
   site: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
-  const { api, config, identity, kube } = site
+  const { api, config, identity, kube, heartbeatMs } = site
   const { allowedNamespaces } = config
-  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined }
+  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined, heartbeatMs }
   const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
   const over = new AbortController()
   const problems = watchProblems({ ...deps, api }, AbortSignal.any([signal, over.signal]))

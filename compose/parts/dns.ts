@@ -10,12 +10,18 @@ const POD_LINGER_MS = 5000
 
 export async function run(
   deps: ComponentDeps,
-  { api, config, kube, membership }: SiteRun,
+  { api, config, kube, membership, heartbeatMs }: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
   const linger = kube === undefined ? {} : { lingerMs: POD_LINGER_MS }
   // The site file has the addresses of all gateways' nodes.
   const spread = kube === undefined && config.gateways.length > 1
-  const dns = dnsConfig({ clusterId: (await membership(signal)).cluster, ...linger, ...config.dns, spread })
+  const dns = dnsConfig({
+    clusterId: (await membership(signal)).cluster,
+    ...linger,
+    ...config.dns,
+    spread,
+    heartbeatMs,
+  })
   return runDns({ ...deps, api }, dns, untilLeft(api, signal))
 }

@@ -66,7 +66,7 @@ const DAY_MS = 24 * 3_600_000
 type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
 
 async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
-  const { config, node, membership } = site
+  const { config, node, membership, heartbeatMs } = site
   const { observedAddress } = await membership(signal)
   const { keyRotationDays } = config
   return (lanes) =>
@@ -76,6 +76,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
       openPorts: openPorts(config),
+      heartbeatMs,
       ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
       lanes,
     })

@@ -9,9 +9,13 @@ import type { SiteRun } from '../run.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import { openPorts } from '../open-ports.ts'
 
-export function run(deps: ComponentDeps, { config: site, api, node }: SiteRun, signal: AbortSignal): Promise<void> {
+export function run(
+  deps: ComponentDeps,
+  { config: site, api, node, heartbeatMs }: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
-  const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site) }
+  const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site), heartbeatMs }
   return withKernel((kernel) =>
     runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
   )

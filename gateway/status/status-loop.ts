@@ -1,10 +1,9 @@
 /**
  * Writes Gateway.status: at once when poked, a moment after a change of state, else every `statusMs` when more of it
- * differs than figures that never stand still, and at least every HEARTBEAT_MS: its time says that this gateway is
+ * differs than figures that never stand still, and at least every heartbeatMs: its time says that this gateway is
  * alive. Every write goes to every node of the cluster.
  */
 import type { ConditionFinding } from '../../model/conditions.ts'
-import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../../model/node-owner.ts'
 import type { Gateway } from '../../model/objects.ts'
@@ -63,7 +62,7 @@ export class StatusLoop {
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => ((init.lanes.plan?.nft6.length ?? 0) > 0 ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
-    const resyncMs = Math.min(init.config.statusMs, HEARTBEAT_MS)
+    const resyncMs = Math.min(init.config.statusMs, init.config.heartbeatMs)
     const pace = { ...DEFAULT_LOOP, resyncMs, retryMaxMs: RETRY_MAX_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
@@ -144,7 +143,8 @@ export class StatusLoop {
     const isOwned = present !== undefined && sameOwners(present, object)
     const atMs = clock.monotonic()
     // The next round would be too late.
-    const isDue = atMs + this.#init.config.statusMs > (this.#written?.atMs ?? -Infinity) + HEARTBEAT_MS
+    const { statusMs, heartbeatMs } = this.#init.config
+    const isDue = atMs + statusMs > (this.#written?.atMs ?? -Infinity) + heartbeatMs
     if (text === this.#written?.text && !isDue && isOwned) return
     if (!isOwned) await api.apply(object, signal)
     const beating = withHeartbeat(gateway, clock.now())

@@ -5,14 +5,17 @@
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../conditions.ts'
 import type { ConnectionStatus, Gateway } from '../objects.ts'
 
-/** Gateway.status is written at least this often. */
+/** Gateway.status is written at least this often, where SEALANE_HEARTBEAT does not say otherwise. */
 export const HEARTBEAT_MS = 5000
-/**
- * A heartbeat that does not change for so long, while the reader would have seen a change, has stopped: three of them.
- */
-export const HEARTBEAT_STALE_MS = 3 * HEARTBEAT_MS
+/** A heartbeat that is missed so many times, while the reader would have seen it, has stopped. */
+export const HEARTBEATS_UNTIL_STALE = 3
 /** By the clocks of two machines an age is a hint, no more: what is shown as old is this old at least. */
 export const HEARTBEAT_OLD_MS = 30_000
+/**
+ * What may be chosen instead of HEARTBEAT_MS. With a longer one, a gateway would be shown as old that has not missed
+ * any; with a shorter one, a busy node would be late.
+ */
+export const HEARTBEAT_BOUNDS = { minMs: 1000, maxMs: HEARTBEAT_OLD_MS / HEARTBEATS_UNTIL_STALE } as const
 
 /**
  * fresh: its heartbeat moves, or nothing is known against it.

@@ -18,6 +18,7 @@ t.test('defaults', async (t) => {
     rotateMs: 5000,
     keyMaxAgeMs: 2_592_000_000,
     statusMs: 2000,
+    heartbeatMs: 5000,
     openPorts: [],
   })
 })
@@ -45,6 +46,8 @@ const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
     'gateway publicAddress of lane 0 "127.0.0.1": expected an IPv4 address at which other sites reach this node',
   ],
   [{ observedAddress: 'me' }, 'gateway observedAddress "me": expected an IPv4 or IPv6 address such as 10.42.0.7'],
+  [{ heartbeatMs: 999 }, 'gateway heartbeatMs 999: expected a whole number from 1000 to 10000'],
+  [{ heartbeatMs: 10_001 }, 'gateway heartbeatMs 10001: expected a whole number from 1000 to 10000'],
   [{ probeIntervalMs: 0 }, 'gateway probeIntervalMs 0: expected a whole number above 0'],
 ]
 

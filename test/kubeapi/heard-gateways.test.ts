@@ -31,7 +31,7 @@ class Stage {
   readonly #stop = new AbortController()
   #turns = 0
 
-  constructor(only: readonly Name[] = NAMES) {
+  constructor(only: readonly Name[] = NAMES, heartbeatMs?: number) {
     this.#only = only
     NAMES.forEach((name, i) => this.api.put(node(name, i)))
     const { clock, api: api, logger } = this
@@ -39,6 +39,7 @@ class Stage {
       api,
       clock,
       logger,
+      heartbeatMs,
       knock: (address) => {
         this.knocks.push(address)
         return Promise.resolve(this.machines.has(address))
@@ -120,6 +121,23 @@ t.test('a machine that dies', async (t) => {
     stage.machines.delete('192.0.2.1')
     await stage.pass(20)
     t.equal(stage.shown(), `gone down${rest}`, 'and a second time')
+    stage.stop()
+  }
+})
+
+t.test('a heartbeat of another length: three of them count', async (t) => {
+  for (const [seconds, isHeard, isLost] of [
+    [4, 9, 18],
+    [10, 26, 40],
+  ] as const) {
+    const stage = new Stage(['g1'], seconds * 1000)
+    await stage.pass(30)
+    stage.writing.clear()
+    stage.machines.clear()
+    await stage.pass(isHeard)
+    t.equal(stage.shown(), 'fresh up', `not within ${isHeard} s`)
+    await stage.pass(isLost - isHeard)
+    t.equal(stage.shown(), 'gone down', `within ${isLost} s`)
     stage.stop()
   }
 })
