@@ -6,7 +6,7 @@ import { parse } from 'yaml'
 import { KIND_PLACES, kindPath } from '../../../kubeapi/kube/kinds.ts'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
+import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ROOT } from '../../support/source-tree.ts'
@@ -89,9 +89,13 @@ export interface OpenedCluster {
   readonly logger: CapturingLogger
 }
 
-export async function open(t: Test, init: Partial<KubeApiInit> & { kubeconfig: string }): Promise<OpenedCluster> {
+export async function open(
+  t: Test,
+  init: Partial<KubeApiInit> & { kubeconfig: string },
+  clock: Clock = new SystemClock(),
+): Promise<OpenedCluster> {
   const logger = new CapturingLogger()
-  const deps = { clock: new SystemClock(), logger }
+  const deps = { clock, logger }
   const api = await openKubeApi(deps, { namespace: 'sealane-system', ...init })
   t.teardown(() => api.close())
   return { api, logger }
