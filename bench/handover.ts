@@ -1,14 +1,14 @@
 /**
  * `npm run bench:handover -- [--json]`: what two other clusters that call a hundred times a second lose while gateway
  * nodes of a third are drained, restarted and, for comparison, lost without a word. It runs the story of
- * test/kube/gateway-drain.test.ts on three real control planes and reads what that says.
+ * test/kube/several-gateways.test.ts on three real control planes and reads what that says.
  */
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { progress } from './figures.ts'
 
-const STORY = join(import.meta.dirname, '../test/kube/gateway-drain.test.ts')
+const STORY = join(import.meta.dirname, '../test/kube/several-gateways.test.ts')
 const LINE = /# (drained|restarted|lost), from \w+: (\d+) of (\d+) had no answer, longest gap ([\d.]+) ms/g
 
 interface Loss {
