@@ -47,15 +47,15 @@ const GATEWAYS = /\/gateway-/
  * More than three clusters; gateways that have five seconds to hand over and to clean their node; and what is lost
  * meanwhile, which is counted.
  */
-const CLUSTERS = /five-clusters|node-life|gateway-drain/
+const CLUSTERS = /five-clusters|node-life|several-gateways/
 /** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */
 const LONG = [
   /install\.|repair/,
-  /several-gateways/,
+  /several-gateways|node-life/,
   /image\./,
   /broker-replicas|day-two/,
-  /second-join|first-try|stale-gateway/,
-  /broker-move|exporter-informed|leaving/,
+  /second-join|first-try/,
+  /exporter-informed|leaving/,
   /dual-stack|mcs-story/,
   /agents|bad-days|bad-minute/,
 ]
@@ -64,8 +64,8 @@ const LONG = [
 const TURNS: readonly Turns[] = [
   {
     shares: [
-      /(five-clusters|install|several-gateways|day-two|leaving|mcs-story|stale-gateway)\.test/,
-      /(gateway-drain|node-life|repair|broker-replicas|second-join|broker-move|exporter-informed|first-try|image)\.test/,
+      /(five-clusters|install|several-gateways|day-two|mcs-story)\.test/,
+      /(node-life|repair|broker-replicas|second-join|leaving|exporter-informed|first-try|image)\.test/,
     ],
   },
 ]

@@ -79,10 +79,13 @@ export interface TestClustersInit {
   readonly rows: readonly ClusterRow[]
   /** Bound on the time in which pods may end. Default 5. */
   readonly maxGraceSeconds?: number
+  /** What the image of Sealane has in its environment. */
+  readonly environment?: Readonly<Record<string, string>>
 }
 
 /** Throws with the log of what failed, and leaves nothing behind. */
-export async function startClusters({ directory, rows, maxGraceSeconds = 5 }: TestClustersInit): Promise<TestClusters> {
+export async function startClusters(init: TestClustersInit): Promise<TestClusters> {
+  const { directory, rows, maxGraceSeconds = 5, environment } = init
   const underlay = makeUnderlay()
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -92,7 +95,7 @@ export async function startClusters({ directory, rows, maxGraceSeconds = 5 }: Te
   try {
     const etcd = await startEtcd({ directory: join(directory, 'etcd') })
     stops.push(() => etcd.stop())
-    const images = await testImages()
+    const images = await testImages(environment)
     const clusters = await Promise.all(
       rows.map((row, i) =>
         startCluster({
@@ -228,14 +231,16 @@ function volume(name: string): Readonly<Record<string, unknown>> {
 /** Where the image of the Containerfile has it, so that the checkout may lie anywhere. */
 const IMAGE_ROOT = '/opt/sealane'
 
-/** What every node can run: this checkout, CoreDNS, and etcd. */
-export async function testImages(): Promise<Readonly<Record<string, Image>>> {
+/** What every node can run: this checkout with that in its environment, CoreDNS, and etcd. */
+export async function testImages(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Readonly<Record<string, Image>>> {
   const coreDns = await coreDnsProgram()
   return {
     [SEALANE_IMAGE]: {
       root: 'host',
       entrypoint: [`${IMAGE_ROOT}/bin/sealane`],
-      env: { PATH: `${IMAGE_ROOT}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` },
+      env: { PATH: `${IMAGE_ROOT}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`, ...environment },
       paths: { [IMAGE_ROOT]: ROOT },
       devices: ['/dev/net/tun'],
     },
