@@ -1,20 +1,21 @@
 /**
  * The day after, on three clusters: a hub with the broker, and two members. What looks takes the cluster that is meant
- * and always ends; the broker does not go under its members' feet, keeps its data, and comes back from a backup;
- * leaving asks first.
+ * and always ends; the broker does not go under its members' feet, keeps its data, comes back from a backup, and moves
+ * its state (broker/move-stories.ts); leaving asks first.
  */
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { moveStories } from './broker/move-stories.ts'
 import type { KubeObject } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 import { namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 
-t.setTimeout(900_000)
+t.setTimeout(1_500_000)
 
 const ROWS: readonly ClusterRow[] = [
   { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['h1'] },
@@ -35,12 +36,14 @@ interface World {
 
 const at = ({ plane }: TestCluster): readonly string[] => ['--kubeconfig', plane.kubeconfig]
 
-t.test('leaving, and looking before it', { timeout: 900_000 }, async (t) => {
+t.test('leaving, and looking before it', { timeout: 1_500_000 }, async (t) => {
   const world = await joined(t)
   await t.test('looking', (t) => looking(t, world))
   await t.test('nobody is asked: nothing is done', (t) => notAsked(t, world))
   await t.test('a broker in use, its data, and a backup', (t) => broker(t, world))
   await t.test('an API server that has stopped', (t) => stopped(t, world))
+  const { hub, directory } = world
+  await t.test('the state of the broker moves', (t) => moveStories(t, { hub, directory, members: ['c2', 'c3'] }))
   await t.test('leaving, twice', (t) => leaving(t, world))
 })
 
@@ -54,13 +57,14 @@ async function joined(t: Test): Promise<World> {
   const token = join(directory, 'token')
   const made = await sealane(['token', 'create', ...at(hub), '--uses', '2', '-o', 'json'])
   writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
-  for (const member of [c2, c3]) {
+  const joinMember = async (member: TestCluster): Promise<void> => {
     const { row, nodes } = member
     // Where others call it is said: what the broker observes through a NodePort is for other tests.
     const gateway = `${row.nodes[0] ?? ''}=${nodes[0]?.address ?? ''}`
     const words = ['join', ...at(member), '--cluster-id', row.name, '--pod-cidr', row.podCIDR, '--gateway', gateway]
     await sealane([...words, '--yes', '--token-file', token, ...IMAGE])
   }
+  await Promise.all([c2, c3].map(joinMember))
   await exported(world3(directory, hub, c2, c3), 'first')
   return world3(directory, hub, c2, c3)
 }

@@ -1,49 +1,45 @@
 /**
- * A broker on a real API server whose state moves: from its volume to an etcd of somebody else's, which first does not
- * let it in, the key of its authority to a Secret, and all to its volume again. A member goes on in each of them.
+ * The state of a broker moves: from its volume to an etcd of somebody else's, which first does not let it in, the key
+ * of its authority to a Secret, and all to its volume again. The members go on in each of them.
  */
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import { etcdSecrets } from '../../cli/kube/replicas/etcd-secrets.ts'
-import { etcdHosts } from '../../install/etcd-names.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
-import { planEtcd } from '../../install/plan-etcd.ts'
-import { REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
-import { eventually } from '../support/eventually.ts'
-import { MemoryAdmin } from '../support/memory-admin.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import type { KubeObject } from './support/kube-request.ts'
-import { pathOf } from './support/object-path.ts'
-import { lastWords } from './support/pod-logs.ts'
-import { sealane, trySealane } from './support/sealane-command.ts'
-import { type ClusterRow, ETCD_IMAGE, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
+import type { Test } from 'tap'
+import { etcdSecrets } from '../../../cli/kube/replicas/etcd-secrets.ts'
+import { etcdHosts } from '../../../install/etcd-names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { planEtcd } from '../../../install/plan-etcd.ts'
+import { REPLICAS_VALUES } from '../../../scripts/manifest-files.ts'
+import { eventually } from '../../support/eventually.ts'
+import { MemoryAdmin } from '../../support/memory-admin.ts'
+import type { KubeObject } from '../support/kube-request.ts'
+import { pathOf } from '../support/object-path.ts'
+import { lastWords } from '../support/pod-logs.ts'
+import { sealane, trySealane } from '../support/sealane-command.ts'
+import { ETCD_IMAGE, type TestCluster } from '../support/two-clusters.ts'
 
-t.setTimeout(900_000)
-
-const ROWS: readonly ClusterRow[] = [
-  { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['h1'] },
-]
-const DEPLOY = ['broker', 'deploy', '--service-type', 'NodePort', '--image', SEALANE_IMAGE]
 const THEIRS = 'platform'
 const BROKER = '/api/v1/namespaces/sealane-broker'
 const SECRETS = `${BROKER}/secrets`
 
-interface World {
+export interface MoveWorld {
+  /** Has the broker, on its volume. */
   readonly hub: TestCluster
-  readonly at: readonly string[]
+  /** As `cluster list` shows those in contact. */
+  readonly members: readonly string[]
   readonly directory: string
 }
 
-t.test('the state of a broker moves', { timeout: 900_000 }, async (t) => {
-  const directory = temporaryFolder(t)
-  const clusters = await startClusters({ directory, rows: ROWS })
-  t.teardown(() => clusters.stop())
-  const [hub] = clusters.clusters
-  if (hub === undefined) throw new Error('one cluster was asked for')
-  const world: World = { hub, at: ['--kubeconfig', hub.plane.kubeconfig], directory }
+interface World extends MoveWorld {
+  readonly at: readonly string[]
+}
+
+/** Begins and ends with one broker on its volume; the etcd stays where it is, and so do the Secrets for it. */
+export async function moveStories(t: Test, given: MoveWorld): Promise<void> {
+  const { hub } = given
+  const world: World = { ...given, at: ['--kubeconfig', hub.plane.kubeconfig] }
   const stage = async (name: string, work: (t: Test, world: World) => Promise<void>): Promise<void> => {
     await t.test(name, async (t) => {
       await work(t, world).catch(async (error: unknown) => {
@@ -51,23 +47,17 @@ t.test('the state of a broker moves', { timeout: 900_000 }, async (t) => {
       })
     })
   }
-  await stage('one broker, with a member', begun)
+  await stage('one broker, with its members', begun)
   await stage('an etcd that does not let it in', refused)
-  await stage('to that etcd', given)
+  await stage('to that etcd', moved)
   await stage('the key of the authority moves into a Secret', kept)
   await stage('to the volume again; a Secret of another etcd is nobody else’s', around)
-})
+}
 
-async function begun(t: Test, { at, hub, directory }: World): Promise<void> {
-  await sealane([...DEPLOY, ...at])
-  const token = join(directory, 'token')
-  const made = await sealane(['token', 'create', ...at, '-o', 'json'])
-  writeFileSync(token, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
-  const gateway = `h1=${hub.nodes[0]?.address ?? ''}`
-  const words = ['join', ...at, '--cluster-id', 'hub', '--pod-cidr', '10.42.0.0/16', '--gateway', gateway]
-  await sealane([...words, '--yes', '--token-file', token, '--image', SEALANE_IMAGE])
+async function begun(t: Test, { at, hub, members }: World): Promise<void> {
   const { stdout } = await sealane(['broker', 'status', ...at])
-  t.match(stdout, /^broker +healthy\n(.*\n)*members +1, in contact 1;/)
+  t.match(stdout, /^broker +healthy\n/)
+  t.match(stdout, new RegExp(`^members +${members.length}, in contact ${members.length};`, 'm'))
   await platformEtcd(hub)
 }
 
@@ -116,26 +106,26 @@ async function refused(t: Test, { hub, at }: World): Promise<void> {
   t.match((await sealane(['broker', 'status', ...at])).stdout, /^broker +healthy\n/, 'and goes on as before')
 }
 
-/** The id is known, and in contact again. */
-async function inContact({ at }: World): Promise<void> {
+/** The ids are known, and in contact again. */
+async function inContact({ at, members }: World): Promise<void> {
   await eventually(
     async () => {
       const { stdout } = await sealane(['cluster', 'list', '-o', 'json', ...at])
       const { items } = JSON.parse(stdout) as { items: { id: string; state: string }[] }
       const text = items.map(({ id, state }) => `${id} ${state}`).join()
-      if (text === 'hub in contact') return true
+      if (text === members.map((id) => `${id} in contact`).join()) return true
       throw new Error(text)
     },
-    { deadlineMs: 90_000, intervalMs: 2500, say: 'the member is in contact' },
+    { deadlineMs: 90_000, intervalMs: 2500, say: 'the members are in contact' },
   )
 }
 
-async function given(t: Test, world: World): Promise<void> {
+async function moved(t: Test, world: World): Promise<void> {
   const { hub, at } = world
   await loginSecret(hub, 'theirs')
-  const moved = await sealane(['broker', 'deploy', ...STORE, '--move', ...at])
+  const done = await sealane(['broker', 'deploy', ...STORE, '--move', ...at])
   t.match(
-    moved.stderr,
+    done.stderr,
     / stopped +StatefulSet [^]* moving +the state[^]* removed +StatefulSet sealane-broker\/sealane-b/,
   )
   await inContact(world)
