@@ -44,8 +44,7 @@ const WAITING = /\/(sites-smoke|gateway-(dual-stack|life|link\.|made-anew|nat|re
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
- * More than three clusters; gateways that have five seconds to hand over and to clean their node; and what is lost
- * meanwhile, which is counted.
+ * More than three clusters; gateways that hand over and clean their node; and what is lost meanwhile, which is counted.
  */
 const CLUSTERS = /five-clusters|node-life|several-gateways/
 /** A minute and more on several clusters, a part of it waiting for what Kubernetes does in its own time. */

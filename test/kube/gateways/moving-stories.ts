@@ -283,7 +283,8 @@ async function returned(t: Test, world: NodeWorld): Promise<void> {
 async function left(t: Test, world: NodeWorld): Promise<void> {
   const { clusters, kernels, directory } = world
   for (const { row, plane, nodes } of [...clusters.clusters].reverse()) {
-    await sealane(['leave', '--yes', '--kubeconfig', plane.kubeconfig])
+    // The namespace goes with its last pod, and a pod of the gateway may take 45 s.
+    await sealane(['leave', '--yes', '--timeout', '3m', '--kubeconfig', plane.kubeconfig])
     for (const node of nodes) {
       const before = withoutBridge(kernels.get(node.name) ?? '')
       t.equal(withoutBridge(dumpNode(node)), before, `${node.name}: its kernel is as before`)

@@ -25,6 +25,8 @@ const LABEL = 'sealane.io/gateway'
 export const FAR = 'far.demo.svc.clusterset.local'
 /** Of all parts: test/gateway and test/kubeapi show the default with a clock. */
 export const HEARTBEAT_MS = 2000
+/** What a pod of the gateway may take to end: killed sooner on a busy machine, it leaves its Gateway behind. */
+const GRACE_SECONDS = 45
 
 export interface NodeWorld {
   readonly directory: string
@@ -42,7 +44,7 @@ export interface NodeWorld {
 export async function startNodeWorld(t: Test): Promise<NodeWorld> {
   const directory = temporaryFolder(t)
   const environment = { SEALANE_HEARTBEAT: `${HEARTBEAT_MS}ms` }
-  const clusters = await startClusters({ directory, rows: ROWS, environment })
+  const clusters = await startClusters({ directory, rows: ROWS, maxGraceSeconds: GRACE_SECONDS, environment })
   t.teardown(() => clusters.stop())
   const [first, second] = clusters.clusters
   const [a, b, c] = second?.nodes ?? []
