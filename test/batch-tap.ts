@@ -17,4 +17,5 @@ const test = new Proxy(tap, {
   set: (_, key, value) => Reflect.set(current, key, value),
 })
 
-export default test
+/** As in tap, whose place it takes. */
+export { test as default }

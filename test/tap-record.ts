@@ -34,7 +34,7 @@ export function readTap(text: string): TapRecord {
     const around = open[depth]
     if (around === undefined) continue
     const begins = /^# Subtest: (.*)$/.exec(rest)?.[1]
-    const point = /^(not )?ok \d+(?: - (.*?))?(?: # (?:time=\S+|SKIP ?(.*)|TODO ?(.*)))?(?: \{)?$/i.exec(rest)
+    const point = /^(not )?ok \d+(?: - (.*?))?(?: # (?:time=\S+|SKIP ?(.*)))?(?: \{)?$/i.exec(rest)
     if (begins !== undefined) {
       const test = newTest(begins)
       around.tests.push(test)

@@ -45,6 +45,7 @@ const SOON_MS = 100
 export class StatusLoop {
   readonly #deps: GatewayDeps
   readonly #init: StatusInit
+  readonly #roundMs: number
   #written: { readonly text: string; readonly atMs: number } | undefined
   #driver: string | undefined
   #reportedSizes: ReportedSizes = new Map()
@@ -62,8 +63,9 @@ export class StatusLoop {
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => ((init.lanes.plan?.nft6.length ?? 0) > 0 ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
-    const resyncMs = Math.min(init.config.statusMs, init.config.heartbeatMs)
-    const pace = { ...DEFAULT_LOOP, resyncMs, retryMaxMs: RETRY_MAX_MS }
+    // A round takes time itself: with two rounds to a heartbeat, none of them is late.
+    this.#roundMs = Math.min(init.config.statusMs, init.config.heartbeatMs / 2)
+    const pace = { ...DEFAULT_LOOP, resyncMs: this.#roundMs, retryMaxMs: RETRY_MAX_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
   }
@@ -143,8 +145,7 @@ export class StatusLoop {
     const isOwned = present !== undefined && sameOwners(present, object)
     const atMs = clock.monotonic()
     // The next round would be too late.
-    const { statusMs, heartbeatMs } = this.#init.config
-    const isDue = atMs + statusMs > (this.#written?.atMs ?? -Infinity) + heartbeatMs
+    const isDue = atMs + this.#roundMs > (this.#written?.atMs ?? -Infinity) + this.#init.config.heartbeatMs
     if (text === this.#written?.text && !isDue && isOwned) return
     if (!isOwned) await api.apply(object, signal)
     const beating = withHeartbeat(gateway, clock.now())

@@ -72,7 +72,7 @@ function print(one: Tree, place: number): string {
   return `# Subtest: ${one.name}\n${inside.replace(/^(?=.)/gm, '    ')}${not}ok ${place + 1} - ${one.name} # time=1ms\n`
 }
 
-t.test('whatever is printed is read again', async (t) => {
+t.test('whatever is printed is read again', async () => {
   fc.assert(
     fc.property(fc.array(tree, { maxLength: 4 }), (trees) => {
       const { cases } = readTap(trees.map(print).join(''))

@@ -73,8 +73,8 @@ export function copyTree(root: string, folder: string, seconds: number): TreeCop
 }
 
 function environment(temporary: string): NodeJS.ProcessEnv {
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(SEALANE_|TAP|NODE_)/.test(name))
-  return { ...Object.fromEntries(inherited), TMPDIR: temporary, NODE_COMPILE_CACHE: join(temporary, 'compiled') }
+  const kept = Object.entries(process.env).filter(([name]) => !/^(SEALANE_|TAP|NODE_)/.test(name))
+  return { ...Object.fromEntries(kept), TMPDIR: temporary, NODE_COMPILE_CACHE: join(temporary, 'compiled') }
 }
 
 function killGroup(pid: number, signal: NodeJS.Signals): void {
