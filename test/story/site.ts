@@ -174,6 +174,12 @@ export class StorySite {
     return found.map(({ type, status, reason }) => `${type}=${status}/${reason}`).join(' ')
   }
 
+  /** What the condition of one export says; undefined when it has none of that type and status. */
+  message(name: string, type: string, status: 'True' | 'False'): string | undefined {
+    const found = this.#reader.cache('ServiceExport').get(name, 'shop')?.status?.conditions ?? []
+    return found.find((one) => one.type === type && one.status === status)?.message
+  }
+
   /** Sorted data of the answers, or the response code where there are none. */
   async dig(name: string, type: keyof typeof TYPE = 'A'): Promise<string> {
     const { answers, flags } = await askUdp(this.#dnsPort, query(name, { type: TYPE[type] }))

@@ -9,13 +9,13 @@ import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
-import { makeClusterCa } from '../kube/support/cluster-certificates.ts'
-import { writeKubeconfig } from '../kube/support/kubeconfig-file.ts'
+import { type CertificateRequest, type ClusterCa, makeClusterCa } from '../kube/support/cluster-certificates.ts'
+import { type Credentials, writeKubeconfig } from '../kube/support/kubeconfig-file.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 import { type FakeEvent, FakeObjects, type FakeApiPath, FakeRefusal, absent } from './fake-objects.ts'
 
 type Json = Record<string, unknown>
-type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on'>
+type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on' | 'socket'>
 type Response = Pick<Http2ServerResponse, 'writeHead' | 'write' | 'end' | 'on'>
 
 /** Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. */
@@ -40,6 +40,18 @@ KINDS.set('networking.k8s.io/v1/networkpolicies', 'NetworkPolicy')
 KINDS.set('v1/configmaps', 'ConfigMap')
 KINDS.set('events.k8s.io/v1/events', 'Event')
 
+const AUTHORIZATION = 'authorization.k8s.io/v1'
+const REVIEW = { name: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview', namespaced: false }
+
+/** What somebody may do or not: a SelfSubjectAccessReview asks for it. */
+export interface FakeAccess {
+  /** The name in the client certificate; '' for who has shown a token. */
+  readonly user: string
+  readonly verb: string
+  readonly group: string
+  readonly resource: string
+}
+
 /** What kubeconfigs show. */
 export const TOKEN = 'let-me-in'
 
@@ -58,10 +70,12 @@ export class FakeApiServer {
   muted = false
   /** Tokens that are let in; all when empty. */
   readonly tokens = new Set<string>()
+  /** Answers SelfSubjectAccessReviews; undefined: the group of such reviews is not served. */
+  allows: ((access: FakeAccess) => boolean) | undefined
   url = ''
   kubeconfig = ''
   readonly #init: FakeApiServerInit
-  #ca = ''
+  #ca: ClusterCa | undefined
   #folder = ''
   readonly #sockets = new Set<Socket>()
   readonly #watches = new Set<{ readonly resource: string; readonly response: Response }>()
@@ -91,6 +105,10 @@ export class FakeApiServer {
           {
             cert: certificate,
             key,
+            // Who shows a certificate is let in by it or refused by HTTP, as by a real one.
+            ca: ca.certificate,
+            requestCert: true,
+            rejectUnauthorized: false,
             allowHTTP1: true,
             ...(this.#init.speak === 'http1' ? { ALPNProtocols: ['http/1.1'] } : {}),
           },
@@ -109,7 +127,7 @@ export class FakeApiServer {
     })
     const { port } = server.address() as AddressInfo
     this.url = `${plain ? 'http' : 'https'}://127.0.0.1:${port}`
-    this.#ca = ca.certificate
+    this.#ca = ca
     this.#folder = folder
     this.kubeconfig = this.kubeconfigAt(this.url)
   }
@@ -117,7 +135,18 @@ export class FakeApiServer {
   /** A kubeconfig for the same server behind another address. */
   kubeconfigAt(url: string): string {
     const path = join(this.#folder, `kubeconfig-${new URL(url).port}`)
-    return writeKubeconfig(path, { cluster: 'fake', user: 'fake', url, ca: this.#ca, credentials: { token: TOKEN } })
+    return this.#kubeconfig(path, 'fake', url, { token: TOKEN })
+  }
+
+  /** A kubeconfig for somebody with a client certificate of the cluster's authority. */
+  async kubeconfigFor(request: Pick<CertificateRequest, 'name' | 'groups' | 'validMs'>): Promise<string> {
+    if (this.#ca === undefined) throw new Error('the server is not started')
+    const credentials = await this.#ca.issue(request)
+    return this.#kubeconfig(join(this.#folder, `kubeconfig-${request.name}`), request.name, this.url, credentials)
+  }
+
+  #kubeconfig(path: string, user: string, url: string, credentials: Credentials): string {
+    return writeKubeconfig(path, { cluster: 'fake', user, url, ca: this.#ca?.certificate ?? '', credentials })
   }
 
   /** Ends every connection without a word. */
@@ -163,12 +192,28 @@ export class FakeApiServer {
     try {
       const token = (request.headers.authorization ?? '').replace('Bearer ', '')
       if (this.tokens.size > 0 && !this.tokens.has(token)) throw new FakeRefusal(401, 'Unauthorized', 'Unauthorized')
-      this.#serve(request.method, url, body, response)
+      const user = userOf(request)
+      if (this.allows !== undefined && url.pathname.startsWith(`/apis/${AUTHORIZATION}`)) {
+        this.#review(this.allows, { method: request.method, user, body }, response)
+      } else this.#serve(request.method, url, body, response)
     } catch (error) {
       if (!(error instanceof FakeRefusal)) throw error
       const { status: code, reason, message, details } = error
       answer(response, code, { kind: 'Status', status: 'Failure', code, reason, message, details })
     }
+  }
+
+  #review(
+    allows: (access: FakeAccess) => boolean,
+    { method, user, body }: { readonly method: string; readonly user: string; readonly body: Json },
+    response: Response,
+  ): void {
+    if (method !== 'POST') {
+      answer(response, 200, { kind: 'APIResourceList', resources: [REVIEW] })
+      return
+    }
+    const { resourceAttributes } = body['spec'] as { readonly resourceAttributes: Omit<FakeAccess, 'user'> }
+    answer(response, 201, { ...body, status: { allowed: allows({ ...resourceAttributes, user }) } })
   }
 
   #serve(method: string, url: URL, body: Json, response: Response): void {
@@ -270,6 +315,17 @@ export async function fakeApiServer(t: Pick<Test, 'teardown'>, init: FakeApiServ
   const server = new FakeApiServer(init)
   await server.start(t)
   return server
+}
+
+/** Throws for a certificate that is not, or no longer, of the cluster. */
+function userOf({ socket }: Request): string {
+  // Without TLS there is no such thing.
+  if (!('getPeerCertificate' in socket)) return ''
+  const { subject } = socket.getPeerCertificate()
+  // One without any has an empty one.
+  if ((subject as { readonly CN?: string } | undefined) === undefined) return ''
+  if (!socket.authorized) throw new FakeRefusal(401, 'Unauthorized', 'Unauthorized')
+  return String(subject.CN)
 }
 
 function refuse(refusal: FakeRefusal): never {

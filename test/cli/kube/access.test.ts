@@ -1,44 +1,27 @@
 /** A cluster that does not let us in, or is none for Sealane: what a person reads, word for word, and the next try. */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { parse, stringify } from 'yaml'
 import { memberRights } from '../../../cli/kube/access/check-rights.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
-import { makeClusterCa } from '../../kube/support/cluster-certificates.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
+import { type FakeAccess, type FakeApiServer, fakeApiServer } from '../../support/fake-api-server.ts'
 import { runCli } from '../run-cli.ts'
 
-const REVIEWS = '/apis/authorization.k8s.io/v1'
-
 interface Powers {
-  /** Resources that this user may not write. */
+  /** Resources that nobody may write. Default: none. */
   readonly denied?: readonly string[]
   readonly version?: string
 }
 
 /** Lets the fake server answer what a join asks first: who may do what, and its version. */
 function empower(server: FakeApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
-  const reviewed = new Map<string, boolean>()
-  server.fault = ({ method, path }) => {
-    if (path === '/version') return { status: 200, body: { gitVersion: version } }
-    if (path === REVIEWS) {
-      const resources = [{ name: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview', namespaced: false }]
-      return { status: 200, body: { kind: 'APIResourceList', resources } }
-    }
-    if (method === 'POST' && path.startsWith(REVIEWS)) {
-      // The fake server shows faults no bodies; the reviews come in a known order.
-      const resource = ORDER[reviewed.size % ORDER.length] ?? ''
-      reviewed.set(String(reviewed.size), true)
-      return { status: 201, body: { status: { allowed: !denied.includes(resource) } } }
-    }
-    return undefined
-  }
+  server.allows = ({ resource }) => !denied.includes(resource)
+  server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: version } } : undefined)
 }
 
-const ORDER = memberRights('sealane-system').map(({ resource }) => resource)
+const WRITTEN = memberRights('sealane-system').map(({ resource }) => resource)
 
 async function setUp(t: Test, powers: Powers = {}) {
   const server = await fakeApiServer(t)
@@ -67,6 +50,11 @@ async function setUp(t: Test, powers: Powers = {}) {
   return { server, folder, said, saidWithoutToken }
 }
 
+/** What was sent that would change something. */
+function writes({ requests }: FakeApiServer): readonly string[] {
+  return requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
+}
+
 const HINT = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
 
 t.test('credentials that are not accepted', async (t) => {
@@ -77,26 +65,14 @@ t.test('credentials that are not accepted', async (t) => {
     await said(server.kubeconfig),
     `context "fake" of FILE: the API server does not accept these credentials (401 Unauthorized): wrong, or expired; ${HINT}`,
   )
-  t.strictSame(
-    server.requests.filter((line) => !line.startsWith('GET ')),
-    [],
-    'nothing was written',
-  )
+  t.strictSame(writes(server), [], 'nothing was written')
 })
 
 t.test('a client certificate that has expired', async (t) => {
-  const { server, folder, said } = await setUp(t)
-  server.fault = () => ({ status: 401, body: { kind: 'Status', reason: 'Unauthorized', message: 'Unauthorized' } })
-  const ca = await makeClusterCa('fake')
-  const { certificate, key } = await ca.issue({ name: 'ana', validMs: -3_600_000 })
-  const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { user: object }[] }
-  const [user] = config.users
-  if (user === undefined) throw new Error('the kubeconfig names a user')
-  const base64 = (pem: string): string => Buffer.from(pem).toString('base64')
-  user.user = { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) }
-  const file = join(folder, 'expired')
-  writeFileSync(file, stringify(config))
-  t.match(await said(file), /^context "fake" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
+  const { server, said } = await setUp(t)
+  const expired = await server.kubeconfigFor({ name: 'ana', groups: ['system:masters'], validMs: -3_600_000 })
+  t.match(await said(expired), /^context "fake" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
+  t.strictSame(writes(server), [], 'nothing was written')
 })
 
 t.test('kubeconfigs that lead nowhere', async (t) => {
@@ -112,7 +88,7 @@ t.test('kubeconfigs that lead nowhere', async (t) => {
 })
 
 t.test('a user who may only read', async (t) => {
-  const { server, said } = await setUp(t, { denied: ORDER })
+  const { server, said } = await setUp(t, { denied: WRITTEN })
   t.equal(
     await said(server.kubeconfig),
     'context "fake" of FILE: this user may not create and patch customresourcedefinitions.apiextensions.k8s.io, ' +
@@ -127,6 +103,31 @@ t.test('a user who may only read', async (t) => {
       'create and patch networkpolicies.networking.k8s.io; ' +
       'use a kubeconfig of a cluster administrator; nothing was changed',
   )
+  t.strictSame(writes(server), [], 'nothing was written')
+})
+
+t.test('what counts is who asks, and the verb: who may look may not install', async (t) => {
+  const { server, said, saidWithoutToken } = await setUp(t)
+  const asked: FakeAccess[] = []
+  const mayLook = new Set<string>()
+  server.allows = (access) => {
+    asked.push(access)
+    return access.user !== 'reader' || (mayLook.has('reader') && ['get', 'list', 'watch'].includes(access.verb))
+  }
+  const reader = await server.kubeconfigFor({ name: 'reader' })
+  const refused =
+    /^context "fake" of FILE: this user may not create and patch customresourcedefinitions\..*, create and patch networkpolicies\.networking\.k8s\.io; use a/
+  t.match(await said(reader), refused)
+  mayLook.add('reader')
+  t.match(await said(reader), refused, 'also when it may read')
+  t.ok(asked.length > 0 && asked.every(({ user }) => user === 'reader'), 'reviews are of who has the certificate')
+  const ana = await server.kubeconfigFor({ name: 'ana' })
+  t.match(
+    await saidWithoutToken(ana),
+    /^2: /,
+    'and somebody else comes further, to what is missing on the command line',
+  )
+  t.strictSame(writes(server), [], 'nothing was written')
 })
 
 t.test('a cluster that is too old', async (t) => {
@@ -216,8 +217,7 @@ t.test(
       '1: context "fake" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
         NEW,
     )
-    const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
-    t.strictSame(changes, [], 'nothing was changed')
+    t.strictSame(writes(server), [], 'nothing was changed')
   },
 )
 
@@ -243,6 +243,5 @@ t.test('an earlier membership stands in the way: told before anything is changed
     'context "fake" of FILE is leaving clusterset demo: the broker does not know it yet; ' +
       'finish that first: sealane leave --kubeconfig FILE; with --force where the broker is gone for good',
   )
-  const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
-  t.strictSame(changes, [], 'nothing was changed')
+  t.strictSame(writes(server), [], 'nothing was changed')
 })

@@ -14,6 +14,8 @@ export interface ExportCase {
   readonly import: string
   /** exportText() of every export. */
   readonly exports: string
+  /** What Valid says in the first cluster. */
+  readonly message?: RegExp
   /** Labels and annotations of the import, beside our own. */
   readonly marks?: Json
 }
@@ -184,5 +186,14 @@ export const EXPORT_CASES: readonly ExportCase[] = [
     first: {},
     import: 'none',
     exports: '!Valid=NoService !Ready=Pending',
+  },
+  {
+    id: '',
+    name: 'x'.repeat(70),
+    says: 'no Service can have a name of 70 letters, but an export can',
+    first: {},
+    import: 'none',
+    exports: '!Valid=NoService !Ready=Pending',
+    message: /^Service kinds\/x{70} cannot have a DNS name: "x{70}": /,
   },
 ]

@@ -11,6 +11,7 @@ import {
   importText,
   serviceImportPath,
   unexportService,
+  validMessage,
 } from '../support/service-imports.ts'
 import { namespace, same } from './expect.ts'
 import { EXPORT_CASES, type ExportCase } from './export-cases.ts'
@@ -41,6 +42,9 @@ async function checkCase(t: Test, row: ExportCase, both: readonly Site[]): Promi
   const exporters = row.second === undefined ? both.slice(0, 1) : both
   for (const site of exporters)
     await same(t, () => exportText(site, 'kinds', name), row.exports, `${title}, ${site.name}`)
+  const [c1] = both
+  if (row.message !== undefined && c1 !== undefined)
+    t.match(await validMessage(c1, 'kinds', name), row.message, `${title}, what it says`)
   for (const site of both) {
     await same(
       t,

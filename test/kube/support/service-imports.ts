@@ -141,3 +141,9 @@ export async function exportText(site: Site, namespace: string, name: string): P
     ...(conflict?.status === 'True' ? [`Conflict=${conflict.reason}`] : []),
   ].join(' ')
 }
+
+/** What condition Valid of an export says; '' where there is none. */
+export async function validMessage(site: Site, namespace: string, name: string): Promise<string> {
+  const found = await site.api.find<ExportObject>(`${MCS}/${namespace}/serviceexports/${name}`)
+  return found?.status?.conditions?.find(({ type }) => type === 'Valid')?.message ?? ''
+}
