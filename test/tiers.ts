@@ -53,18 +53,19 @@ const LONG = [
   /several-gateways|node-life/,
   /image\./,
   /broker-replicas|day-two/,
-  /second-join|first-try/,
-  /exporter-informed|leaving/,
-  /dual-stack|mcs-story/,
-  /agents|bad-days|bad-minute/,
+  /joined-clusters|leaving/,
+  /dual-stack/,
+  /bad-days|bad-minute/,
 ]
 
-/** As near as can be of one length: half an hour each on two processors, beside what always runs. */
+/** As near as can be of one length. */
 const TURNS: readonly Turns[] = [
   {
     shares: [
-      /(five-clusters|install|several-gateways|day-two|mcs-story)\.test/,
-      /(node-life|repair|broker-replicas|second-join|leaving|exporter-informed|first-try|image)\.test/,
+      /(install|dual-stack|dual-stack-overlap)\.test/,
+      /(several-gateways|five-clusters)\.test/,
+      /(node-life|leaving|joined-clusters)\.test/,
+      /(repair|broker-replicas|day-two|image)\.test/,
     ],
   },
 ]

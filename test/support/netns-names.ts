@@ -40,6 +40,11 @@ export function namedNetns(): string[] {
   return existsSync(FOLDER) ? readdirSync(FOLDER).sort() : []
 }
 
+/** Those that this process has made. */
+export function ownNetns(): string[] {
+  return namedNetns().filter((name) => OWNED.exec(name)?.[1] === owner(process.pid))
+}
+
 /** Ends the processes in it and removes it. Synchronous, so that it also works in an exit handler. */
 export function removeNetns(name: string): void {
   for (const pid of tryIp('netns', 'pids', name).split('\n')) {

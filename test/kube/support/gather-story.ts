@@ -64,6 +64,15 @@ export async function gatherStory(t: Test, init: GatherStoryInit): Promise<void>
     )
   }
   await sameStatus(t, file, () => trySealane(['status', ...at, '-o', 'json'], env))
+  await takeAway(init)
+}
+
+/** What was planted beside the story's own namespace. */
+async function takeAway({ site: { api }, node }: GatherStoryInit): Promise<void> {
+  const planted = ['secrets', 'configmaps', 'services', 'events', 'pods']
+  await Promise.all(planted.map((plural) => api.delete(`${SYSTEM}/${plural}/planted`)))
+  const annotations = Object.fromEntries(Object.keys(NOTES).map((name) => [name, null]))
+  await api.merge(`/api/v1/nodes/${node}`, { metadata: { annotations } })
 }
 
 /** Everywhere that the bundle looks, and in a Secret, which it does not ask for. */

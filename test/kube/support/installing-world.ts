@@ -10,7 +10,7 @@ import type { KubeObject } from './kube-request.ts'
 import { dumpNode, sealaneFiles } from './node-dump.ts'
 import { dumpDifference, dumpObjects } from './object-dump.ts'
 import { refusedByApiServer } from './pod-logs.ts'
-import { type CommandResult, sealane } from './sealane-command.ts'
+import { type CommandResult, sealane, trySealane } from './sealane-command.ts'
 import { FLAT, SEALANE_IMAGE, type TestCluster, type TestClusters, startClusters } from './two-clusters.ts'
 
 export const IMAGE = ['--image', SEALANE_IMAGE]
@@ -43,9 +43,24 @@ export async function startWorld(t: Test): Promise<World> {
   return { directory, clusters, hub, member }
 }
 
+/** Uninstalls all of it; nothing is left. Gives the world with what it is like then. */
+export async function takenOut(t: Test, world: World): Promise<World> {
+  const { hub, member, directory } = world
+  // It is in use by what is exported in no story that follows.
+  await trySealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
+  for (const place of [member, hub]) {
+    await sealane(['uninstall', '--yes', '--delete-data', '--crds', ...place.at])
+    await isBare(t, place, directory, 'gone')
+  }
+  // Volumes are not what they were: who had them is noted in them.
+  const [first, second] = await Promise.all([hub, member].map(({ cluster }) => noted(cluster)))
+  if (first === undefined || second === undefined) throw new Error('two clusters were asked for')
+  return { ...world, hub: first, member: second }
+}
+
 /** With something to call and to call from in it; then what it is like is noted. */
 async function bareCluster(cluster: TestCluster): Promise<InstallTarget> {
-  const { row, plane, nodes } = cluster
+  const { row, plane } = cluster
   const { kubeconfig, api } = plane
   const site = { name: row.name, api, kubeconfig }
   await openNamespace(site, 'demo', helloDeployment(row.name))
@@ -54,10 +69,19 @@ async function bareCluster(cluster: TestCluster): Promise<InstallTarget> {
   await readyPods(site, 'kube-system', CORE_DNS_PODS)
   await readyEndpoints(site, 'demo', 'hello', 1)
   await readyEndpoints(site, 'kube-system', 'kube-dns', CORE_DNS_PODS)
-  const [node] = nodes
-  if (node === undefined) throw new Error(`${row.name} has no node`)
+  return await noted(cluster)
+}
+
+async function noted(cluster: TestCluster): Promise<InstallTarget> {
+  const {
+    row: { name },
+    plane: { api, kubeconfig },
+    nodes: [node],
+  } = cluster
+  if (node === undefined) throw new Error(`${name} has no node`)
+  const site = { name, api, kubeconfig }
   const at = ['--kubeconfig', kubeconfig]
-  return { name: row.name, cluster, site, at, objects: await dumpObjects(api), kernel: dumpNode(node) }
+  return { name, cluster, site, at, objects: await dumpObjects(api), kernel: dumpNode(node) }
 }
 
 interface SliceObject extends KubeObject {

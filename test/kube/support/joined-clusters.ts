@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { Site } from './callers.ts'
 import { mergeKubeconfigs } from './kubeconfig-file.ts'
 import { lastWords } from './pod-logs.ts'
 import { sealane } from './sealane-command.ts'
@@ -14,6 +15,10 @@ import {
 } from './two-clusters.ts'
 
 export interface JoinedClusters extends TestClusters {
+  /** With the token that they have joined with, in the file `token`. */
+  readonly directory: string
+  /** The clusters as callers see them, in the same order. */
+  readonly sites: readonly Site[]
   /** One kubeconfig file for all, with a context for each by its name. */
   readonly kubeconfig: string
 }
@@ -21,19 +26,26 @@ export interface JoinedClusters extends TestClusters {
 export interface JoinedClustersInit extends TestClustersInit {
   /** Called with what is done, one line each. */
   readonly say?: Say
+  /** Of every join. */
+  readonly joinFlags?: readonly string[]
 }
 
 export type Say = (line: string) => void
 
 /** Throws with what the command line said, and leaves nothing behind. */
 export async function startJoinedClusters(init: JoinedClustersInit): Promise<JoinedClusters> {
-  const { directory, rows, say = () => undefined } = init
+  const { directory, rows, say = () => undefined, joinFlags = [] } = init
   say(`starting ${rows.map(({ name }) => name).join(' and ')}`)
   const world = await startClusters({ directory, rows })
   try {
-    await joinClusters(world, directory, say)
-    const parts = world.clusters.map(({ row, plane }) => ({ context: row.name, path: plane.kubeconfig }))
-    return { ...world, kubeconfig: mergeKubeconfigs(join(directory, 'kubeconfig'), parts) }
+    await joinClusters(world, directory, say, joinFlags)
+    const sites = world.clusters.map(({ row, plane }) => ({
+      name: row.name,
+      api: plane.api,
+      kubeconfig: plane.kubeconfig,
+    }))
+    const parts = sites.map(({ name, kubeconfig }) => ({ context: name, path: kubeconfig }))
+    return { ...world, directory, sites, kubeconfig: mergeKubeconfigs(join(directory, 'kubeconfig'), parts) }
   } catch (error) {
     await world.stop()
     throw error
@@ -41,8 +53,9 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
 }
 
 /**
- * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other,
- * with these flags besides, which may be other ones for each cluster.
+ * What a user does on clusters that are there: a broker on the first, a token, a join for each, with these flags
+ * besides, which may be other ones for each cluster. The first one joins first, so that its number is the same each
+ * time; then all others at once.
  */
 export async function joinClusters(
   { clusters }: TestClusters,
@@ -51,11 +64,14 @@ export async function joinClusters(
   joinFlags: readonly string[] | ((cluster: string) => readonly string[]) = [],
 ): Promise<void> {
   const flagsOf = typeof joinFlags === 'function' ? joinFlags : () => joinFlags
-  const [hub] = clusters
+  const [hub, ...others] = clusters
   if (hub === undefined) throw new Error('there is no cluster for the broker')
   await deployBroker(hub, ['--service-type', 'NodePort'], say)
   const tokenFile = await createToken(hub, directory, clusters.length)
-  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say, flagsOf(cluster.row.name))
+  const joinOne = (cluster: TestCluster): Promise<void> =>
+    joinCluster(cluster, tokenFile, say, flagsOf(cluster.row.name))
+  await joinOne(hub)
+  await Promise.all(others.map(joinOne))
 }
 
 /** `args` say how members reach it. */

@@ -22,6 +22,22 @@ export async function refusedByApiServer(api: KubeRequest, namespace: string): P
   })
 }
 
+/** Gives what asks for the lines of refusedByApiServer() that came since, with the names of their clusters. */
+export async function watchRefusals(
+  sites: readonly { readonly name: string; readonly api: KubeRequest }[],
+  namespace: string,
+): Promise<() => Promise<readonly string[]>> {
+  const look = async (): Promise<readonly string[]> => {
+    const found = sites.map(async ({ name, api }) => {
+      const lines = await refusedByApiServer(api, namespace)
+      return lines.map((line) => `${name}: ${line}`)
+    })
+    return (await Promise.all(found)).flat()
+  }
+  const before = new Set(await look())
+  return async () => (await look()).filter((line) => !before.has(line))
+}
+
 /** Of all containers of a namespace: how often their pod was started again, and the last lines that they wrote. */
 export async function lastWords(api: KubeRequest, namespace: string, lines = 12): Promise<string> {
   const logs = await containerLogs(api, namespace)

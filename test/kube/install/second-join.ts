@@ -4,13 +4,12 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
 import { parseAllDocuments } from 'yaml'
-import { formatYaml } from '../../kubeapi/yaml.ts'
-import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { pathOf } from './support/object-path.ts'
-import { goVersion } from './support/build-programs.ts'
+import { formatYaml } from '../../../kubeapi/yaml.ts'
+import { DNS_CONTAINER_PORT } from '../../../install/ports.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { pathOf } from '../support/object-path.ts'
 import {
   IMAGE,
   type InstallTarget,
@@ -21,13 +20,12 @@ import {
   joinWords,
   noRefusals,
   settledObjects,
-  startWorld,
   tokenFile,
-} from './support/installing-world.ts'
-import { eventually } from '../support/eventually.ts'
-import type { Json, KubeObject } from './support/kube-request.ts'
-import { goDownload } from './support/go-download.ts'
-import { MANIFESTS } from './support/installed-objects.ts'
+} from '../support/installing-world.ts'
+import { eventually } from '../../support/eventually.ts'
+import type { Json, KubeObject } from '../support/kube-request.ts'
+import { goDownload } from '../support/go-download.ts'
+import { MANIFESTS } from '../support/installed-objects.ts'
 import {
   helmInstall,
   helmUpgrade,
@@ -35,17 +33,11 @@ import {
   kubectlApplyFiles,
   renderChart,
   renderKustomization,
-} from './support/other-hands.ts'
-import { kubeletMissing } from './support/test-kubelet-world.ts'
-import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
-import { SEALANE_IMAGE } from './support/two-clusters.ts'
+} from '../support/other-hands.ts'
+import { type CommandResult, sealane, trySealane } from '../support/sealane-command.ts'
+import { SEALANE_IMAGE } from '../support/two-clusters.ts'
 
-t.setTimeout(900_000)
-
-const SKIP = kubeletMissing() ?? (goVersion() === undefined ? 'needs Go to render the chart' : undefined)
-
-t.test('what stands stays', { skip: SKIP ?? false, timeout: 900_000 }, async (t) => {
-  const world = await startWorld(t)
+export async function secondJoin(t: Test, world: World): Promise<void> {
   const { hub, member } = world
   await sealane(['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...IMAGE])
   await sealane([...joinWords(hub), '--token-file', await tokenFile(world)])
@@ -57,7 +49,7 @@ t.test('what stands stays', { skip: SKIP ?? false, timeout: 900_000 }, async (t)
   await t.test('Helm adopts what join has installed, and join leaves it to Helm', (t) => helmAfter(t, hub))
   await t.test('a join after the chart', (t) => helmBefore(t, world, member))
   await noRefusals(t, hub, member)
-})
+}
 
 const again = ({ at }: InstallTarget, ...more: readonly string[]): Promise<CommandResult> =>
   sealane(['join', ...at, '--yes', ...more])

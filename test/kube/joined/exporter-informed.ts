@@ -3,79 +3,53 @@
  * and why others do not; how every member does, at the broker; metrics of the nodes' own parts, scraped from a pod; and
  * one file for who looks elsewhere.
  */
-import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import type { ServiceExport } from '../../model/objects.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { eventually } from '../support/eventually.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { type Site, helloService, inRequestPod, openForCalls, readyPods } from './support/callers.ts'
-import { joinClusters } from './support/joined-clusters.ts'
-import { gatherStory } from './support/gather-story.ts'
-import { mergeKubeconfigs } from './support/kubeconfig-file.ts'
-import type { KubeObject } from './support/kube-request.ts'
-import { kubeletMissing } from './support/test-kubelet-world.ts'
-import { refusedByApiServer } from './support/pod-logs.ts'
-import { sealane } from './support/sealane-command.ts'
-import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
+import type { Test } from 'tap'
+import type { ServiceExport } from '../../../model/objects.ts'
+import { sealaneVersion } from '../../../runtime/version.ts'
+import { eventually } from '../../support/eventually.ts'
+import { type Site, helloService, inRequestPod, openForCalls, readyPods } from '../support/callers.ts'
+import type { JoinedClusters } from '../support/joined-clusters.ts'
+import { gatherStory } from '../support/gather-story.ts'
+import type { KubeObject } from '../support/kube-request.ts'
+import { watchRefusals } from '../support/pod-logs.ts'
+import { sealane } from '../support/sealane-command.ts'
 
-t.setTimeout(600_000)
+const EXPORT = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/store/serviceexports/web'
 
-const ROWS: readonly ClusterRow[] = ['c1', 'c2', 'c3'].map((name, i) => ({
-  name,
-  podCIDR: `10.${i + 4}2.0.0/16`,
-  serviceCIDR: `10.${i + 4}3.0.0/16`,
-  nodes: [`${name}n1`],
-}))
-const EXPORT = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceexports/web'
-
-t.test(
-  'an exporter is told, and a monitoring system',
-  { skip: kubeletMissing() ?? false, timeout: 600_000 },
-  async (t) => {
-    const directory = temporaryFolder(t)
-    const world = await startClusters({ directory, rows: ROWS })
-    t.teardown(() => world.stop())
-    await joinClusters(world, directory, (line) => t.comment(line), ['--status-listen', 'node'])
-    const [c1, c2, c3] = world.clusters.map(siteOf) as [Site, Site, Site]
-    await t.test('who imports a service', (t) => exporterIsInformed(t, c1, c2, c3))
-    const parts = world.clusters.map(({ row, plane }) => ({ context: row.name, path: plane.kubeconfig }))
-    const kubeconfig = mergeKubeconfigs(join(directory, 'kubeconfig'), parts)
-    await exportNothing(c1)
-    await t.test('how every member does', (t) => membersShown(t, kubeconfig))
-    await t.test('metrics of gateway and routeagent', (t) => scraped(t, c1, '192.0.2.11'))
-    const bundled = { site: c1, node: 'c1n1', serviceExport: EXPORT, kubeconfig, directory }
-    await t.test('one file for who looks elsewhere', (t) => gatherStory(t, bundled))
-    for (const site of [c1, c2, c3]) {
-      t.same(await refusedByApiServer(site.api, 'sealane-system'), [], `${site.name}: nothing was refused`)
-    }
-  },
-)
-
-function siteOf({ row, plane }: TestCluster): Site {
-  return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
+export async function exporterInformed(t: Test, world: JoinedClusters): Promise<void> {
+  const { sites, kubeconfig, directory } = world
+  const [c1, c2, c3] = sites
+  if (c1 === undefined || c2 === undefined || c3 === undefined) throw new Error('there are fewer than three clusters')
+  const refusals = await watchRefusals(sites, 'sealane-system')
+  await t.test('who imports a service', (t) => exporterIsInformed(t, c1, c2, c3))
+  await exportNothing(c1)
+  await t.test('how every member does', (t) => membersShown(t, kubeconfig))
+  await t.test('metrics of gateway and routeagent', (t) => scraped(t, c1, '192.0.2.11'))
+  const bundled = { site: c1, node: 'c1n1', serviceExport: EXPORT, kubeconfig, directory }
+  await t.test('one file for who looks elsewhere', (t) => gatherStory(t, bundled))
+  t.strictSame(await refusals(), [], 'nothing was refused')
 }
 
 async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promise<void> {
   for (const site of [c1, c2]) await addNamespace(site)
-  await c1.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
+  await c1.api.apply('/api/v1/namespaces/store/services/web', helloService('web'))
   const at = ['--kubeconfig', c1.kubeconfig]
-  await sealane(['export', 'web', '--namespace', 'shop', ...at])
+  await sealane(['export', 'web', '--namespace', 'store', ...at])
 
-  await reported(t, c1, 'True/Imported: imported by c2; namespace shop is missing in c3')
+  await reported(t, c1, 'True/Imported: imported by c2; namespace store is missing in c3')
   const shown = await sealane(['show', 'exports', ...at])
   t.match(
     shown.stdout,
-    /^shop +web +True \(Valid\).*True \(Imported\) +imported by c2; namespace shop is missing in c3$/m,
+    /^store +web +True \(Valid\).*True \(Imported\) +imported by c2; namespace store is missing in c3$/m,
   )
 
   await addNamespace(c3)
   await reported(t, c1, 'True/Imported: imported by c2, c3')
-  for (const site of [c2, c3]) await site.api.raw('DELETE', '/api/v1/namespaces/shop')
-  await reported(t, c1, 'False/NotImported: no member imports it: namespace shop is missing in c2, c3')
+  for (const site of [c2, c3]) await site.api.raw('DELETE', '/api/v1/namespaces/store')
+  await reported(t, c1, 'False/NotImported: no member imports it: namespace store is missing in c2, c3')
   await eventually(
     async () => {
-      const events = await c1.api.list('/apis/events.k8s.io/v1/namespaces/shop/events')
+      const events = await c1.api.list('/apis/events.k8s.io/v1/namespaces/store/events')
       const reasons = events.map(({ reason, type }) => `${String(type)} ${String(reason)}`)
       if (reasons.includes('Warning NotImported')) return true
       throw new Error(reasons.join(', '))
@@ -84,20 +58,20 @@ async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promis
   )
   // The others may export as well: c1 is no more special than they are.
   await addNamespace(c2)
-  await c2.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
-  await sealane(['export', 'web', '--namespace', 'shop', '--kubeconfig', c2.kubeconfig])
-  await reported(t, c2, 'True/Imported: imported by c1; namespace shop is missing in c3')
+  await c2.api.apply('/api/v1/namespaces/store/services/web', helloService('web'))
+  await sealane(['export', 'web', '--namespace', 'store', '--kubeconfig', c2.kubeconfig])
+  await reported(t, c2, 'True/Imported: imported by c1; namespace store is missing in c3')
 }
 
 async function addNamespace({ api }: Site): Promise<void> {
-  const path = '/api/v1/namespaces/shop'
+  const path = '/api/v1/namespaces/store'
   // One that ends takes a while, and what is applied to it ends with it.
   await eventually(async () => (await api.find(path))?.metadata['deletionTimestamp'] === undefined, {
     deadlineMs: 60_000,
     intervalMs: 200,
-    say: 'no namespace shop is ending',
+    say: 'no namespace store is ending',
   })
-  await api.apply(path, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  await api.apply(path, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'store' } })
 }
 
 async function reported(t: Test, { name, api }: Site, want: string): Promise<void> {

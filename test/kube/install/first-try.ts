@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
 import {
   IMAGE,
   type InstallTarget,
@@ -13,20 +13,16 @@ import {
   answered,
   joinWords,
   settledObjects,
-  startWorld,
-} from './support/installing-world.ts'
-import type { KubeObject } from './support/kube-request.ts'
-import { mergeKubeconfigs } from './support/kubeconfig-file.ts'
-import { dumpDifference, dumpObjects } from './support/object-dump.ts'
-import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
-import { VOLUMES } from './support/two-clusters.ts'
-
-t.setTimeout(1_200_000)
+} from '../support/installing-world.ts'
+import type { KubeObject } from '../support/kube-request.ts'
+import { mergeKubeconfigs } from '../support/kubeconfig-file.ts'
+import { dumpDifference, dumpObjects } from '../support/object-dump.ts'
+import { type CommandResult, sealane, trySealane } from '../support/sealane-command.ts'
+import { VOLUMES } from '../support/two-clusters.ts'
 
 const BROKER = '/api/v1/namespaces/sealane-broker'
 
-t.test('the first try', { timeout: 1_200_000 }, async (t) => {
-  const world = await startWorld(t)
+export async function firstTry(t: Test, world: World): Promise<void> {
   const { hub, member, directory } = world
   const parts = [hub, member].map(({ name, cluster }) => ({ context: name, path: cluster.plane.kubeconfig }))
   const both = mergeKubeconfigs(join(directory, 'kubeconfig'), parts)
@@ -36,7 +32,7 @@ t.test('the first try', { timeout: 1_200_000 }, async (t) => {
   await t.test('a wrong address', (t) => wrongAddress(t, world))
   await t.test('what no flag names stays', (t) => nothingNamed(t, world))
   await t.test('the lines that token create prints', (t) => pasted(t, world, both))
-})
+}
 
 /** Fails, without the two minutes that a wait takes, and leaves every object as it was. */
 async function refusedAtOnce(t: Test, place: InstallTarget, words: readonly string[]): Promise<CommandResult> {
