@@ -1,5 +1,5 @@
 /**
- * `node scripts/install-system-packages.ts PURPOSE`: installs what is missing with apt-get when root and says so;
+ * `node scripts/install-system-packages.ts PURPOSE…`: installs what is missing with apt-get when root and says so;
  * otherwise prints the command to run and exits with 1.
  */
 import { spawnSync } from 'node:child_process'
@@ -48,13 +48,13 @@ export function requirePackages(purpose: Purpose): void {
 }
 
 if (import.meta.main) {
-  const purpose = process.argv[2] ?? ''
-  if (!Object.hasOwn(SYSTEM_PACKAGES, purpose)) {
-    process.stderr.write(`usage: install-system-packages ${Object.keys(SYSTEM_PACKAGES).join('|')}\n`)
+  const purposes = process.argv.slice(2)
+  if (purposes.length === 0 || !purposes.every((one) => Object.hasOwn(SYSTEM_PACKAGES, one))) {
+    process.stderr.write(`usage: install-system-packages ${Object.keys(SYSTEM_PACKAGES).join('|')} …\n`)
     process.exitCode = 2
   } else {
     try {
-      requirePackages(purpose as Purpose)
+      for (const purpose of purposes) requirePackages(purpose as Purpose)
     } catch (error) {
       process.stderr.write(`${(error as Error).message}\n`)
       process.exitCode = 1

@@ -1,7 +1,7 @@
 /** What has changed in the checkout, and which test files a change can reach. */
 import { execFileSync } from 'node:child_process'
 import { dirname, join, normalize } from 'node:path'
-import { ROOT, importsOf, sourceFiles } from './support/source-tree.ts'
+import { ROOT, importsOf, sourceFiles, stepsFrom } from './support/source-tree.ts'
 
 /**
  * Paths from the root that differ from a revision, files that git does not know yet included. Throws Error where the
@@ -44,16 +44,7 @@ export function distances(
       else before.push(path)
     }
   }
-  const steps = new Map(changed.map((path) => [path, 0]))
-  const queue = [...changed]
-  for (let path = queue.shift(); path !== undefined; path = queue.shift()) {
-    for (const user of users.get(path) ?? []) {
-      if (steps.has(user)) continue
-      steps.set(user, (steps.get(path) ?? 0) + 1)
-      queue.push(user)
-    }
-  }
-  return steps
+  return stepsFrom(changed, users)
 }
 
 /** A program that a test starts is a path in a string, from where the file is or from the root. */

@@ -58,15 +58,64 @@ const LONG = [
   /bad-days|bad-minute/,
 ]
 
-/** As near as can be of one length. */
-const TURNS: readonly Turns[] = [
+/** What stands for a cluster in the kube tier: its own tests run where it has changed. */
+const RIG =
+  /^test\/(test-kubelet\/|kube\/(cmd|coredns|render|conformance|support)\/|kube\/(go\.|run-conformance)|support\/netns)/
+
+/** Shares that are as near as can be of one length, two files at once: seven to ten minutes each. */
+const KUBE_TURNS: readonly Turns[] = [
   {
     shares: [
-      /(install|dual-stack|dual-stack-overlap)\.test/,
-      /(several-gateways|five-clusters)\.test/,
-      /(node-life|leaving|joined-clusters)\.test/,
-      /(repair|broker-replicas|day-two|image)\.test/,
+      /\/(install|dual-stack|dual-stack-overlap)\.test/,
+      /\/(several-gateways|five-clusters)\.test/,
+      /\/(node-life|leaving|joined-clusters)\.test/,
+      /\/(repair|broker-replicas|day-two|image)\.test/,
     ],
+  },
+  {
+    shares: [
+      /\/(control-plane|program)\.test/,
+      /\/(test-kubelet|build-programs)\.test/,
+      /\/(test-kubelet-life|conformance-report)\.test/,
+      /\/(dual-stack-cluster|go-modules)\.test/,
+    ],
+    changed: RIG,
+  },
+  {
+    shares: [/\/(bad-days)\.test/, /\/(bad-minute)\.test/, /\/(elections)\.test/, /\/(ownership)\.test/],
+    changed: /^(kubeapi|test\/kube\/driver|test\/compliance)\//,
+  },
+]
+
+/** A guest takes a minute or more for each. */
+const KERNEL_TURNS: readonly Turns[] = [
+  {
+    shares: [
+      /\/(gateway-lanes|kernel-conntrack)\.test/,
+      /\/(kernel-nexthop|kernel-sysctl)\.test/,
+      /\/(kernel-nft|kernel-wireguard)\.test/,
+      /\/(kernel-route-table|kernel)\.test/,
+    ],
+    changed: /^(kernel|gateway|routeagent|test\/guest|test\/compliance)\//,
+  },
+]
+
+const ETCD_TURNS: readonly Turns[] = [
+  {
+    shares: [
+      /\/(rounds|clustersets)\.test/,
+      /\/(authority-rotation|clustersets-move)\.test/,
+      /\/(broken-rounds|no-space)\.test/,
+      /\/(faults|migrate)\.test/,
+    ],
+    changed: /^(broker\/(log|state|migrate)|test\/etcd)\//,
+  },
+]
+
+const FLOOD_TURNS: readonly Turns[] = [
+  {
+    shares: [/\/(flood-members)\.test/, /\/(flood-quota)\.test/, /\/(flood-strangers)\.test/, /\/(flood-writes)\.test/],
+    changed: /^(broker\/(quota|watch|members)|protocol|runtime)\//,
   },
 ]
 
@@ -157,6 +206,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 300,
+    turns: FLOOD_TURNS,
     rerun: true,
   },
   // Each file has an etcd of three members of its own.
@@ -168,6 +218,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 180,
+    turns: ETCD_TURNS,
     rerun: true,
   },
   {
@@ -180,7 +231,7 @@ export const TIERS: readonly Tier[] = [
     most: 3,
     seconds: 1800,
     long: LONG,
-    turns: TURNS,
+    turns: KUBE_TURNS,
     alone: CLUSTERS,
     rerun: true,
   },
@@ -192,6 +243,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     seconds: 1200,
     long: [GATEWAYS],
+    turns: KERNEL_TURNS,
     rerun: true,
   },
   // Ten minutes and more, most of them the start of nodes on one emulated processor: .ci/run has no room for it and

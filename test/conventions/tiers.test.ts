@@ -73,7 +73,8 @@ t.test('files take turns, and none is left out by all of them', async (t) => {
       t.same(shareOf(tier, files, later).left, left, 'turns come round')
     }
     const words = turns.flatMap(({ shares }) => shares.flatMap(({ source }) => wordsOf(source)))
-    for (const word of words) t.equal(files.filter((file) => file.endsWith(`/${word}.test.ts`)).length, 1, word)
+    for (const word of words)
+      t.equal(files.filter((file) => file.endsWith(`/${word}.test.ts`)).length, 1, `${tier.name}: ${word}`)
     t.equal(new Set(words).size, words.length, `${tier.name}: each has one turn`)
   }
 })

@@ -38,10 +38,12 @@ import {
 t.setTimeout(1_500_000)
 
 const OURS = '/apis/sealane.io/v1alpha1'
-const AWAY_MS = 30_000
+/** So that what is away for a while is away for as many heartbeats as by default in half a minute. */
+const ENVIRONMENT = { SEALANE_HEARTBEAT: '2s' }
+const AWAY_MS = 12_000
 
 t.test('three clusters, the day after', { skip: kubeletMissing() ?? false, timeout: 1_500_000 }, async (t) => {
-  const three = await startThree(temporaryFolder(t))
+  const three = await startThree(temporaryFolder(t), ENVIRONMENT)
   t.teardown(() => three.clusters.stop())
   const { hub, c1, c2 } = three
   await deployBroker(three)

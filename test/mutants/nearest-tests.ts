@@ -1,7 +1,7 @@
 /** Which test files load a file, the nearest first. */
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
-import { PRODUCT, importsOf } from '../support/source-tree.ts'
+import { PRODUCT, importsOf, stepsFrom } from '../support/source-tree.ts'
 
 /** The unit and story tiers: what needs no root, and does not look at the text of sources. */
 const TESTS = [...PRODUCT, 'demo', 'story'].map((folder) => `test/${folder}/**/*.test.ts`)
@@ -26,22 +26,12 @@ export function nearestTests(root: string): (file: string) => readonly string[] 
   }
   const tests = new Set(globSync(TESTS, { cwd: root }))
   return (file) => {
-    return [...distances(file, importers)]
+    return [...stepsFrom([file], importers)]
       .filter(([path]) => tests.has(path))
-      .map(([test, steps]) => ({ test, rank: [steps, -alike(test, file), distances(test, imports).size] }))
+      .map(([test, steps]) => ({ test, rank: [steps, -alike(test, file), stepsFrom([test], imports).size] }))
       .sort((a, b) => compareRanks(a.rank, b.rank) || (a.test < b.test ? -1 : 1))
       .map(({ test }) => test)
   }
-}
-
-/** What `next` leads to from `start`, and in how many steps. */
-function distances(start: string, next: ReadonlyMap<string, readonly string[]>): ReadonlyMap<string, number> {
-  const found = new Map([[start, 0]])
-  // A map gives what is added to it meanwhile, too, so this goes outward ring by ring.
-  for (const [path, steps] of found) {
-    for (const one of next.get(path) ?? []) if (!found.has(one)) found.set(one, steps + 1)
-  }
-  return found
 }
 
 function compareRanks(a: readonly number[], b: readonly number[]): number {

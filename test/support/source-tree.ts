@@ -57,3 +57,16 @@ export function importsOf(text: string): string[] {
   )
   return [...found].map((match) => match[1] ?? match[2] ?? '')
 }
+
+/** What `next` leads to from these, and in how many steps. */
+export function stepsFrom(
+  starts: readonly string[],
+  next: ReadonlyMap<string, readonly string[]>,
+): ReadonlyMap<string, number> {
+  const found = new Map(starts.map((start) => [start, 0]))
+  // A map also gives what is added to it meanwhile, so this goes outward ring by ring.
+  for (const [path, steps] of found) {
+    for (const one of next.get(path) ?? []) if (!found.has(one)) found.set(one, steps + 1)
+  }
+  return found
+}

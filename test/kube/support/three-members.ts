@@ -36,9 +36,15 @@ const ROWS: readonly ClusterRow[] = [
   { name: 'c2', podCIDR: '10.62.0.0/16', serviceCIDR: '10.63.0.0/16', nodes: ['c2n1'] },
 ]
 
-/** Starts them with something to call and to call from in each, and nothing of Sealane. */
-export async function startThree(directory: string): Promise<Three> {
-  const clusters = await startClusters({ directory, rows: ROWS })
+/**
+ * Starts them with something to call and to call from in each, and nothing of Sealane. Its parts will have this in
+ * their environment.
+ */
+export async function startThree(
+  directory: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Three> {
+  const clusters = await startClusters({ directory, rows: ROWS, environment })
   try {
     const members = await Promise.all(clusters.clusters.map(openMember))
     const [hub, c1, c2] = members
