@@ -48,14 +48,15 @@ export async function runTiers(init: RunInit): Promise<number> {
     say(`${chosen}\nusage: run-tiers ${names} … [PATH …] [--changed[=COMMIT]]\n`)
     return 2
   }
-  const outcomes: Outcome[] = []
   const knownFlaky = new Set(init.knownFlaky)
-  for (const { tier, files: all, named } of chosen) {
+  const run = ({ tier, files: all, named }: ChosenFiles): Promise<Outcome> => {
     const { files, left } = shareOf(tier, all, named ? undefined : turn)
     if (left.length > 0) say(`tier ${tier.name}: left to another turn: ${left.join(', ')}\n`)
     const { cases = new Map() } = init
-    outcomes.push(await runTier(tier, { files, required: required.includes(tier.name), cases, knownFlaky, say }))
+    return runTier(tier, { files, required: required.includes(tier.name), cases, knownFlaky, say })
   }
+  const outcomes: Outcome[] = []
+  for (const group of besideEachOther(chosen)) outcomes.push(...(await Promise.all(group.map(run))))
   init.onEnd?.(outcomes)
   say(`\n${table(outcomes)}${flakyLines(outcomes)}`)
   const flaky = outcomes.flatMap((outcome) => outcome.flaky)
@@ -69,6 +70,17 @@ export async function runTiers(init: RunInit): Promise<number> {
   const tail = flaky.length > 0 ? `, ${flaky.length} FLAKY (failed, then passed alone)` : ''
   say(`${passed} passed, ${failed} failed${tail}\n`)
   return failed > 0 ? 1 : 0
+}
+
+/** Neighbours that may run at once, in their order. */
+function besideEachOther(chosen: readonly ChosenFiles[]): readonly (readonly ChosenFiles[])[] {
+  const groups: ChosenFiles[][] = []
+  for (const one of chosen) {
+    const before = groups.at(-1)
+    if (one.tier.beside === true && before?.at(-1)?.tier.beside === true) before.push(one)
+    else groups.push([one])
+  }
+  return groups
 }
 
 /** The files, or what is wrong with the words. */

@@ -12,6 +12,8 @@ export interface Tier {
   readonly folders: readonly string[]
   /** Why it cannot run here; undefined when it can. */
   skip(): Promise<string | undefined>
+  /** Whether it runs beside the tiers next to it that do so too: what it shows takes no real time. */
+  readonly beside?: boolean
   /** How many processes run at once. */
   readonly jobs: number
   /** In how many processes all files run, one after the other in each. Default: each file has one of its own. */
@@ -40,7 +42,7 @@ export interface Tier {
 }
 
 /** Of gateways too, but they wait more than they work: they begin before the others, and have others beside them. */
-const WAITING = /\/(sites-smoke|gateway-(dual-stack|life|link\.|made-anew|nat|restarts|smoke))/
+const WAITING = /\/(monitoring|sites-smoke|gateway-(dual-stack|life|link\.|made-anew|nat|restarts|smoke))/
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
@@ -148,10 +150,11 @@ export const TIERS: readonly Tier[] = [
     name: 'unit',
     folders: [...PRODUCT, 'demo'].map((name) => `test/${name}`),
     skip: always,
-    // More than processors: some wait for a server's deadline.
-    jobs: 3,
-    // What most files load takes longer than what they do: loaded once for many, they take a third of the time.
+    beside: true,
+    // What most files load takes longer than what they do: loaded once for many, they take a third of the time. More
+    // than processors: some wait for a server's deadline.
     batches: 6,
+    jobs: 6,
     seconds: 120,
     nearest: 150,
   },
@@ -161,16 +164,19 @@ export const TIERS: readonly Tier[] = [
     folders: ['test/story'],
     skip: always,
     prepare: buildProduct,
-    jobs: 3,
-    most: 5,
+    beside: true,
+    jobs: 2,
+    most: 4,
     seconds: 240,
+    long: [/authority-rotation/, /alerts|broker-restore/],
     nearest: 4,
   },
   {
     name: 'conventions',
     folders: ['test/conventions'],
     skip: always,
-    jobs: 2,
+    beside: true,
+    jobs: 1,
     most: 3,
     seconds: 180,
     looksAtAll: true,
@@ -180,8 +186,8 @@ export const TIERS: readonly Tier[] = [
     folders: ['test/netns'],
     skip: netnsProblem,
     prepare: buildProduct,
-    jobs: 2,
-    most: 4,
+    jobs: 3,
+    most: 5,
     seconds: 300,
     long: [WAITING],
     rerun: true,

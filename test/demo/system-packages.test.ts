@@ -29,5 +29,5 @@ t.test('not root: the exact command', async (t) => {
 t.test('an unknown purpose is wrong usage', async (t) => {
   const done = spawnSync(process.execPath, [SCRIPT, 'everything'], { encoding: 'utf8' })
   t.equal(done.status, 2)
-  t.equal(done.stderr, `usage: install-system-packages ${Object.keys(SYSTEM_PACKAGES).join('|')}\n`)
+  t.equal(done.stderr, `usage: install-system-packages ${Object.keys(SYSTEM_PACKAGES).join('|')} …\n`)
 })

@@ -23,8 +23,11 @@ async function report(worker: Worker): Promise<void> {
   await attack('node-nft-flushed', async (t) => {
     await here('nft', 'flush', 'ruleset')
     await mended(t, async () => (await tables()) === meant)
-    const lost = site.logger.lines.filter(({ fields }) => String(fields['items']) === 'the whole table')
-    t.equal(lost.length, 2, 'one line for each family says that the table was missing')
+    const lost = (): number =>
+      site.logger.lines.filter(({ fields }) => String(fields['items']) === 'the whole table').length
+    // A line follows what it tells of.
+    await eventually(() => lost() >= 2, { say: 'one line for each family says that the table was missing' })
+    t.equal(lost(), 2, 'and no more')
     t.equal(await knockAt(far, 'tcp', BRIDGE, HOST_PORT), 'ECONNREFUSED', 'the node is closed again')
     await sendDatagrams(pod, [{ to: WORKER, port: 4810, hex: vxlanFrame(WORKER, { from: ROME, to: POD }) }])
     t.match(await here('nft', 'list', 'counter', 'ip', 'sealane_node', 'dropped-overlay-stranger'), /packets 1 /)
@@ -32,7 +35,7 @@ async function report(worker: Worker): Promise<void> {
   await attack('node-chain-deleted', async (t) => {
     await here('nft', 'delete', 'chain', 'ip', 'sealane_node', 'keep-source')
     await mended(t, async () => (await tables()) === meant)
-    reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items) === 'chain keep-source')
+    await reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items) === 'chain keep-source')
   })
   await attack('node-route-and-rule-deleted', async (t) => {
     const before = await routing()
@@ -43,9 +46,10 @@ async function report(worker: Worker): Promise<void> {
     await ip('-6 route del fd00:20:42::/56 table 7312 metric 100')
     await mended(t, async () => (await routing()) === before)
     for (const item of ['ip rule add', 'ip -6 rule add', '244.1.0.0/16', 'fd00:20:42::/56']) {
-      reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items).includes(item), item)
+      await reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items).includes(item), item)
     }
-    t.ok((await count(site, 'route', 'Missing')) > repairs, 'and it is counted')
+    await eventually(async () => (await count(site, 'route', 'Missing')) > repairs, { say: 'and it is counted' })
+    t.pass('and it is counted')
   })
   await attack('node-overlay-deleted', async (t) => {
     const before = await routing()
@@ -53,7 +57,7 @@ async function report(worker: Worker): Promise<void> {
     await mended(t, async () => (await routing()) === before)
     await eventually(async () => (await pings(pod, FAR)).includes('1 received'), { say: 'other clusters are reached' })
     for (const kind of ['link', 'route', 'neighbour', 'forwarding-entry']) {
-      reported(t, site, ({ what, reason }) => what === kind && reason === 'Missing', kind)
+      await reported(t, site, ({ what, reason }) => what === kind && reason === 'Missing', kind)
     }
   })
   await attack('node-neighbour-deleted', async (t) => {
@@ -62,8 +66,11 @@ async function report(worker: Worker): Promise<void> {
     await ip('neighbour del 192.168.7.1 dev sealane-vx')
     await here('bridge', 'fdb', 'del', '0a:5e:c0:a8:07:01', 'dev', 'sealane-vx', 'dst', '192.168.7.1', 'self')
     await mended(t, async () => (await neighbours()) === before)
-    const after = site.logger.lines.slice(lines).map(({ fields }) => fields['what'])
-    t.ok(after.includes('neighbour') && after.includes('forwarding-entry'), `told: ${after.join()}`)
+    const after = (): readonly unknown[] => site.logger.lines.slice(lines).map(({ fields }) => fields['what'])
+    await eventually(() => after().includes('neighbour') && after().includes('forwarding-entry'), {
+      say: 'both are told',
+    })
+    t.pass('both are told')
   })
 }
 
@@ -87,11 +94,14 @@ async function mended(t: Test, check: () => Promise<boolean>): Promise<void> {
   t.pass(`put right after ${Math.round(performance.now() - start)} ms`)
 }
 
-function reported(t: Test, site: Site, says: (fields: Record<string, unknown>) => boolean, say = 'it is told'): void {
-  t.ok(
-    site.logger.lines.some(({ level, fields }) => level === 'warn' && says(fields)),
-    say,
-  )
+async function reported(
+  t: Test,
+  site: Site,
+  says: (fields: Record<string, unknown>) => boolean,
+  say = 'it is told',
+): Promise<void> {
+  await eventually(() => site.logger.lines.some(({ level, fields }) => level === 'warn' && says(fields)), { say })
+  t.pass(say)
 }
 
 async function count(site: Site, what: string, reason: string): Promise<number> {
