@@ -6,6 +6,7 @@ import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { Refusal } from '../kubeapi/kube/http/refusals.ts'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../kubeapi/kube/kube-api.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
+import type { ElectionTiming } from '../model/lanes/lease-duration.ts'
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
@@ -21,7 +22,7 @@ import { secretIdentity } from '../protocol/identity/secret-identity.ts'
 export interface KubeSite extends MembershipAccess {
   readonly identity: IdentityStore & JoinStore
   /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
-  elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
+  elect(timing: ElectionTiming, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
   /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
   /** In the namespace that Sealane is installed in. */
@@ -57,7 +58,7 @@ export async function openKubeSite(
     api,
     kube: {
       identity: secretIdentity(secretAccess(adminOf(api), place, signal), settings),
-      elect: (lead, until) => api.elect(candidate, lead, until),
+      elect: (timing, lead, until) => api.elect({ ...candidate, ...timing }, lead, until),
       askNode: async (name, until) =>
         (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
       leases: api.leases,

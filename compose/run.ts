@@ -20,6 +20,8 @@ export interface SiteRun extends OpenSite {
   readonly identity: IdentityStore
   /** How often gateways of this site write their status at least: SEALANE_HEARTBEAT. */
   readonly heartbeatMs: number
+  /** How long the Lease of a lane lasts: SEALANE_LEASE. */
+  readonly leaseMs: number
   /** Resolves once this cluster has joined. Rejects with the signal's reason. */
   readonly membership: (signal: AbortSignal) => Promise<MembershipInfo>
 }

@@ -2,11 +2,12 @@
 import { randomBytes } from 'node:crypto'
 import { AGENT_LEASE } from '../install/names.ts'
 import { type ClusterApi, ClusterApiError } from '../kubeapi/cluster-api.ts'
-import { Election, type ElectionDeps, type ElectionInit } from '../kubeapi/election.ts'
+import { Election, type ElectionDeps } from '../kubeapi/election.ts'
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
+import type { ElectionTiming } from '../model/lanes/lease-duration.ts'
 import { untilLeft } from './until-left.ts'
 
-export interface SiteAgentsInit extends Pick<ElectionInit, 'durationMs' | 'renewWithinMs' | 'retryMs'> {
+export interface SiteAgentsInit extends Partial<ElectionTiming> {
   readonly node: string
   /** No other node of the site has an agent: it also acts where there can be no Leases. */
   readonly alone: boolean

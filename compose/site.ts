@@ -15,7 +15,7 @@ import { sealaneVersion } from '../runtime/version.ts'
 import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
-import { HEARTBEAT, readHeartbeat } from './heartbeat.ts'
+import { HEARTBEAT, LEASE, readHeartbeat, readLease } from './timing.ts'
 import { membershipByIdentity, membershipByObject } from './membership-info.ts'
 import type { OpenSite } from '../cli/open-site.ts'
 
@@ -122,7 +122,7 @@ export async function printPlans(site: OpenSite, init: Parts & Pick<RunSiteInit,
 
 async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
   const { config } = site
-  const heartbeatMs = readHeartbeat(process.env[HEARTBEAT])
+  const timing = { heartbeatMs: readHeartbeat(process.env[HEARTBEAT]), leaseMs: readLease(process.env[LEASE]) }
   if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)
   if (components.includes('dns')) checkDnsListen(config)
   const privileged = components.filter((name) => PRIVILEGED.has(name))
@@ -133,12 +133,12 @@ async function siteRun(site: OpenSite, node: string, components: readonly Compon
   }
   if (site.kube !== undefined) {
     const membership = (signal: AbortSignal): Promise<MembershipInfo> => membershipByObject(site.api, signal)
-    return { ...site, node, heartbeatMs, identity: site.kube.identity, membership }
+    return { ...site, node, ...timing, identity: site.kube.identity, membership }
   }
   const identity = folderIdentity(config.identity)
   const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
   const membership = await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
-  return { ...site, node, heartbeatMs, identity, membership: () => Promise.resolve(membership) }
+  return { ...site, node, ...timing, identity, membership: () => Promise.resolve(membership) }
 }
 
 function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {

@@ -12,19 +12,18 @@
 import { type Clock, abortReason } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Gauge } from '../runtime/metrics/metrics.ts'
+import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lanes/lease-duration.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import type { LeaseStore, StoredLease } from './lease-store.ts'
 
-export interface ElectionInit {
+/** Default: electionTiming() of LANE_LEASE_MS. A follower takes over from a leader that died within 12 s of it. */
+export interface ElectionInit extends Partial<ElectionTiming> {
   /** Name of the Lease in our namespace. */
   readonly name: string
   /** Unlike every other candidate's: the pod's name. */
   readonly identity: string
   /** Whom this process replaces: a holder that is known to have ended is not waited for, at the first try of all. */
   readonly replaces?: (holder: string) => boolean
-  readonly durationMs?: number
-  readonly renewWithinMs?: number
-  readonly retryMs?: number
 }
 
 export interface ElectionDeps {
@@ -35,10 +34,6 @@ export interface ElectionDeps {
   readonly leases: LeaseStore
 }
 
-/** A follower needs at most duration + retry to take over from a leader that died: 12 s. */
-const DURATION_MS = 10_000
-const RENEW_WITHIN_MS = 7000
-const RETRY_MS = 2000
 /** How long giving back may take when stopping. */
 const RELEASE_MS = 3000
 
@@ -53,9 +48,7 @@ export class Election {
   constructor(deps: ElectionDeps, init: ElectionInit) {
     this.#deps = deps
     this.#init = {
-      durationMs: DURATION_MS,
-      renewWithinMs: RENEW_WITHIN_MS,
-      retryMs: RETRY_MS,
+      ...electionTiming(LANE_LEASE_MS),
       replaces: nobody,
       ...init,
     }

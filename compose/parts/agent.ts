@@ -4,6 +4,7 @@ import { askResolver } from '../../agent/cluster/ask-resolver.ts'
 import { agentConfig } from '../../agent/config.ts'
 import { runAgent, type AgentDeps } from '../../agent/main.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import { electionTiming } from '../../model/lanes/lease-duration.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import type { SiteRun } from '../run.ts'
@@ -13,14 +14,15 @@ import { actInTurn } from '../site-agents.ts'
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const { kube, api, config } = site
   if (kube === undefined) {
-    const { leases, node } = site
+    const { leases, node, leaseMs } = site
     if (leases === undefined) throw new Error('a site without Leases')
     const act = async (acting: AbortSignal): Promise<void> => {
       await runMember(deps, site, acting)
       // Standing by is ready.
       deps.status.readiness('agent', () => undefined)
     }
-    return actInTurn({ ...deps, api, leases }, { node, alone: config.gateways.length <= 1 }, act, signal)
+    const turn = { node, alone: config.gateways.length <= 1, ...electionTiming(leaseMs) }
+    return actInTurn({ ...deps, api, leases }, turn, act, signal)
   }
   const init = {
     cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
@@ -31,7 +33,8 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
       runMember({ ...deps, onRefused }, site, until),
   }
   // Standing by is ready: the other one serves.
-  await kube.elect((leading) => joinAndRun({ ...deps, api }, init, leading), signal)
+  const timing = electionTiming(site.leaseMs)
+  await kube.elect(timing, (leading) => joinAndRun({ ...deps, api }, init, leading), signal)
 }
 
 async function runMember(

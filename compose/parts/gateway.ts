@@ -32,14 +32,14 @@ import { openPorts } from '../open-ports.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const configOf = await configFor(site, signal)
-  const { api, config, kube, node } = site
+  const { api, config, kube, node, leaseMs } = site
   await withKernel(async (kernel) => {
     const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
     const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
     const askNode = (until: AbortSignal) => (kube === undefined ? askSiteFile(site) : kube.askNode(node, until))
     const { activeGateways } = config
     const leases = kube?.leases ?? leasesOf(site)
-    const init = { node, configOf, askNode, leases, activeGateways }
+    const init = { node, configOf, askNode, leases, activeGateways, leaseMs }
     return runLabelledGateway(parts, init, await labelAtStart(site, signal), signal)
   })
 }

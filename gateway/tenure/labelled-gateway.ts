@@ -31,6 +31,8 @@ export interface LabelledGatewayInit {
   readonly leases: LeaseStore
   /** How many numbers the nodes share whose label says none. */
   readonly activeGateways: number
+  /** How long the Lease of a lane lasts. Default: LANE_LEASE_MS. */
+  readonly leaseMs?: number
 }
 
 /**
@@ -157,6 +159,7 @@ async function serveInTurn(
       lane: lane.lane,
       numbers: init.activeGateways,
       unmade: init.unmade,
+      ...(init.leaseMs === undefined ? {} : { leaseMs: init.leaseMs }),
       ...(chosen === undefined ? {} : { chosen }),
     },
   )

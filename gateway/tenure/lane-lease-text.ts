@@ -3,16 +3,17 @@ import type { StoredLease } from '../../kubeapi/lease-store.ts'
 import { ANNOTATION_HANDOVER, laneLeaseName } from '../../model/lanes/lane-lease.ts'
 import type { Lease, Membership } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { LEASE_MS, type LeaseView } from './plan-tenure.ts'
+import { LANE_LEASE_MS } from '../../model/lanes/lease-duration.ts'
+import type { LeaseView } from './plan-tenure.ts'
 
-/** `changedMs`: LeaseView's. What others wrote is taken as it is; a duration that is none counts as ours. */
+/** `changedMs`: LeaseView's. What others wrote is taken as it is; a duration that is none counts as the default. */
 export function viewOf({ metadata, spec }: StoredLease, changedMs: number): LeaseView {
   const seconds = spec?.leaseDurationSeconds ?? 0
   return {
     holder: spec?.holderIdentity ?? '',
     offer: metadata.annotations?.[ANNOTATION_HANDOVER],
     changedMs,
-    durationMs: seconds > 0 ? seconds * 1000 : LEASE_MS,
+    durationMs: seconds > 0 ? seconds * 1000 : LANE_LEASE_MS,
   }
 }
 

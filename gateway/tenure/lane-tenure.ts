@@ -16,13 +16,14 @@ import {
 import { laneHolders, laneLeaseName } from '../../model/lanes/lane-lease.ts'
 import { MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import { LANE_LEASE_MS } from '../../model/lanes/lease-duration.ts'
 import { laneClaims } from '../../model/lanes/lane-servers.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { linksUp } from './handover/handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { reportHandedOver, reportTaken } from './tenure-events.ts'
 import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
-import { LEASE_MS, RELOOK_MS, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
+import { RELOOK_MS, RENEWALS_PER_LEASE, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { Relief } from './handover/relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
@@ -39,6 +40,8 @@ export interface TenureInit {
   /** How many numbers the gateways of the cluster have: nodes without one look for a lane below it. */
   readonly numbers: number
   readonly unmade: UnmadeLane
+  /** How long its Leases last. Default: LANE_LEASE_MS. */
+  readonly leaseMs?: number
 }
 
 /** An offer that no node took for so long is reported. */
@@ -60,6 +63,7 @@ export class LaneTenure {
   readonly #relief: Relief
   readonly #unmade: UnmadeLane
   readonly #numbers: number
+  readonly #leaseMs: number
   #awaySinceMs: number | undefined
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
@@ -73,8 +77,15 @@ export class LaneTenure {
     this.#isChosen = init.chosen !== undefined
     this.#unmade = init.unmade
     this.#numbers = init.numbers
+    this.#leaseMs = init.leaseMs ?? LANE_LEASE_MS
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
-    const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
+    const pace = {
+      ...DEFAULT_LOOP,
+      resyncMs: Math.min(RELOOK_MS, this.#leaseMs / RENEWALS_PER_LEASE),
+      retryMinMs: 500,
+      retryMaxMs: RELOOK_MS,
+      pokedRetryMs: 100,
+    }
     const onError = (error: unknown): void => this.#onError(error)
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
   }
@@ -206,6 +217,7 @@ export class LaneTenure {
       reported: this.#isReported(),
       relieved: this.#relief.isDue(view?.holder),
       writtenMs: this.#writtenMs,
+      leaseMs: this.#leaseMs,
     })
   }
 
@@ -285,7 +297,7 @@ export class LaneTenure {
   #terms(lease: StoredLease | undefined, holder: string) {
     const { clock, api } = this.#deps
     const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
-    return { lane: this.lane, holder, nowMs: clock.now(), durationMs: LEASE_MS, membership, before: lease?.spec }
+    return { lane: this.lane, holder, nowMs: clock.now(), durationMs: this.#leaseMs, membership, before: lease?.spec }
   }
 
   #reportUnmade(): void {

@@ -38,6 +38,8 @@ export interface TenureFacts {
   readonly relieved: boolean
   /** When this node last wrote the Lease; undefined when another node has written it since. */
   readonly writtenMs: number | undefined
+  /** How long this node's Leases last. */
+  readonly leaseMs: number
 }
 
 /** serve: beside another holder this is handing over. */
@@ -48,9 +50,8 @@ export interface TenureStep {
 
 /** How often a Lease is read that seems not to change. */
 export const RELOOK_MS = 2000
-export const RENEW_MS = 3000
-/** A gateway that is started anew has its Lease back sooner: nothing changes hands then. */
-export const LEASE_MS = 15_000
+/** So often a Lease is renewed before it lapses. */
+export const RENEWALS_PER_LEASE = 5
 /** The second best node waits for the best one, and so on. */
 export const TURN_MS = 1500
 /** The first time of all: the pods of an installation start within some seconds of each other. */
@@ -59,9 +60,9 @@ export const FIRST_TURN_MS = 5000
 export const LAST_RESORT_MS = 10_000
 
 export function planTenure(facts: TenureFacts): TenureStep {
-  const { lease, node, away, nowMs, writtenMs } = facts
+  const { lease, node, away, nowMs, writtenMs, leaseMs } = facts
   if (lease?.holder === node) {
-    const due = writtenMs === undefined || nowMs - writtenMs >= RENEW_MS || lease.offer !== away
+    const due = writtenMs === undefined || nowMs - writtenMs >= leaseMs / RENEWALS_PER_LEASE || lease.offer !== away
     return { role: 'serve', ...(due ? { write: 'renew' as const } : {}) }
   }
   if (mayTake(facts)) return isTakenFromUs(facts) ? { role: 'serve' } : { role: 'serve', write: 'take' }
@@ -86,8 +87,8 @@ export function hasLapsed({ changedMs, durationMs }: LeaseView, nowMs: number): 
 }
 
 /** Who removes it may do so each time, as a garbage collector does with what belongs to an owner that is gone. */
-function isTakenFromUs({ lease, nowMs, writtenMs }: TenureFacts): boolean {
-  return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < RENEW_MS
+function isTakenFromUs({ lease, nowMs, writtenMs, leaseMs }: TenureFacts): boolean {
+  return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < leaseMs / RENEWALS_PER_LEASE
 }
 
 function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: TenureFacts): boolean {

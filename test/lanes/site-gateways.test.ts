@@ -33,11 +33,14 @@ const PARIS: SitePlan = {
 }
 const ZONE = 'shop.svc.clusterset.local'
 const LEADS = '"msg":"leading"'
+/** What these stories wait for: the Lease of who is lost, and what others have heard last. */
+const TIMING = { SEALANE_LEASE: '5s', SEALANE_HEARTBEAT: '2s' }
 const LONG = { deadlineMs: 60_000, intervalMs: 100 }
 
 t.test('the gateway of a site is gone at once', { skip: netnsMissing() ?? false }, async (t) => {
   await withPlainSites(temporaryFolder(t), [MILANO, PARIS], async ([milano, paris]) => {
     if (milano === undefined || paris === undefined) throw new Error('no sites')
+    for (const machine of [...milano.machines.values(), ...paris.machines.values()]) machine.environment = TIMING
     try {
       await story(t, milano, paris)
     } catch (error) {
@@ -50,6 +53,7 @@ t.test('the gateway of a site is gone at once', { skip: netnsMissing() ?? false 
 t.test('a gateway whose port another program has', { skip: netnsMissing() ?? false }, async (t) => {
   await withPlainSites(temporaryFolder(t), [MILANO, PARIS], async ([milano, paris]) => {
     if (milano === undefined || paris === undefined) throw new Error('no sites')
+    for (const machine of [...milano.machines.values(), ...paris.machines.values()]) machine.environment = TIMING
     const [gw1, gw2] = ['gw1', 'gw2'].map((name) => milano.machine(name)) as [Machine, Machine]
     try {
       const squatter = gw1.netns.spawn(process.execPath, ['-e', SQUATTER])

@@ -3,7 +3,8 @@ import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { isRelieved } from '../../../gateway/tenure/handover/handing-over.ts'
 import { whyLost } from '../../../gateway/tenure/plan-lost-holder.ts'
-import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
+import { type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
+import { LANE_LEASE_MS as LEASE_MS } from '../../../model/lanes/lease-duration.ts'
 import { laneCandidates, leavingReason } from '../../../model/lanes/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
 import { connectionsTo, gatewayObject, nodeObject } from '../../support/objects/node-objects.ts'
@@ -29,7 +30,10 @@ const FACTS: TenureFacts = {
   reported: false,
   relieved: false,
   writtenMs: undefined,
+  leaseMs: LEASE_MS,
 }
+/** By default a holder renews after so long. */
+const RENEW_MS = 3000
 
 t.test('what a node does', async (t) => {
   const drain = 'the node is cordoned'
@@ -49,6 +53,8 @@ t.test('what a node does', async (t) => {
     ['it is ours, as after a restart', { lease: lease('a') }, 'serve renew'],
     ['and was renewed just now', { lease: lease('a'), writtenMs: NOW - RENEW_MS + 1 }, 'serve'],
     ['and it is time', { lease: lease('a'), writtenMs: NOW - RENEW_MS }, 'serve renew'],
+    ['a shorter one, just now', { lease: lease('a'), leaseMs: 5000, writtenMs: NOW - 999 }, 'serve'],
+    ['a shorter one in time', { lease: lease('a'), leaseMs: 5000, writtenMs: NOW - 1000 }, 'serve renew'],
     ['ours and long silent: the API was away', { lease: lease('a', { changedMs: 0 }), writtenMs: NOW }, 'serve'],
     ['we go: offered at once', { lease: lease('a'), writtenMs: NOW, away: drain }, 'serve renew'],
     ['offered already', { lease: lease('a', { offer: drain }), writtenMs: NOW, away: drain }, 'serve'],
