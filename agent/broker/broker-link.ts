@@ -43,6 +43,8 @@ export interface ReplicaView {
    * False until one snapshot was received whole. Stays true while the broker is away: the copy then does not change.
    */
   readonly synced: boolean
+  /** False while all that is known was saved by an earlier process, or by this one when it acted before. */
+  readonly confirmed: boolean
   /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
   readonly complete: ReadonlySet<string>
   readonly departed: ReadonlySet<string>

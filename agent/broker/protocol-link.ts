@@ -276,6 +276,9 @@ function replicaViewOf(
     get synced() {
       return replica.synced
     },
+    get confirmed() {
+      return replica.confirmed
+    },
     get complete() {
       return replica.complete
     },

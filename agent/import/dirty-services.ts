@@ -27,7 +27,7 @@ export class DirtyServices {
   #changes: ReplicaChange[] = []
   /** Of the local API, since the last look. */
   #noted = 0
-  #owners: Pick<ReplicaView, 'complete' | 'departed'> | undefined
+  #owners: Pick<ReplicaView, 'complete' | 'departed' | 'confirmed'> | undefined
 
   noteAll(): void {
     this.#all = true
@@ -62,15 +62,22 @@ export class DirtyServices {
    * What is to be looked at now; undefined for everything. Also when nothing is known to have changed: then drift may
    * have.
    */
-  take({ complete, departed }: Pick<ReplicaView, 'complete' | 'departed'>): Touched | undefined {
-    const sameOwners = sameSet(this.#owners?.complete, complete) && sameSet(this.#owners?.departed, departed)
+  take({
+    complete,
+    departed,
+    confirmed,
+  }: Pick<ReplicaView, 'complete' | 'departed' | 'confirmed'>): Touched | undefined {
+    const sameOwners =
+      this.#owners?.confirmed === confirmed &&
+      sameSet(this.#owners.complete, complete) &&
+      sameSet(this.#owners.departed, departed)
     const nothing = this.#keys.size === 0 && this.#changes.length === 0
     const touched = this.#all || !sameOwners || nothing ? undefined : { keys: this.#keys, changes: this.#changes }
     this.#all = false
     this.#noted = 0
     this.#keys = new Map()
     this.#changes = []
-    this.#owners = { complete: new Set(complete), departed: new Set(departed) }
+    this.#owners = { complete: new Set(complete), departed: new Set(departed), confirmed }
     return touched
   }
 

@@ -3,7 +3,7 @@ import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ServiceKey } from '../../model/ids.ts'
 import type { NotImportedReason } from '../../model/member-status.ts'
 import type { Cluster, KubeObject } from '../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -207,7 +207,9 @@ export class MirrorLoop {
 
   async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { replica } = this.#deps
-    const world = this.#reader.world(new Set([...replica.complete, ...replica.departed]), expired)
+    // What was saved may be older than what an agent on another node has written since.
+    const certain = replica.confirmed ? [...replica.complete, ...replica.departed] : []
+    const world = this.#reader.world(new Set(certain), expired)
     if (world === undefined) return
     const plan = planImports(world, this.#memory)
     this.#last = { world, plan }
@@ -233,12 +235,12 @@ export class MirrorLoop {
   }
 
   async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
-    const { writer, findings } = this.#deps
+    const { writer, findings, replica } = this.#deps
     findings.setOwnFindings(plan.ownFindings)
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
-    const failures = await writer.apply(part.objects, signal)
-    failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    const failures = await writer.apply(replica.confirmed ? part.objects : this.#ownSlices(part.objects), signal)
+    if (replica.confirmed) failures.push(...(await this.#statuses.write(part.services.values(), signal)))
     this.#noteProblems(part, part === plan)
     findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
     const { own, certain, holds, expired, namespaces } = world
@@ -255,6 +257,12 @@ export class MirrorLoop {
     })
     failures.push(...(await writer.remove(gone, signal)))
     if (failures[0] !== undefined) throw failures[0]
+  }
+
+  /** What this cluster alone knows, whatever the broker has said since. */
+  #ownSlices(objects: ReadonlyMap<string, KubeObject>): ReadonlyMap<string, KubeObject> {
+    const isOwn = ({ metadata }: KubeObject): boolean => metadata.labels?.[LABEL_SOURCE_CLUSTER] === this.#own
+    return new Map([...objects].filter(([, object]) => isOwn(object)))
   }
 
   /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */

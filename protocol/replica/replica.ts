@@ -61,6 +61,7 @@ export class Replica {
   #exported: Set<string> | undefined
   /** A stream has begun and its `reset` has come. */
   #started = false
+  #confirmed = false
 
   /** With `init`, as it was saved. */
   constructor(init?: ReplicaInit) {
@@ -82,6 +83,14 @@ export class Replica {
   /** True once a whole snapshot was seen, in whatever epoch; never false again. */
   get synced(): boolean {
     return this.#position !== undefined
+  }
+
+  /**
+   * True once a `synced` has come since this replica was made: what it holds is the broker's word and not a file's alone,
+   * which may be a day old. Never saved.
+   */
+  get confirmed(): boolean {
+    return this.#confirmed
   }
 
   get epoch(): string | undefined {
@@ -278,6 +287,7 @@ export class Replica {
       throw new ReplicaError(`synced at revision ${revision} came after ${position?.revision ?? 0}`)
     }
     position.revision = revision
+    this.#confirmed = true
     // Also what was missing is whole now.
     this.#scope = this.#coming
     this.#complete = new Set(complete)

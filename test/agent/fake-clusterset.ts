@@ -132,6 +132,7 @@ export class FakeLink implements BrokerLink {
   #answered = false
   #running = false
   synced = false
+  confirmed = false
   complete: ReadonlySet<string> = new Set()
   departed: ReadonlySet<string> = new Set()
 
@@ -168,6 +169,9 @@ export class FakeLink implements BrokerLink {
   readonly replica = ((self: FakeLink) => ({
     get synced() {
       return self.synced
+    },
+    get confirmed() {
+      return self.confirmed
     },
     get complete() {
       return self.complete
@@ -212,6 +216,14 @@ export class FakeLink implements BrokerLink {
     return Promise.resolve()
   }
 
+  /** As an earlier process left it on disk: what the clusterset had when this was called. */
+  restore(): void {
+    this.#copy = [...this.#set.records.values()]
+    this.synced = true
+    this.complete = new Set(this.#set.complete)
+    this.departed = new Set(this.#set.departed)
+  }
+
   send(): void {
     if (this.#desired === undefined || !this.#set.online || !this.#running) return
     const before = this.#states
@@ -234,6 +246,7 @@ export class FakeLink implements BrokerLink {
     const changes = changesOf(this.#copy, [...copy, ...kept])
     this.#copy = [...copy, ...kept]
     this.synced = true
+    this.confirmed = true
     this.complete = new Set(this.#set.complete)
     this.departed = new Set(this.#set.departed)
     for (const listener of this.#watched) listener(changes)

@@ -59,13 +59,12 @@ export class Site {
     await this.api.apply(membershipObject({ clusterId: this.id, phase, clusterset: 'test' }))
   }
 
-  start(): void {
+  start(link = this.#set.link(this.id)): void {
     const stop = new AbortController()
     this.#stop = stop
     this.logger = new CapturingLogger()
     this.status = new StatusBoard()
     this.#metrics = createMetrics('agent')
-    const link = this.#set.link(this.id)
     const { askClusterDns } = this.#init
     const deps = {
       ...(askClusterDns === undefined ? {} : { askClusterDns }),
