@@ -1,8 +1,8 @@
 /**
- * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool): argument list, no shell, a clean environment, a deadline.
- * The only place in this folder that starts a process and waits for it.
+ * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool) in a clean environment. The only place in this folder that
+ * starts a process and waits for it.
  */
-import { execFile } from 'node:child_process'
+import { ProgramError, runProgram } from '../runtime/run-program.ts'
 import { KernelError } from './errors.ts'
 
 /** The Debian package that brings each tool: error texts name it. */
@@ -48,53 +48,24 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
  * Resolves with whatever exit status the tool gave. Throws KernelError MISSING_TOOL (names the package), TIMEOUT,
  * EINTR (aborted) or UNKNOWN (killed, too much output).
  */
-export const runCommand: RunCommand = (tool, args, options = {}) => {
-  const operation = [tool, ...args].join(' ')
-  const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS
-  if (options.signal?.aborted === true)
-    return Promise.reject(new KernelError('EINTR', operation, 'stopped before it began'))
-  return new Promise((resolve, reject) => {
-    const settings = {
-      env: toolEnvironment(),
-      encoding: 'utf8' as const,
-      maxBuffer: MAX_OUTPUT_BYTES,
-      timeout: timeoutMs,
-      killSignal: 'SIGKILL' as const,
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-    }
-    const child = execFile(tool, [...args], settings, (error, stdout, stderr) => {
-      if (error === null) {
-        resolve({ code: 0, stdout, stderr })
-        return
-      }
-      if (typeof error.code === 'number') {
-        resolve({ code: error.code, stdout, stderr })
-        return
-      }
-      reject(startError(tool, operation, error, options.signal, timeoutMs))
-    })
-    // A tool that ends before it has read everything closes the pipe; its exit status says why.
-    child.stdin?.on('error', () => undefined)
-    child.stdin?.end(options.input ?? '')
-  })
+export const runCommand: RunCommand = async (tool, args, options = {}) => {
+  const { input, signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const init = { env: toolEnvironment(), timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES, signal }
+  try {
+    const { code, stdout, stderr } = await runProgram(tool, args, input === undefined ? init : { ...init, input })
+    return { code, stdout: stdout.toString('utf8'), stderr: stderr.toString('utf8') }
+  } catch (error) {
+    throw error instanceof ProgramError ? commandError(tool, [tool, ...args].join(' '), error) : error
+  }
 }
 
-function startError(
-  tool: string,
-  operation: string,
-  error: Error & { code?: unknown; killed?: boolean },
-  signal: AbortSignal | undefined,
-  timeoutMs: number,
-): KernelError {
+function commandError(tool: string, operation: string, error: ProgramError): KernelError {
   const cause = { cause: error }
   if (error.code === 'ENOENT') {
     const name = PACKAGES[tool] ?? tool
     return new KernelError('MISSING_TOOL', operation, `${tool} is not installed: apt-get install ${name}`, cause)
   }
   if (error.code === 'EACCES') return new KernelError('EPERM', operation, 'may not be started', cause)
-  if (signal?.aborted === true) return new KernelError('EINTR', operation, 'stopped', cause)
-  if (error.killed === true && error.code !== 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
-    return new KernelError('TIMEOUT', operation, `no end after ${timeoutMs} ms`, cause)
-  }
-  return new KernelError('UNKNOWN', operation, error.message.slice(0, 300), cause)
+  const code = error.failure === 'late' ? 'TIMEOUT' : error.failure === 'aborted' ? 'EINTR' : 'UNKNOWN'
+  return new KernelError(code, operation, error.message.slice(0, 300), cause)
 }

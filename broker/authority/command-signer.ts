@@ -3,10 +3,10 @@
  * standard input and writes the signature, ECDSA with SHA-256, to standard output: in DER, or r and s of 32 bytes each.
  * It is started without a shell, has a bounded time and may say little; whatever it says is checked before it is used.
  */
-import { execFile } from 'node:child_process'
 import { type KeyObject, X509Certificate, verify } from 'node:crypto'
 import { BrokerUnreachableError } from '../../protocol/broker-client.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
+import { ProgramError, runProgram } from '../../runtime/run-program.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 
 export interface SignerCommand {
@@ -84,46 +84,31 @@ export class CommandSigner {
     this.#running += 1
   }
 
-  #run(input: Uint8Array, fp: string): Promise<Buffer> {
+  async #run(input: Uint8Array, fp: string): Promise<Buffer> {
     const { command, args, timeoutMs } = this.#command
-    return new Promise((resolve, reject) => {
-      const options = {
-        timeout: timeoutMs,
-        // A signer that hangs may not listen to anything else.
-        killSignal: 'SIGKILL' as const,
-        maxBuffer: MAX_OUTPUT,
-        encoding: 'buffer' as const,
-        env: { ...process.env, [SIGNER_FINGERPRINT]: fp },
-        windowsHide: true,
-      }
-      try {
-        const child = execFile(command, [...args], options, (error, stdout, stderr) => {
-          if (error === null) resolve(stdout)
-          else reject(failed(problemOf(error, stderr, timeoutMs)))
-        })
-        // One that ends without reading is told by its end.
-        child.stdin?.on('error', () => undefined)
-        child.stdin?.end(input)
-      } catch (error) {
-        reject(failed(messageOf(error)))
-      }
+    const env = { ...process.env, [SIGNER_FINGERPRINT]: fp }
+    const init = { env, input, timeoutMs, maxOutputBytes: MAX_OUTPUT }
+    const { code, stdout, stderr } = await runProgram(command, args, init).catch((error: unknown) => {
+      throw failed(error instanceof ProgramError ? problemOf(error, timeoutMs) : messageOf(error))
     })
+    if (code !== 0) throw failed(`it ended with status ${code}${wordsOf(stderr)}`)
+    return stdout
   }
 }
 
-function problemOf(error: Error, stderr: Buffer, timeoutMs: number): string {
-  const { code, killed, signal } = error as NodeJS.ErrnoException & { killed?: boolean; signal?: string | null }
+function problemOf({ failure, code, message, stderr }: ProgramError, timeoutMs: number): string {
+  if (failure === 'late') return `it did not end within ${timeoutMs / 1000} s`
+  if (failure === 'not started') return `it cannot be started (${code ?? message})`
+  return failure === 'too much' ? message : `${message}${wordsOf(stderr)}`
+}
+
+function wordsOf(stderr: Buffer): string {
   const words = stderr
     .toString('utf8')
     .slice(0, MAX_SAID)
     .replaceAll(/\p{C}+/gu, ' ')
     .trim()
-  const said = words === '' ? '' : `; it says: ${words}`
-  if (String(code) === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return `it wrote more than ${MAX_OUTPUT} bytes`
-  if (killed === true) return `it did not end within ${timeoutMs / 1000} s`
-  if (typeof code === 'string') return `it cannot be started (${code})`
-  if (typeof code === 'number') return `it ended with status ${String(code)}${said}`
-  return `it was ended by ${signal ?? 'something'}${said}`
+  return words === '' ? '' : `; it says: ${words}`
 }
 
 function failed(problem: string): BrokerUnreachableError {

@@ -1,0 +1,57 @@
+/** A program that this process runs: how it ended is told, whatever else this process does meanwhile. */
+import t from 'tap'
+import { ProgramError, type ProgramInit, runProgram } from '../../runtime/run-program.ts'
+
+const INIT: ProgramInit = { env: { PATH: process.env['PATH'] }, timeoutMs: 20_000, maxOutputBytes: 1000 }
+
+/** From the next turn of the event loop on, this process does nothing for so long. */
+function standStill(ms: number): void {
+  setImmediate(() => {
+    const until = performance.now() + ms
+    while (performance.now() < until);
+  })
+}
+
+async function saidBy(script: string, init: Partial<ProgramInit> = {}, path = 'sh'): Promise<string> {
+  try {
+    const { code, stdout, stderr } = await runProgram(path, ['-c', script], { ...INIT, ...init })
+    return `${code} "${stdout.toString()}" "${stderr.toString()}"`
+  } catch (error) {
+    if (!(error instanceof ProgramError)) throw error
+    return `${error.failure}: ${error.message}`
+  }
+}
+
+t.test('how it ended', async (t) => {
+  const stop = new AbortController()
+  const rows: [script: string, init: Partial<ProgramInit>, want: string, path?: string][] = [
+    ['cat; echo no >&2; exit 3', { input: 'yes' }, '3 "yes" "no\n"'],
+    ['true', { input: 'x'.repeat(1 << 20) }, '0 "" ""'],
+    ['exec sleep 60', { timeoutMs: 50 }, 'late: no end after 50 ms'],
+    ['trap "" TERM; exec sleep 60', { timeoutMs: 50 }, 'late: no end after 50 ms'],
+    // What it started keeps its output open.
+    ['sleep 4 & echo begun; exit 0', { timeoutMs: 200 }, 'late: no end after 200 ms'],
+    ['yes', {}, 'too much: it wrote more than 1000 bytes'],
+    ['kill -9 $$', {}, 'ended: it was ended by SIGKILL'],
+    ['exec sleep 60', { signal: stop.signal }, 'aborted: stopped'],
+    ['', { signal: AbortSignal.abort() }, 'aborted: stopped before it began'],
+    ['', {}, 'not started: spawn /nowhere/at/all ENOENT', '/nowhere/at/all'],
+    ['', {}, 'not started: spawn /etc/passwd EACCES', '/etc/passwd'],
+  ]
+  const all = rows.map(([script, init, , path]) => saidBy(script, init, path))
+  stop.abort()
+  for (const [i, said] of (await Promise.all(all)).entries()) t.equal(said, rows[i]?.[2], rows[i]?.[0] ?? '')
+})
+
+t.test('what ended well before its deadline is never lost, and never an empty success', async (t) => {
+  const rows: [script: string, want: string][] = [
+    ['sleep 0.1; echo hello', '0 "hello\n" ""'],
+    ['sleep 0.1; echo refused >&2; exit 2', '2 "" "refused\n"'],
+    ['exec sleep 20', 'late: no end after 500 ms'],
+  ]
+  for (const [script, want] of rows) {
+    const said = saidBy(script, { timeoutMs: 500 })
+    standStill(1500)
+    t.equal(await said, want, script)
+  }
+})
