@@ -7,7 +7,10 @@ export interface Clock {
   monotonic(): number
   /** Resolves after `ms`; rejects with the signal's reason when aborted first. */
   sleep(ms: number, signal: AbortSignal): Promise<void>
-  /** Calls back once after `ms`; the function given back cancels. Does not keep the process alive. */
+  /**
+   * Calls back once after `ms`; the function given back cancels. Does not keep the process alive. Where the process was
+   * held up meanwhile, answers that have come are read first: most timers are deadlines for one.
+   */
   setTimer(ms: number, callback: () => void): () => void
   /** 0 inclusive to 1 exclusive. */
   random(): number
@@ -38,14 +41,26 @@ export class SystemClock implements Clock {
     })
   }
   setTimer(ms: number, callback: () => void): () => void {
-    const timer = setTimeout(callback, timerMs(ms))
+    const due = performance.now() + ms
+    let afterReading: NodeJS.Immediate | undefined
+    const timer = setTimeout(() => {
+      // Node calls timers before it reads sockets and pipes.
+      if (performance.now() < due + HELD_UP_MS) callback()
+      else afterReading = setImmediate(callback).unref()
+    }, timerMs(ms))
     timer.unref()
-    return () => clearTimeout(timer)
+    return () => {
+      clearTimeout(timer)
+      clearImmediate(afterReading)
+    }
   }
   random(): number {
     return Math.random()
   }
 }
+
+/** A timer that is so late says that nothing was read meanwhile, either. */
+const HELD_UP_MS = 20
 
 /** Node fires longer timers at once; 24.8 days are the most that one wait can take. */
 const MAX_TIMER_MS = 2 ** 31 - 1

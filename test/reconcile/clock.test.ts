@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import t from 'tap'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
@@ -51,4 +53,23 @@ t.test('an aborted sleep is no longer pending; the wall clock moves alone; the s
   t.equal(clock.monotonic(), 0)
   const again = new FakeClock({ seed: 7 })
   t.same([clock.random(), clock.random()], [again.random(), again.random()])
+})
+
+t.test('an answer that came in time is read before its deadline passes, where this process stood still', async (t) => {
+  const clock = new SystemClock()
+  for (const how of ['fires', 'is cancelled'] as const) {
+    const said: string[] = []
+    const child = spawn('sh', ['-c', 'sleep 0.1; echo answer'], { stdio: ['ignore', 'pipe', 'ignore'] })
+    const cancel = clock.setTimer(300, () => said.push('deadline'))
+    child.stdout.on('data', () => {
+      said.push('answer')
+      if (how === 'is cancelled') cancel()
+    })
+    await new Promise((resolve) => setImmediate(resolve))
+    const until = performance.now() + 700
+    while (performance.now() < until);
+    await once(child, 'close')
+    await new Promise((resolve) => setImmediate(resolve))
+    t.same(said, how === 'fires' ? ['answer', 'deadline'] : ['answer'], how)
+  }
 })
