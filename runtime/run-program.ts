@@ -56,7 +56,10 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
     const outputs: Buffer[][] = [[], []]
     const output = (of: 0 | 1): Buffer => Buffer.concat(outputs[of] ?? [])
     const started = start(path, args, env)
-    if (started instanceof Error) { reject(notStarted(started)); return; }
+    if (started instanceof Error) {
+      reject(notStarted(started))
+      return
+    }
     const child = started
     let leftOpen: AbortSignal | undefined
     const cutOff = (): void => {
