@@ -6,6 +6,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Clock } from '../reconcile/clock.ts'
+import { limitConnections } from './connection-slots.ts'
 import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import { createServer } from './node-http.ts'
@@ -80,7 +81,7 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
     void init.clock.sleep(limits.answerMs, done.signal).then(hangUp, () => undefined)
     void answer(init, request, response)
   })
-  server.maxConnections = MAX_CONNECTIONS
+  limitConnections(server, MAX_CONNECTIONS)
   await listen(server, wanted)
   const bound = server.address() as AddressInfo
   return {

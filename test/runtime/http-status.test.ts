@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
@@ -5,6 +6,7 @@ import { serveStatus } from '../../runtime/http-status.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { eventually } from '../support/eventually.ts'
 import { failure, messageOf } from '../support/failure.ts'
 
 const clock = new SystemClock()
@@ -173,4 +175,38 @@ t.test('a client that is slow, large or silent is hung up on', async (t) => {
   })
   t.ok(got.length < 64 << 20, 'a slow reader does not get to the end')
   t.equal(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text(), 'ok\n', 'the next one is served')
+})
+
+/** As the kubelet probes: each on a connection of its own. */
+const CLOSING = { headers: { connection: 'close' } }
+
+t.test('who holds all connections there are keeps nobody out, from one address or from many', async (t) => {
+  for (const sources of [1, 64]) {
+    const server = await serveStatus({
+      listen: '0.0.0.0:0',
+      status: new StatusBoard(),
+      metrics: createMetrics('test'),
+      clock,
+    })
+    const { port } = server.address
+    const held: Socket[] = []
+    const hold = async (n: number): Promise<void> => {
+      const socket = connect({ port, host: '127.0.0.1', localAddress: `127.0.1.${1 + (n % sources)}` })
+      socket.on('error', () => undefined)
+      held.push(socket)
+      await once(socket, 'connect')
+      // Half of a request, so that the server waits for the rest.
+      socket.write('GET /healthz HTTP/1.1\r\n')
+    }
+    for (let n = 0; n < 150; n += 1) await hold(n)
+    for (let n = 0; n < 30; n += 1) {
+      const [probe] = await Promise.all([fetch(`http://127.0.0.1:${port}/healthz`, CLOSING), hold(n)])
+      t.equal(await probe.text(), 'ok\n', `${sources} addresses hold all, probe ${n}`)
+    }
+    await eventually(() => held.filter(({ destroyed }) => !destroyed).length <= 64, {
+      say: 'no more than that are held',
+    })
+    for (const socket of held) socket.destroy()
+    await server.close()
+  }
 })
