@@ -2,7 +2,7 @@
 import { SystemClock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { METRICS_EVERYWHERE, STATUS_METRICS } from '../install/pod.ts'
-import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http-status.ts'
+import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http/http-status.ts'
 import { LogSwitch, toggleBySignal } from '../runtime/logging/log-switch.ts'
 import type { LogThreshold } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'

@@ -1,6 +1,6 @@
 /**
  * Where a process pins what it knows about itself: readiness checks, printable plans, and what programs may read.
- * http-status.ts serves it as /healthz, /readyz, /debug/plan, /status and /metrics.
+ * http/http-status.ts serves it as /healthz, /readyz, /debug/plan, /status and /metrics.
  */
 
 /** Undefined when ready, else the reason in words. */

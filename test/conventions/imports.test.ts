@@ -221,7 +221,7 @@ t.test('time and chance come from the injected clock', async (t) => {
 /** These ways past `import` are not seen above. */
 const PAST_IMPORT: Readonly<Record<string, readonly string[]>> = {
   createRequire: ['runtime/metrics/prometheus-metrics.ts'],
-  getBuiltinModule: ['runtime/node-http.ts'],
+  getBuiltinModule: ['runtime/http/node-http.ts'],
 }
 
 t.test('what is loaded without an import is loaded in one place', async (t) => {

@@ -2,7 +2,7 @@
 import type { Agent, IncomingMessage } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { Readable } from 'node:stream'
-import { request as requestHttp } from '../../../runtime/node-http.ts'
+import { request as requestHttp } from '../../../runtime/http/node-http.ts'
 import type { RequestHeaders } from '../access/server-access.ts'
 
 export interface Exchange {

@@ -5,14 +5,14 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Clock } from '../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 import { limitConnections } from './connection-slots.ts'
-import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
-import type { Metrics } from './metrics/metrics.ts'
+import { type HostPort, formatHostPort, parseHostPort } from '../host-port.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import { createServer } from './node-http.ts'
-import type { StatusBoard } from './status-board.ts'
-import { messageOf } from './thrown.ts'
-import { UserError } from './user-error.ts'
+import type { StatusBoard } from '../status-board.ts'
+import { messageOf } from '../thrown.ts'
+import { UserError } from '../user-error.ts'
 
 export interface StatusServerInit {
   /** `host:port`, or `:port` for loopback; port 0 lets the system pick. */

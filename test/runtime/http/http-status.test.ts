@@ -2,12 +2,12 @@ import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
-import { serveStatus } from '../../runtime/http-status.ts'
-import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { eventually } from '../support/eventually.ts'
-import { failure, messageOf } from '../support/failure.ts'
+import { serveStatus } from '../../../runtime/http/http-status.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { StatusBoard } from '../../../runtime/status-board.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { eventually } from '../../support/eventually.ts'
+import { failure, messageOf } from '../../support/failure.ts'
 
 const clock = new SystemClock()
 
