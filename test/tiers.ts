@@ -121,6 +121,18 @@ const FLOOD_TURNS: readonly Turns[] = [
   },
 ]
 
+const LANES_TURNS: readonly Turns[] = [
+  {
+    shares: [
+      /\/(diagnose-sites|gateway-loss)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
+      /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
+    ],
+    changed: /^(gateway|routeagent|kernel|explain|cli\/(diagnose|status)|test\/(lanes|failover))\//,
+  },
+]
+
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
 /** Network namespaces can be made: tried, not guessed. */
@@ -202,6 +214,7 @@ export const TIERS: readonly Tier[] = [
     most: 4,
     seconds: 500,
     long: [/\/diagnose-/],
+    turns: LANES_TURNS,
     rerun: true,
   },
   {
