@@ -46,7 +46,8 @@ export class SystemClock implements Clock {
     const timer = setTimeout(() => {
       // Node calls timers before it reads sockets and pipes.
       if (performance.now() < due + HELD_UP_MS) callback()
-      else afterReading = setImmediate(callback).unref()
+      // Not unref'd: then it would wait for another event.
+      else afterReading = setImmediate(callback)
     }, timerMs(ms))
     timer.unref()
     return () => {

@@ -53,14 +53,22 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
   return new Promise((resolve, reject) => {
     let why: ProgramFailure | undefined
     let isCutOff = false
+    let over = (): void => undefined
     const outputs: Buffer[][] = [[], []]
     const output = (of: 0 | 1): Buffer => Buffer.concat(outputs[of] ?? [])
+    const deadlineMs = Math.max(0, Math.round(timeoutMs))
     const started = start(path, args, env)
     if (started instanceof Error) {
       reject(notStarted(started))
       return
     }
     const child = started
+    child.on('error', (error) => {
+      over()
+      reject(notStarted(error))
+    })
+    // Node makes none where file descriptors have run out, and says so a turn later.
+    if (!hasStreams(child)) return
     let leftOpen: AbortSignal | undefined
     const cutOff = (): void => {
       isCutOff = true
@@ -82,20 +90,16 @@ export function runProgram(path: string, args: readonly string[], init: ProgramI
         else outputs[i]?.push(chunk)
       })
     }
-    const late = AbortSignal.timeout(timeoutMs)
+    const late = AbortSignal.timeout(deadlineMs)
     const onLate = (): void => kill('late')
     const onAbort = (): void => kill('aborted')
     late.addEventListener('abort', onLate)
     signal?.addEventListener('abort', onAbort)
-    const over = (): void => {
+    over = (): void => {
       late.removeEventListener('abort', onLate)
       leftOpen?.removeEventListener('abort', cutOff)
       signal?.removeEventListener('abort', onAbort)
     }
-    child.on('error', (error) => {
-      over()
-      reject(notStarted(error))
-    })
     child.on('close', (code, endedBy) => {
       over()
       // It ended by itself: the kill came later, or never.
@@ -114,6 +118,12 @@ function start(path: string, args: readonly string[], env: NodeJS.ProcessEnv) {
   } catch (error) {
     return error as NodeJS.ErrnoException
   }
+}
+
+type Started = Exclude<ReturnType<typeof start>, Error>
+
+function hasStreams({ stdin, stdout, stderr }: Partial<Started>): boolean {
+  return stdin !== undefined && stdout !== undefined && stderr !== undefined
 }
 
 function notStarted(error: NodeJS.ErrnoException): ProgramError {

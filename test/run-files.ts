@@ -126,7 +126,7 @@ async function runProcess(
   }
   const batch: Batch = { files, seconds: init.seconds }
   const env = { SEALANE_TEST_BATCH: JSON.stringify(batch) }
-  const ended = await spawnTests([BATCH], env, { ...init, seconds: init.seconds * files.length }, running)
+  const ended = await spawnTests([BATCH], env, init, running, 'since it said something')
   return saidInBatch(files, ended)
 }
 
@@ -154,6 +154,7 @@ function spawnTests(
   more: NodeJS.ProcessEnv,
   { seconds, graceMs = GRACE_MS }: FilesInit,
   running: Set<ChildProcess>,
+  limit: 'in all' | 'since it said something' = 'in all',
 ): Promise<Ended> {
   const started = performance.now()
   // tap ends a test that takes as long by itself, and says which.
@@ -162,7 +163,12 @@ function spawnTests(
   const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(child)
   let [output, errors] = ['', '']
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text
+    if (limit === 'in all') return
+    late.refresh()
+    tooLate.refresh()
+  })
   child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text))
   const late = setTimeout(() => child.kill('SIGTERM'), seconds * 1000 + graceMs)
   const tooLate = setTimeout(() => child.kill('SIGKILL'), seconds * 1000 + 2 * graceMs)

@@ -110,7 +110,7 @@ const ETCD_TURNS: readonly Turns[] = [
       /\/(broken-rounds|no-space)\.test/,
       /\/(faults|migrate)\.test/,
     ],
-    changed: /^(broker\/(log|state|migrate)|test\/etcd)\//,
+    changed: /^(broker\/(log|state|migrate|clustersets|authority)|protocol|runtime|test\/etcd)\//,
   },
 ]
 
@@ -129,7 +129,8 @@ const LANES_TURNS: readonly Turns[] = [
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
     ],
-    changed: /^(gateway|routeagent|kernel|explain|cli\/(diagnose|status)|test\/(lanes|failover))\//,
+    changed:
+      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/(diagnose|status)|test\/(lanes|failover))\//,
   },
 ]
 

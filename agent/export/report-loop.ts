@@ -122,7 +122,7 @@ export class ReportLoop {
     const { findings, replica } = this.#deps
     const { imports, expired } = findings
     // A part of the findings would be taken for all of them.
-    if (imports === undefined || expired === undefined || !replica.synced) return
+    if (imports === undefined || expired === undefined || !replica.confirmed) return
     this.#reportOthers(imports)
     this.#onOthers(imports, expired)
   }

@@ -63,6 +63,8 @@ interface Round extends LastPlan {
   readonly part: PlanPart
   /** What there is in the local API of that part. */
   readonly mirrored: MirroredObjects
+  /** ReplicaView.confirmed, as it was when this was planned. */
+  readonly confirmed: boolean
 }
 
 const KINDS = ['Namespace', 'ServiceImport', 'EndpointSlice', 'Cluster', 'Endpoint', 'Membership'] as const
@@ -76,6 +78,7 @@ export class MirrorLoop {
   readonly #leftOut: LeftOut
   readonly #dirty = new DirtyServices()
   #last: LastPlan | undefined
+  #wasConfirmed = false
   /** When the first change came that is not written yet, monotonic. */
   #changedAtMs: number | undefined
   /** Services of namespaces that are here, and why they are not imported all the same. */
@@ -96,7 +99,9 @@ export class MirrorLoop {
     const stop = deps.replica.onChange((changes) => {
       // What members report about themselves is not mirrored.
       const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
-      if (mirrored.length === 0 && changes.length > 0) return
+      const isNews = mirrored.length > 0 || changes.length === 0 || deps.replica.confirmed !== this.#wasConfirmed
+      if (!isNews) return
+      this.#wasConfirmed = deps.replica.confirmed
       this.#changedAtMs ??= deps.clock.monotonic()
       this.#dirty.noteRecords(mirrored)
       this.#loop.poke()
@@ -206,14 +211,14 @@ export class MirrorLoop {
   }
 
   async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
-    const { replica } = this.#deps
-    // What was saved may be older than what an agent on another node has written since.
-    const certain = replica.confirmed ? [...replica.complete, ...replica.departed] : []
-    const world = this.#reader.world(new Set(certain), expired)
+    const { confirmed, complete, departed } = this.#deps.replica
+    // A route of another cluster may be what keeps the broker out of reach.
+    if (!confirmed) await this.#endHarm(signal)
+    const world = this.#reader.world(new Set(confirmed ? [...complete, ...departed] : []), expired)
     if (world === undefined) return
     const plan = planImports(world, this.#memory)
     this.#last = { world, plan }
-    await this.#apply({ world, plan, part: plan, mirrored: this.#reader.mirrored() }, signal)
+    await this.#apply({ world, plan, part: plan, mirrored: this.#reader.mirrored(), confirmed }, signal)
   }
 
   /** Costs what has changed, not what there is. */
@@ -231,21 +236,29 @@ export class MirrorLoop {
     }
     const objects = new Map([...services.values()].flatMap(objectsOf).map((object) => [objectKeyText(object), object]))
     const mirrored = this.#reader.mirroredOf(touched, [...old, ...[...keys.values()].flat()])
-    await this.#apply({ world, plan, part: { objects, services }, mirrored }, signal)
+    const { confirmed } = this.#deps.replica
+    await this.#apply({ world, plan, part: { objects, services }, mirrored, confirmed }, signal)
   }
 
-  async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
-    const { writer, findings, replica } = this.#deps
+  /**
+   * What was saved may be older than what another agent of this cluster has written since. Until the broker has said what
+   * there is, only what this cluster knows by itself is written, or taken away.
+   */
+  async #apply({ world, plan, part, mirrored, confirmed }: Round, signal: AbortSignal): Promise<void> {
+    const { writer, findings } = this.#deps
     findings.setOwnFindings(plan.ownFindings)
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
-    const failures = await writer.apply(replica.confirmed ? part.objects : this.#ownSlices(part.objects), signal)
-    if (replica.confirmed) failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    const failures = await writer.apply(confirmed ? part.objects : this.#ownSlices(part.objects), signal)
+    if (confirmed) failures.push(...(await this.#statuses.write(part.services.values(), signal)))
     this.#noteProblems(part, part === plan)
     findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
-    const { own, certain, holds, expired, namespaces } = world
+    const { own, holds, expired, namespaces } = world
+    // What it exports itself is known here, and nowhere better.
+    const certain = confirmed || !world.ownKnown ? world.certain : new Set([own])
     const gone = planPrune({
       ...mirrored,
+      ...(confirmed ? {} : { serviceImports: [], endpoints: [], clusters: [] }),
       own,
       desired: plan.objects,
       kept: plan.services,

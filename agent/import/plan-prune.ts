@@ -48,6 +48,8 @@ export function planPrune(world: PruneWorld): KubeObject[] {
     if (world.kept.has(objectKeyText(object))) return false
     // One that was written without getting its status may be of any cluster.
     const clusters = object.status?.clusters?.map(({ cluster }) => cluster) ?? known
+    // Nobody is known of whom anything is certain: no word has come yet.
+    if (world.certain.size === 0) return false
     return world.holds(object.metadata.namespace ?? '') && clusters.every(gone)
   })
   const slices = mirrored.slices.filter((object) => {

@@ -23,7 +23,7 @@ import { linksUp } from './handover/handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { reportHandedOver, reportTaken } from './tenure-events.ts'
 import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
-import { RELOOK_MS, RENEWALS_PER_LEASE, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
+import { RELOOK_MS, type LeaseView, type TenureStep, planTenure } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { Relief } from './handover/relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
@@ -81,7 +81,7 @@ export class LaneTenure {
     this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
     const pace = {
       ...DEFAULT_LOOP,
-      resyncMs: Math.min(RELOOK_MS, this.#leaseMs / RENEWALS_PER_LEASE),
+      resyncMs: Math.min(RELOOK_MS, (RELOOK_MS * this.#leaseMs) / LANE_LEASE_MS),
       retryMinMs: 500,
       retryMaxMs: RELOOK_MS,
       pokedRetryMs: 100,

@@ -1,36 +1,44 @@
 /**
- * How many connections a server holds at once. A new one always gets a slot: where all are taken, the source that holds
- * most of them loses its oldest. So nobody keeps others out by holding what there is, be it from many addresses: an
- * honest caller is answered within milliseconds and gone before its turn comes.
+ * How many connections a server holds at once. A new one always gets a slot: where all are taken, one without a whole
+ * request goes first, the oldest of the source that holds most of those. So nobody keeps others out by holding what there
+ * is, be it from many addresses: an honest caller sends its request at once, and is answered within milliseconds.
  */
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+
+interface Held {
+  readonly socket: Socket
+  readonly source: string
+  /** Requests that are being answered. */
+  answering: number
+}
 
 /** From now on the server holds at most `most` connections. */
 export function limitConnections(server: Pick<Server, 'on'>, most: number): void {
-  /** By address, each with its connections in the order in which they came. */
-  const bySource = new Map<string, Set<Socket>>()
-  let held = 0
-  const drop = (source: string, socket: Socket): void => {
-    const sockets = bySource.get(source)
-    if (sockets?.delete(socket) !== true) return
-    held -= 1
-    if (sockets.size === 0) bySource.delete(source)
-  }
-  const evictOldestOfLargest = (): void => {
-    let largest: [source: string, sockets: Set<Socket>] | undefined
-    for (const one of bySource) if (one[1].size > (largest?.[1].size ?? 0)) largest = one
-    const [oldest] = largest?.[1] ?? []
-    if (largest === undefined || oldest === undefined) return
-    drop(largest[0], oldest)
-    oldest.destroy()
-  }
+  /** In the order in which they came. */
+  const held = new Map<Socket, Held>()
   server.on('connection', (socket: Socket) => {
-    const source = socket.remoteAddress ?? ''
-    if (held >= most) evictOldestOfLargest()
-    const sockets = bySource.get(source) ?? new Set()
-    bySource.set(source, sockets.add(socket))
-    held += 1
-    socket.once('close', () => drop(source, socket))
+    if (held.size >= most) evict(held)
+    held.set(socket, { socket, source: socket.remoteAddress ?? '', answering: 0 })
+    socket.once('close', () => held.delete(socket))
   })
+  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+    const one = held.get(socket)
+    if (one === undefined) return
+    one.answering += 1
+    response.once('close', () => (one.answering -= 1))
+  })
+}
+
+function evict(held: Map<Socket, Held>): void {
+  const all = [...held.values()]
+  const idle = all.filter(({ answering }) => answering === 0)
+  const from = idle.length > 0 ? idle : all
+  const counts = new Map<string, number>()
+  for (const { source } of from) counts.set(source, (counts.get(source) ?? 0) + 1)
+  const largest = Math.max(...counts.values())
+  const victim = from.find(({ source }) => counts.get(source) === largest)
+  if (victim === undefined) return
+  held.delete(victim.socket)
+  victim.socket.destroy()
 }

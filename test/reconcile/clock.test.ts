@@ -73,3 +73,13 @@ t.test('an answer that came in time is read before its deadline passes, where th
     t.same(said, how === 'fires' ? ['answer', 'deadline'] : ['answer'], how)
   }
 })
+
+t.test('a deadline passes where nothing else happens', async (t) => {
+  const script = `import { createServer } from 'node:net'
+import { SystemClock } from ${JSON.stringify(import.meta.resolve('../../reconcile/clock.ts'))}
+const silent = createServer().listen(0, '127.0.0.1')
+new SystemClock().setTimer(50, () => silent.close())
+setTimeout(() => { const until = performance.now() + 200; while (performance.now() < until); }, 20)`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: 'ignore', timeout: 30_000 })
+  t.same(await once(child, 'close'), [0, null])
+})

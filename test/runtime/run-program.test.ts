@@ -55,3 +55,15 @@ t.test('what ended well before its deadline is never lost, and never an empty su
     t.equal(await said, want, script)
   }
 })
+
+t.test('where file descriptors have run out, it was not started, and this process goes on', async (t) => {
+  const script = `import { openSync } from 'node:fs'
+import { runProgram } from ${JSON.stringify(import.meta.resolve('../../runtime/run-program.ts'))}
+try { for (;;) openSync('/dev/null') } catch {}
+const init = { env: {}, timeoutMs: 1000, maxOutputBytes: 10 }
+await runProgram('/bin/true', [], init).catch((error) => process._rawDebug(error.failure, error.code))`
+  const node = [process.execPath, '--disable-warning=ExperimentalWarning', '--input-type=module', '-e', script]
+  const init = { ...INIT, env: process.env }
+  const { code, stderr } = await runProgram('sh', ['-c', 'ulimit -n 64; exec "$@"', 'sh', ...node], init)
+  t.same([code, stderr.toString()], [0, 'not started EMFILE\n'])
+})

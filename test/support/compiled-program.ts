@@ -20,6 +20,7 @@ import { compileProgram } from '../../scripts/compile-product.ts'
 import { PRODUCT, ROOT } from './source-tree.ts'
 
 const FOLDER = join(ROOT, 'node_modules/.cache/test-programs')
+const MOST_TRIES = 3
 const UNUSED_MS = 7 * 24 * 3600 * 1000
 /** What decides on the result beside the sources. */
 const SETTINGS = ['package-lock.json', 'package.json', 'scripts/compile-product.ts']
@@ -75,13 +76,15 @@ function upToDate(entry: string): string {
 /** Again where somebody has written one of the sources meanwhile: the compiler may have read what was there before. */
 function compile(name: string): Compiled & { readonly made: string } {
   const made = join(FOLDER, `.${randomUUID()}`)
-  for (;;) {
+  for (let tries = 1; ; tries += 1) {
     const began = Date.now()
     const inputs = compileProgram(made, name)
     if (inputs === undefined) throw new Error(`${name} does not compile`)
     const sources = inputs.filter((path) => !path.startsWith('node_modules/'))
     const content = contentOf(name, sources)
-    if (sources.every((path) => statSync(join(ROOT, path)).mtimeMs < began)) return { sources, content, made }
+    // A clock that was set back makes files of the future.
+    const isStill = sources.every((path) => statSync(join(ROOT, path)).mtimeMs < began)
+    if (isStill || tries >= MOST_TRIES) return { sources, content, made }
   }
 }
 

@@ -190,19 +190,24 @@ t.test('who holds all connections there are keeps nobody out, from one address o
     })
     const { port } = server.address
     const held: Socket[] = []
+    let over = false
     const hold = async (n: number): Promise<void> => {
       const socket = connect({ port, host: '127.0.0.1', localAddress: `127.0.1.${1 + (n % sources)}` })
       socket.on('error', () => undefined)
       held.push(socket)
       await once(socket, 'connect')
-      // Half of a request, so that the server waits for the rest.
+      // Half of a request, so that the server waits for the rest. Who is cut off comes back.
       socket.write('GET /healthz HTTP/1.1\r\n')
+      socket.on('close', () => {
+        if (!over) void hold(n + 1).catch(() => undefined)
+      })
     }
     for (let n = 0; n < 150; n += 1) await hold(n)
     for (let n = 0; n < 30; n += 1) {
       const [probe] = await Promise.all([fetch(`http://127.0.0.1:${port}/healthz`, CLOSING), hold(n)])
       t.equal(await probe.text(), 'ok\n', `${sources} addresses hold all, probe ${n}`)
     }
+    over = true
     await eventually(() => held.filter(({ destroyed }) => !destroyed).length <= 64, {
       say: 'no more than that are held',
     })
