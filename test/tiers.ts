@@ -169,7 +169,7 @@ export const TIERS: readonly Tier[] = [
     batches: 6,
     jobs: 6,
     seconds: 120,
-    nearest: 150,
+    nearest: 40,
   },
   // Most of their time they wait for programs that they have started.
   {
@@ -182,14 +182,14 @@ export const TIERS: readonly Tier[] = [
     most: 4,
     seconds: 240,
     long: [/authority-rotation/, /alerts|broker-restore/],
-    nearest: 4,
+    nearest: 1,
   },
   {
     name: 'conventions',
     folders: ['test/conventions'],
     skip: always,
     beside: true,
-    jobs: 1,
+    jobs: 2,
     most: 3,
     seconds: 180,
     looksAtAll: true,
@@ -203,6 +203,7 @@ export const TIERS: readonly Tier[] = [
     most: 5,
     seconds: 300,
     long: [WAITING],
+    nearest: 2,
     rerun: true,
   },
   // The long ones of network namespaces, of which netns has a short one each.
