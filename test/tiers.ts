@@ -166,10 +166,10 @@ export const TIERS: readonly Tier[] = [
     beside: true,
     // What most files load takes longer than what they do: loaded once for many, they take a third of the time. More
     // than processors: some wait for a server's deadline.
-    batches: 6,
-    jobs: 6,
+    batches: 8,
+    jobs: 8,
     seconds: 120,
-    nearest: 40,
+    nearest: 32,
   },
   // Most of their time they wait for programs that they have started.
   {
