@@ -166,8 +166,8 @@ export const TIERS: readonly Tier[] = [
     beside: true,
     // What most files load takes longer than what they do: loaded once for many, they take a third of the time. More
     // than processors: some wait for a server's deadline.
-    batches: 8,
-    jobs: 8,
+    batches: 6,
+    jobs: 6,
     seconds: 120,
     nearest: 32,
   },

@@ -48,6 +48,15 @@ async function backup(t: Test, { state }: LoopbackBroker): Promise<string> {
   return file
 }
 
+/** A connection may still be the one to the broker that is gone. */
+function renewed(member: TlsMember): () => Promise<boolean> {
+  return () =>
+    member.renew().then(
+      () => true,
+      () => false,
+    )
+}
+
 t.test('members go on after a restore, also with certificates that the backup does not know', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const milano = await TlsMember.join(t, broker.state, 'milano')
@@ -87,7 +96,7 @@ t.test('members go on after a restore, also with certificates that the backup do
   t.ok(paris.has('milano/ServiceExport/shop/db')(), 'what was published since is not taken as gone')
   milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'), anExport('mail'))
   await eventually(paris.has('milano/ServiceExport/shop/mail'))
-  await milano.renew()
+  await eventually(renewed(milano), { deadlineMs: 60_000 })
   milano.publish(anExport('web'))
   await eventually(() => !paris.has('milano/ServiceExport/shop/mail')(), { deadlineMs: 20_000 })
   // It joined after the backup, and calls with what it has: others hold its number, and it is a member again.
@@ -95,13 +104,7 @@ t.test('members go on after a restore, also with certificates that the backup do
   roma.publish(anExport('late'))
   await eventually(paris.has('roma/ServiceExport/shop/late'), { deadlineMs: 20_000 })
   t.match(paris.replica.records.get('roma/Cluster//roma')?.body, romaBefore, 'with its number and addresses')
-  // Its connection may still be the one to the broker that is gone.
-  const renewed = () =>
-    roma.renew().then(
-      () => true,
-      () => false,
-    )
-  await eventually(renewed, { deadlineMs: 60_000 })
+  await eventually(renewed(roma), { deadlineMs: 60_000 })
   t.match(await broker.tokens((store) => store.list()), [{ state: 'revoked' }, {}, {}], 'no token of that time is good')
   t.ok(unused.startsWith('sealane1.'))
   const bergen = await TlsMember.join(t, broker.state, 'bergen')
