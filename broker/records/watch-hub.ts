@@ -17,7 +17,7 @@ import type { Peer, SilentMember, WatchMessage, WatchRequest } from '../../proto
 import type { Clock } from '../../reconcile/clock.ts'
 import { orAborted } from '../../reconcile/until-aborted.ts'
 import type { RecordLog } from '../log/record-log.ts'
-import { isOfMembership, requireMember } from '../members/membership-check.ts'
+import { requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { SnapshotPace, startCost } from '../quota/snapshot-pace.ts'
 import { type OpenWatch, WatchPlaces } from '../quota/watch-places.ts'
@@ -149,7 +149,7 @@ export class WatchHub {
     signal: AbortSignal,
     end?: (reason: Error) => void,
   ): AsyncGenerator<WatchMessage, void, undefined> {
-    await this.#catchUp(peer, request.resume, signal)
+    await this.#catchUp(signal)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const watch = this.#places.open(peer, end)
     const cursor = this.#newCursor(peer, request)
@@ -190,13 +190,13 @@ export class WatchHub {
   }
 
   /**
-   * What another broker of the same store has written a moment ago may not be here yet: nobody is refused, and nobody
-   * begins from nothing, because of that. Throws StateError where it cannot be found out.
+   * What another broker of the same store has written a moment ago may not be here yet: nobody is refused because of
+   * that, nobody begins from nothing, and nobody is told an older state as the present one. An agent that takes over
+   * would undo what the one before it has written from the word of another broker. Throws StateError where it cannot be
+   * found out.
    */
-  async #catchUp(peer: Peer, resume: WatchRequest['resume'], signal: AbortSignal): Promise<void> {
-    const { log, clock } = this.#deps
-    const isAhead = resume !== undefined && resume.epoch === log.epoch && resume.revision > log.revision
-    if (isAhead || !isOfMembership(log, peer, clock.now())) await orAborted(log.refresh(), signal)
+  async #catchUp(signal: AbortSignal): Promise<void> {
+    await orAborted(this.#deps.log.refresh(), signal)
   }
 
   #newCursor({ cluster }: Peer, { takes = [], interest }: WatchRequest): Cursor {

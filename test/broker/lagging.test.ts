@@ -34,6 +34,34 @@ t.test('who joined at the other a moment ago is a member here', async (t) => {
   t.equal(watcher.failure, undefined)
 })
 
+t.test('who begins here is told the present state, whatever has been resumed', async (t) => {
+  const stateDir = temporaryFolder(t)
+  const ahead = await startBroker(t, { stateDir })
+  const { peer } = await join_(ahead, 'milano')
+  const behind = await startBroker(t, { stateDir, clock: ahead.clock })
+  const publisher = new Publisher(ahead, peer)
+  await publisher.publish([])
+  // Here it is a member already.
+  await behind.log.refresh()
+  const { epoch, revision } = behind.log
+  // An agent took over that acted before "web" came; the one before it wrote "web" from the word of the other broker.
+  for (const [i, resume] of [undefined, { epoch, revision }].entries()) {
+    await publisher.publish([anExport(`web${i}`)])
+    t.ok(behind.log.revision < ahead.log.revision, 'it lags')
+    const watcher = new Watcher(behind, peer, resume === undefined ? {} : { resume })
+    await watcher.line(/^synced/)
+    const before = watcher.lines.slice(
+      0,
+      watcher.lines.findIndex((line) => line.startsWith('synced')),
+    )
+    t.ok(
+      before.some((line) => line.startsWith('put') && line.includes(`web${i}`)),
+      `before "synced": ${before.join('; ')}`,
+    )
+    await watcher.stop()
+  }
+})
+
 t.test('what cannot be looked up is an error, not a new beginning', async (t) => {
   const harness = await startBroker(t)
   const { peer } = await join_(harness, 'milano')
