@@ -63,15 +63,16 @@ export async function startBroker(
 }
 
 export class Member {
-  readonly api = new MemoryApi()
+  readonly api: MemoryApi
   readonly status = new StatusBoard()
   readonly logger = new CapturingLogger()
   readonly id: string
   readonly #directory: string
   #running: Running | undefined
 
-  constructor(id: string, directory: string) {
+  constructor(id: string, directory: string, api = new MemoryApi()) {
     this.id = id
+    this.api = api
     this.#directory = join(directory, id)
   }
 
