@@ -246,7 +246,7 @@ export class MirrorLoop {
    */
   async #apply({ world, plan, part, mirrored, confirmed }: Round, signal: AbortSignal): Promise<void> {
     const { writer, findings } = this.#deps
-    findings.setOwnFindings(plan.ownFindings)
+    if (confirmed) findings.setOwnFindings(plan.ownFindings)
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
     const failures = await writer.apply(confirmed ? part.objects : this.#ownSlices(part.objects), signal)

@@ -74,3 +74,44 @@ t.test('an old replica, the broker away', async (t) => {
     'what has moved stays where it is',
   )
 })
+
+t.test('an old replica says nothing of conflicts', async (t) => {
+  const set = new FakeClusterset()
+  const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
+  const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16' })
+  for (const site of [milano, tokyo]) {
+    await site.join()
+    site.api.put(namespaceObject('shop'))
+    site.start()
+  }
+  t.teardown(() => Promise.all([milano.stop(), tokyo.stop()]))
+  const conflict = (name: string): string => /Conflict=(\S+)/.exec(tokyo.conditions('shop', name))?.[1] ?? 'none'
+  for (const name of ['settled', 'begun']) offer(milano, name)
+  milano.api.put(service('shop', 'settled', { clusterIP: 'None' }))
+  for (const name of ['settled', 'begun']) offer(tokyo, name)
+  await until(t, () => conflict('settled'), 'True/TypeConflict', 'at first')
+  await until(t, () => conflict('begun'), 'False/NoConflicts', 'of one only')
+  const standby = set.link('tokyo')
+  standby.restore()
+  milano.api.put(service('shop', 'settled'))
+  milano.api.put(service('shop', 'begun', { clusterIP: 'None' }))
+  await until(t, () => conflict('settled'), 'False/NoConflicts', 'settled')
+  await until(t, () => conflict('begun'), 'True/TypeConflict', 'begun')
+  set.online = false
+  await tokyo.stop()
+
+  const seen = new Set<string>()
+  tokyo.api.cache('ServiceExport').onChange((change) => {
+    const name = change?.object.metadata.name ?? ''
+    seen.add(`${name} ${conflict(name)}`)
+  })
+  tokyo.start(standby)
+  tokyo.api.put(slice('shop', 'settled', '10.42.0.99'))
+  await until(t, () => tokyo.slices().some((line) => line.includes('.99')), true, 'it has mirrored its own')
+  t.same(
+    ['settled', 'begun'].map(conflict),
+    ['False/NoConflicts', 'True/TypeConflict'],
+    'as the agent before it has found',
+  )
+  t.same([...seen], [], 'and nothing was written')
+})
