@@ -2,7 +2,7 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { whenMembership } from '../kubeapi/membership.ts'
 import { parseClusterId } from '../model/ids.ts'
-import type { Membership } from '../model/objects.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { MembershipInfo } from './run.ts'
@@ -27,6 +27,28 @@ export async function membershipByObject(api: ClusterApi, signal: AbortSignal): 
   const found = await whenMembership(api, () => true, signal)
   if (found === undefined) throw signal.reason as Error
   return membershipOf(found)
+}
+
+/** Whether this cluster has joined, and does not leave. */
+export function isMember(api: Pick<ClusterApi, 'cache'>): boolean {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+}
+
+/** At the signal too. */
+export function whenNotLeaving(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): Promise<void> {
+  const memberships = api.cache('Membership')
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const isLeaving = memberships.get(MEMBERSHIP_NAME)?.spec.phase === 'leaving'
+      if (isLeaving && !signal.aborted) return
+      stop()
+      signal.removeEventListener('abort', look)
+      resolve()
+    }
+    const stop = memberships.onChange(look)
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
 }
 
 function membershipOf({ spec }: Membership): MembershipInfo {

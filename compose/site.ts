@@ -16,7 +16,7 @@ import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
 import { HEARTBEAT, LEASE, readHeartbeat, readLease } from './timing.ts'
-import { membershipByIdentity, membershipByObject } from './membership-info.ts'
+import { membershipByIdentity, membershipByObject, whenNotLeaving, isMember } from './membership-info.ts'
 import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {
@@ -76,7 +76,9 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     const start = async (component: ComponentName): Promise<void> => {
       try {
         const module = await MODULES[component]()
-        const ended = module.run(deps, { ...run, membership: givenMembership(run, deps.status) }, signal)
+        const work = (): Promise<void> =>
+          module.run(deps, { ...run, membership: givenMembership(run, deps.status) }, signal)
+        const ended = run.kube === undefined ? work() : againAfterLeaving(run.api, work, signal)
         running += 1
         if (running === components.length) started()
         await ended
@@ -88,6 +90,23 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     }
     await Promise.all(components.map(start))
   })
+}
+
+/**
+ * A pod that ended would be started again and again while its cluster leaves: it stays, idle, and works again once the
+ * cluster has left, or is a member after all.
+ */
+async function againAfterLeaving(
+  api: Pick<OpenSite['api'], 'cache'>,
+  work: () => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    await work()
+    // A part of a member that ends by itself is started again as a whole.
+    if (isMember(api)) return
+    await whenNotLeaving(api, signal)
+  }
 }
 
 /** The page says whose it is once that is known. */

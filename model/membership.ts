@@ -2,6 +2,17 @@
 import type { ClusterId } from './ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
+/**
+ * On the Membership of a member: somebody wants it to leave. Until the broker has been told, nothing is taken away. Any
+ * value counts.
+ */
+export const LEAVE_REQUESTED_ANNOTATION = 'sealane.io/leave-requested'
+
+/** Whether this cluster is to leave, and has not begun to. */
+export function isLeaveRequested({ metadata, spec }: Pick<Membership, 'metadata' | 'spec'>): boolean {
+  return spec.phase === 'joined' && metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] !== undefined
+}
+
 /** On the Membership: leave although the broker cannot be reached. */
 export const LEAVE_UNREPORTED_ANNOTATION = 'sealane.io/leave-untold'
 

@@ -1,5 +1,6 @@
 /** What the agent may do beyond its role: somebody who steals its token gets no further than its own objects. */
 import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import { LEAVE_REQUESTED_ANNOTATION } from '../../model/membership.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
@@ -76,8 +77,10 @@ function agentLeases(namespace: string): readonly ManifestObject[] {
   })
 }
 
-/** The agent joins; that the cluster leaves, an administrator says. */
+/** The agent joins; that the cluster leaves, an administrator says, and the agent when the broker knows. */
 function agentMembership(namespace: string): readonly ManifestObject[] {
+  const asked = (object: string): string =>
+    `(has(${object}.metadata.annotations) && '${LEAVE_REQUESTED_ANNOTATION}' in ${object}.metadata.annotations)`
   return policy({
     name: 'sealane-agent-membership',
     spec: {
@@ -85,8 +88,12 @@ function agentMembership(namespace: string): readonly ManifestObject[] {
       ...byAgent(namespace),
       validations: [
         {
-          expression: "object.spec.phase == 'joined' || oldObject.spec.phase != 'joined'",
+          expression: `object.spec.phase == 'joined' || oldObject.spec.phase != 'joined' || ${asked('oldObject')}`,
           message: 'the agent does not take this cluster out of its clusterset: sealane leave does',
+        },
+        {
+          expression: `!${asked('object')} || ${asked('oldObject')}`,
+          message: 'the agent does not ask for this cluster to leave its clusterset: sealane leave does',
         },
       ],
     },

@@ -44,6 +44,7 @@ t.test('leaving, and looking before it', { timeout: 1_500_000 }, async (t) => {
   await t.test('an API server that has stopped', (t) => stopped(t, world))
   const { hub, directory } = world
   await t.test('the state of the broker moves', (t) => moveStories(t, { hub, directory, members: ['c2', 'c3'] }))
+  await t.test('a leave that the broker does not hear of', (t) => brokenLeave(t, world))
   await t.test('leaving, twice', (t) => leaving(t, world))
 })
 
@@ -203,6 +204,56 @@ async function stopped(t: Test, { c3 }: World): Promise<void> {
     deadlineMs: 60_000,
     say: 'the API server answers again',
   })
+}
+
+const OURS = '/apis/sealane.io/v1alpha1'
+const BROKER_SET = '/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker'
+
+interface PodObject extends KubeObject {
+  readonly status?: { readonly containerStatuses?: readonly { readonly name: string; readonly restartCount: number }[] }
+}
+
+async function brokenLeave(t: Test, { hub, c2, c3 }: World): Promise<void> {
+  const { api } = c2.plane
+  const objects = async (): Promise<string[]> => {
+    const lists = ['clusters', 'endpoints', 'gateways', 'routeagents'].map((plural) => api.list(`${OURS}/${plural}`))
+    return (await Promise.all(lists)).flat().map(({ metadata }) => metadata.name)
+  }
+  const restarts = async (): Promise<number> => {
+    const pods = (await api.list(`/api/v1/namespaces/sealane-system/pods`)) as PodObject[]
+    return pods.flatMap(({ status }) => status?.containerStatuses ?? []).reduce((sum, one) => sum + one.restartCount, 0)
+  }
+  const scale = (replicas: number): Promise<unknown> => hub.plane.api.merge(BROKER_SET, { spec: { replicas } })
+  const membership = () => api.get<KubeObject & { spec: { phase: string } }>(`${OURS}/memberships/self`)
+  const [before, restartsBefore] = [await objects(), await restarts()]
+  await scale(0)
+  await eventually(async () => (await hub.plane.api.find(`${BROKER}/pods/sealane-broker-0`)) === undefined, {
+    deadlineMs: 60_000,
+    say: 'the broker is away',
+  })
+
+  const left = await trySealane(['leave', '--yes', ...at(c2), '--timeout', '8s'])
+  t.equal(left.code, 1)
+  t.match(left.stderr, /\nnothing was taken away: this cluster is a member as before\n/)
+  t.match(left.stderr, /the broker to be told that this cluster leaves/)
+  t.strictSame(await objects(), before, 'lanes, and what was mirrored, stay')
+  t.match(await membership(), { spec: { phase: 'joined' }, metadata: { annotations: undefined } }, 'no request is left')
+
+  // As a tool of an earlier release says it at once.
+  await api.merge(`${OURS}/memberships/self`, { spec: { phase: 'leaving' } })
+  const nodeParts = async (): Promise<number> =>
+    (await api.list(`${OURS}/gateways`)).length + (await api.list(`${OURS}/routeagents`)).length
+  await eventually(async () => (await nodeParts()) === 0, { deadlineMs: 60_000, say: 'the parts take themselves out' })
+  const joining = sealane(['join', ...at(c2), '--cluster-id', 'c2', '--yes', ...IMAGE])
+  await eventually(async () => (await membership()).spec.phase === 'joined', {
+    deadlineMs: 60_000,
+    say: 'join takes it back',
+  })
+  await scale(1)
+  t.match((await joining).stderr, /a leave that did not reach the broker is taken back\n/)
+  t.equal(await restarts(), restartsBefore, 'no part has ended meanwhile')
+  t.strictSame((await objects()).sort(), [...before].sort(), 'and all is as it was')
+  await exported({ directory: '', hub, c2, c3 }, 'after-leave')
 }
 
 interface CrdObject extends KubeObject {

@@ -110,6 +110,14 @@ async function stolen(cluster: ControlPlane): Promise<void> {
     const path = `${OURS}/memberships/self`
     const leaving = (): Promise<unknown> => agent.merge(`${path}${DRY}`, { spec: { phase: 'leaving' } })
     await eventuallyRefused(t, leaving, refusal, 'said')
+    const asks = { metadata: { annotations: { 'sealane.io/leave-requested': 'true' } } }
+    const asking = /the agent does not ask for this cluster to leave/
+    await t.rejects(agent.merge(`${path}${DRY}`, asks), asking, 'asked for')
+    await t.rejects(agent.merge(`${path}${DRY}`, { ...asks, spec: { phase: 'leaving' } }), refusal, 'both at once')
+    await api.merge(path, asks)
+    await leaving()
+    await api.merge(path, { metadata: { annotations: { 'sealane.io/leave-requested': null } } })
+    await t.rejects(leaving(), refusal, 'after an administrator has thought better of it')
     await eventuallyRefused(t, () => dryDelete(agent, path), /leave first with sealane leave/, 'deleted, to try')
     await t.rejects(agent.delete(path), /leave first with sealane leave/, 'deleted')
     await agent.merge(path, { spec: { observedAddress: '192.0.2.1' } })

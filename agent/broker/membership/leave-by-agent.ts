@@ -1,11 +1,14 @@
 /**
  * Leaving a real cluster's clusterset. Only the agent has the identity, so the agent tells the broker, as soon as the
- * Membership says `leaving`. `sealane leave` waits for the identity to be gone.
+ * Membership asks for it. Only then every part takes itself out: what was cut off without a word would stay a member.
+ *
+ *   joined ──leave-requested──► the broker is told ──► leaving ──► the identity goes
+ *   leaving, said by `sealane leave --force` ──► the broker is told, or not ──► the identity goes
  */
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
 import { whenMembership } from '../../../kubeapi/membership.ts'
-import { LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
-import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
+import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION, isLeaveRequested } from '../../../model/membership.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
 import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
 import type { JoinStore } from '../../../protocol/join.ts'
 import { askToLeave } from '../../../protocol/leave.ts'
@@ -20,10 +23,12 @@ export async function reportLeaving(
   signal: AbortSignal,
 ): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
-  await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)
-  while (!signal.aborted) {
-    const problem = await report(deps, store, signal).catch((error: unknown) => messageOf(error))
-    if (problem === undefined || isUnreported(deps.api)) return store.remove()
+  for (;;) {
+    // A request that is taken back is none.
+    await whenMembership(deps.api, isToLeave, signal)
+    if (signal.aborted) return
+    const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
+    if (problem === undefined) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', {
       reason: 'LeaveNotReported',
       why: problem,
@@ -33,10 +38,41 @@ export async function reportLeaving(
   }
 }
 
+function isToLeave(membership: Membership): boolean {
+  return membership.spec.phase === 'leaving' || isLeaveRequested(membership)
+}
+
+/** Undefined when the broker knows, or need not, and every part sees that this cluster leaves. */
+async function tell(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  store: IdentityStore,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const problem = await report(deps, store, signal).catch((error: unknown) => messageOf(error))
+  if (problem !== undefined) return isUnreported(deps.api) ? undefined : problem
+  const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
+  if (membership?.spec.phase !== 'joined') return undefined
+  // Who asked for it takes that back, or need not any more.
+  const { [LEAVE_REQUESTED_ANNOTATION]: _asked, ...annotations } = membership.metadata.annotations ?? {}
+  const metadata = { ...membership.metadata, annotations }
+  await deps.api.apply({ ...membership, metadata, spec: { ...membership.spec, phase: 'leaving' } }, signal)
+  // What looks for an identity that was taken away looks at the same copy.
+  await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)
+  return undefined
+}
+
 /** Undefined when there is nothing more to tell. */
-async function report(deps: ComponentDeps, store: IdentityStore, signal: AbortSignal): Promise<string | undefined> {
+async function report(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  store: IdentityStore,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const identity = await store.read()
-  if (identity === undefined) return undefined
+  if (identity === undefined) {
+    // It goes when the broker has been told, and the Membership says so first.
+    const isMember = deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+    return isMember ? `there is no identity in ${store.place}` : undefined
+  }
   const done = await askToLeave(identity, deps, signal)
   deps.logger.info(
     done.t === 'left' ? 'the broker has withdrawn everything of this cluster' : 'the broker knew it before',

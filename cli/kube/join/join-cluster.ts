@@ -32,6 +32,7 @@ import type { InstalledObjects } from './plan-installed-values.ts'
 import { chooseId } from './choose-id.ts'
 import { agreeOnChanges } from './agree-on-changes.ts'
 import type { WorkloadShape } from '../wait/rollout.ts'
+import { mendBrokenLeave } from '../leave/mend-broken-leave.ts'
 import { readInstalled } from './read-installed.ts'
 import { describeInstalled } from './describe-installed.ts'
 import { type Lookable, snapshotReader } from '../access/snapshot-reader.ts'
@@ -124,6 +125,7 @@ export async function joinCluster(
   const { signal, dryRun, say } = init
   await checkRights(admin, memberRights(init.values.member.namespace), signal)
   await namespaceStays(admin, init)
+  await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
   const prepared = await prepareJoin(open, init)
   const { plan, discovery, advice: given, live } = prepared
   const secret = identitySecret(admin, init.values.member.namespace, signal)

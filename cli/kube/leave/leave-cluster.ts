@@ -7,7 +7,7 @@ import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
-import { LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
+import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import {
   type SecretAccess,
@@ -29,7 +29,7 @@ import { mendNodeParts } from './mend-node-parts.ts'
 import type { Missing } from '../wait/wait-until.ts'
 import { unwireClusterDns } from '../join/wire-cluster-dns.ts'
 
-const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+export const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
 /** Gives the id that the cluster had; undefined when it was no member. Throws UserError. */
 export async function leaveCluster(
@@ -91,11 +91,8 @@ async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveCluste
 }
 
 async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
-  const { signal, force, say } = init
-  // Taken back where an earlier attempt said it.
-  const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
-  await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
-  await step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))
+  const { signal, say } = init
+  await tellBroker(admin, init)
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)
@@ -109,10 +106,53 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   else say(`Sealane stays in the kernel until the node is restarted: ${left.what}\n`)
 }
 
+/** Before anything is taken away, but with --force. Where the broker is not told in time, all stays as it was. */
+async function tellBroker(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const { signal, force, say } = init
+  const wait = (): Promise<boolean> =>
+    step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))
+  if (force || (await phaseOf(admin, signal)) === 'leaving') {
+    // Taken back where an earlier attempt said it.
+    const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
+    await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
+    await wait()
+    return
+  }
+  await requestLeave(admin, 'true', signal)
+  try {
+    await wait()
+  } catch (error) {
+    // Also when it is stopped by hand: the agent would go on, and find the broker some day.
+    const late = AbortSignal.timeout(TAKE_BACK_MS)
+    await requestLeave(admin, null, late).catch((failure: unknown) => {
+      say(`the request to leave could not be taken back: ${messageOf(failure)}; sealane join takes it back\n`)
+    })
+    // The broker may have been told at the last moment: then there is no way back.
+    const hasLeft = (await phaseOf(admin, late).catch(() => undefined)) === 'leaving'
+    if (!hasLeft) say('nothing was taken away: this cluster is a member as before\n')
+    if (!hasLeft || signal.aborted) throw error
+    await wait()
+  }
+}
+
+/** To take back a request, also for a user who does not want to wait any more. */
+const TAKE_BACK_MS = 5000
+
+async function requestLeave(admin: ClusterAdmin, value: 'true' | null, signal: AbortSignal): Promise<void> {
+  const annotations = { [LEAVE_REQUESTED_ANNOTATION]: value }
+  await admin.merge(MEMBERSHIP, { metadata: { annotations } }, signal)
+}
+
+async function phaseOf(admin: ClusterAdmin, signal: AbortSignal): Promise<string | undefined> {
+  const membership = await admin.get(MEMBERSHIP, signal)
+  return (membership?.['spec'] as { phase?: string } | undefined)?.phase
+}
+
 /** Only the agent has the identity; it is gone when the agent has told the broker, or gives up. */
 async function unreported(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
-  if ((await secretIdentity(secret).read()) === undefined) return undefined
+  const isGone = (await secretIdentity(secret).read()) === undefined
+  if (isGone && (await phaseOf(admin, signal)) !== 'joined') return undefined
   const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
   return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble?.why }
 }

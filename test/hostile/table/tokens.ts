@@ -32,7 +32,7 @@ export const TOKENS: readonly AttackRow[] = [
     tried: "With the agent's token, somebody makes the cluster leave its clusterset.",
     holds: 'It is refused, and lanes stay.',
     against:
-      'Policies `sealane-agent-membership` and `sealane-membership`: only an administrator may end the membership.',
+      'Policies `sealane-agent-membership` and `sealane-membership`: only an administrator may ask for it, or end it.',
   },
   {
     id: 'token-agent-properties',

@@ -1,0 +1,205 @@
+/** Leaving: nothing is taken away before the broker knows, and a request that is taken back is none. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { reportLeaving } from '../../../../agent/broker/membership/leave-by-agent.ts'
+import { MemoryApi } from '../../../../kubeapi/memory/memory-api.ts'
+import { parseClusterId } from '../../../../model/ids.ts'
+import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION } from '../../../../model/membership.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../../../model/objects.ts'
+import { createKey } from '../../../../protocol/identity/keys.ts'
+import { certificatesFromPem } from '../../../../protocol/identity/pem.ts'
+import { joinedIdentity } from '../../../../protocol/join.ts'
+import { secretIdentity } from '../../../../protocol/identity/secret-identity.ts'
+import { parseJoinToken } from '../../../../protocol/identity/token.ts'
+import { createCsr } from '../../../../protocol/identity/x509.ts'
+import { connectBroker } from '../../../../protocol/transport/grpc-client.ts'
+import { SystemClock, type Clock } from '../../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../../runtime/metrics/prometheus-metrics.ts'
+import { StatusBoard } from '../../../../runtime/status-board.ts'
+import { openBrokerStore } from '../../../../broker/state/broker-store.ts'
+import { eventually } from '../../../support/eventually.ts'
+import { MemorySecret } from '../../../support/memory-secret.ts'
+import { membershipObject } from '../../../support/objects/cluster-objects.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+import { NEVER, clock, startBroker } from '../../real-members.ts'
+
+const CLUSTER = parseClusterId('milano')
+
+class Cluster {
+  readonly api = new MemoryApi()
+  readonly secret = new MemorySecret({})
+  readonly identity = secretIdentity(this.secret)
+  readonly logger = new CapturingLogger()
+  readonly #t: Test
+  readonly #state: string
+  #broker: Awaited<ReturnType<typeof startBroker>> | undefined
+  #port = 0
+
+  private constructor(t: Test) {
+    this.#t = t
+    this.#state = join(temporaryFolder(t), 'broker')
+    t.teardown(() => this.brokerAway())
+  }
+
+  static async member(t: Test): Promise<Cluster> {
+    const cluster = new Cluster(t)
+    await cluster.brokerUp()
+    await cluster.#join()
+    return cluster
+  }
+
+  async brokerUp(): Promise<void> {
+    this.#broker = await startBroker(this.#state, this.#port)
+    this.#port = this.#broker.port
+  }
+
+  async brokerAway(): Promise<void> {
+    await this.#broker?.stop()
+    this.#broker = undefined
+  }
+
+  async #join(): Promise<void> {
+    const store = await openBrokerStore(this.#state, clock)
+    const token = parseJoinToken((await store.create({})).text, clock.now())
+    await store.close()
+    const ca = certificatesFromPem(await readFile(join(this.#state, 'ca.crt'), 'utf8'))
+    const addresses = [`127.0.0.1:${this.#port}`]
+    const client = connectBroker({ addresses, clusterset: 'default', ca, clock, logger: this.logger })
+    const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], labels: {}, version: '0' }
+    const key = createKey()
+    const request = { secret: token.secret(), cluster: CLUSTER, csr: await createCsr(key), facts, nowMs: clock.now() }
+    const answer = await client.join(request, NEVER)
+    client.close()
+    const identity = joinedIdentity({ token, cluster: CLUSTER, key, facts }, answer)
+    await this.identity.write({ ...identity, brokerAddresses: addresses })
+    await this.api.apply(membershipObject({ clusterId: CLUSTER, phase: 'joined' }))
+  }
+
+  agent(own: Clock = clock): { readonly ended: Promise<void>; readonly stop: () => Promise<void> } {
+    const stop = new AbortController()
+    const deps = { api: this.api, clock: own, logger: this.logger, metrics: createMetrics('agent') }
+    const ended = reportLeaving({ ...deps, status: new StatusBoard() }, this.identity, stop.signal)
+    const end = async (): Promise<void> => {
+      stop.abort()
+      await ended
+    }
+    this.#t.teardown(end)
+    return { ended, stop: end }
+  }
+
+  /** As an administrator writes it. */
+  async says(
+    annotations: Readonly<Record<string, string>>,
+    phase: Membership['spec']['phase'] = 'joined',
+  ): Promise<void> {
+    const membership = membershipObject({ clusterId: CLUSTER, phase })
+    await this.api.apply({ ...membership, metadata: { ...membership.metadata, annotations } })
+  }
+
+  get phase(): string | undefined {
+    return this.api.get('Membership', MEMBERSHIP_NAME)?.spec.phase
+  }
+
+  async isKnownHere(): Promise<boolean> {
+    return (await this.identity.read()) !== undefined
+  }
+
+  untold(): number {
+    return this.logger.messages('warn').filter((text) => text.startsWith('the broker could not be told')).length
+  }
+
+  async isMemberThere(): Promise<boolean> {
+    const store = await openBrokerStore(this.#state, clock)
+    const members = await store.members()
+    await store.close()
+    return members.some(({ id, state }) => id === CLUSTER && state !== 'left')
+  }
+}
+
+/** Knows how many sleep by it. */
+class CountingClock extends SystemClock {
+  sleeping = 0
+
+  override async sleep(ms: number, signal: AbortSignal): Promise<void> {
+    this.sleeping += 1
+    try {
+      await super.sleep(ms, signal)
+    } finally {
+      this.sleeping -= 1
+    }
+  }
+}
+
+const ASKED = { [LEAVE_REQUESTED_ANNOTATION]: 'true' }
+
+t.test('the broker is told first; only then the parts hear of it, and the identity goes', async (t) => {
+  const cluster = await Cluster.member(t)
+  const phases = new Set<string>()
+  cluster.api.cache('Membership').onChange((change) => {
+    if (change?.type !== 'set') return
+    const isKnown = Object.keys(cluster.secret.content?.data ?? {}).length > 0
+    phases.add(`${change.object.spec.phase}, ${isKnown ? 'with' : 'without'} identity`)
+  })
+  const { ended } = cluster.agent()
+  t.ok(await cluster.isMemberThere())
+  await cluster.says(ASKED)
+  await ended
+  t.notOk(await cluster.isMemberThere(), 'the broker knows')
+  t.equal(cluster.phase, 'leaving')
+  t.notOk(await cluster.isKnownHere())
+  t.same([...phases], ['joined, with identity', 'leaving, with identity'], 'the identity goes last')
+})
+
+t.test('while the broker is away nothing is taken away, and the request can be taken back', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.brokerAway()
+  const own = new CountingClock()
+  const { stop } = cluster.agent(own)
+  await cluster.says(ASKED)
+  await eventually(() => cluster.untold() === 2 && own.sleeping > 0, { deadlineMs: 60_000, say: 'it tries twice' })
+  t.equal(cluster.phase, 'joined', 'no part hears of it')
+  t.ok(await cluster.isKnownHere())
+  await cluster.says({})
+  await cluster.brokerUp()
+  await eventually(() => own.sleeping === 0, { deadlineMs: 60_000, say: 'it would try again' })
+  await stop()
+  t.equal(cluster.untold(), 2, 'and does not')
+  t.equal(cluster.phase, 'joined')
+  t.ok(await cluster.isMemberThere(), 'a member as before')
+})
+
+t.test('asked for again when the broker is back', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.brokerAway()
+  const { ended } = cluster.agent()
+  await cluster.says(ASKED)
+  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  await cluster.brokerUp()
+  await ended
+  t.equal(cluster.phase, 'leaving')
+  t.notOk(await cluster.isMemberThere())
+})
+
+t.test('by force it leaves without a word', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.brokerAway()
+  const { ended } = cluster.agent()
+  await cluster.says({ [LEAVE_UNREPORTED_ANNOTATION]: 'true' }, 'leaving')
+  await ended
+  t.notOk(await cluster.isKnownHere())
+})
+
+t.test('without an identity nobody can tell: all stays', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.identity.dropIdentity()
+  const { stop } = cluster.agent()
+  await cluster.says(ASKED)
+  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  t.equal(cluster.phase, 'joined')
+  t.match(cluster.logger.lines.at(-1)?.fields, {
+    why: 'there is no identity in Secret sealane-system/sealane-identity',
+  })
+  await stop()
+})
