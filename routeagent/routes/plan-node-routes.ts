@@ -56,7 +56,7 @@ export interface NodeRoutes {
   /** What is probed over the overlay, and from where. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
-  /** For RouteAgent.status, as podRanges. */
+  /** For RouteAgent.status, as podRanges. With a gateway node that is silent where there is no other. */
   readonly paths: readonly RemotePath[]
   readonly podRanges: readonly Prefix[]
   /** How many ranges there would be more. */

@@ -44,6 +44,9 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       LinkFlaps: 'A link goes up and down',
       PathMtuReduced: 'Small calls work, and large ones hang or are slow',
       NodesCutOff: 'Pods of some nodes reach no cluster, and those of others do',
+      GatewayNodeSilent: 'Nodes have lost one of several gateway nodes',
+      GatewayNodeUnheard: 'Pods of a node reach no cluster from its start on, and its links are up',
+      WorkerNodeSilent: 'Calls to pods of one node get no answer, or take a longer way',
     }),
   ],
   'Gateways and nodes': rows('anywhere', {

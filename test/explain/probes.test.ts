@@ -54,6 +54,32 @@ t.test('firewalls', async (t) => {
   t.same(said('host', [host(unknown)]), [], 'what nobody understands may let it pass')
 })
 
+t.test('firewalls of a worker that does not hear its gateway nodes', async (t) => {
+  const cut = brokenMember((at) => {
+    const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
+    if (worker === undefined) return
+    worker.status['silentNodes'] = ['gw0', 'gw1']
+    for (const one of worker.status.clusters) one.gateways = []
+  })
+  const devices = [DEVICES[0], { name: 'sealane-vx', addresses: ['169.254.231.2'] }]
+  const worker = { node: 'w0', devices }
+  const cause = 'down FirewallDrops Node w0'
+  const input = [chain('input', 'accept'), rule('input', dport(4810), { drop: null })]
+  t.same(said('host', [host(input, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'packets of the overlay')
+  const iif = { match: { op: '==', left: { meta: { key: 'iifname' } }, right: 'sealane-vx' } }
+  const device = [chain('input', 'accept'), rule('input', iif, { drop: null })]
+  t.same(said('host', [host(device, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'what comes out of the overlay')
+  const output = [chain('output', 'accept'), rule('output', dport(4810), { drop: null })]
+  t.same(said('host', [host(output, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'what is sent')
+  t.same(said('host', [host(input, worker)]), [], 'while all answer, nothing is dropped')
+  t.same(said('host', [host([chain('forward', 'drop')], worker)]), [cause], 'policy of what is handed on')
+  t.same(
+    said('host', [host(input, { node: 'gw1', devices })], cut),
+    ['down FirewallDrops Node gw1 (NodesCutOff ×1)'],
+    'on the side of the gateway node',
+  )
+})
+
 t.test('kernels and what runs out', async (t) => {
   const rows: [object, string[]][] = [
     [{ sysctls: { 'net/ipv4/ip_forward': '0' } }, ['down ForwardingOff Node gw0']],
