@@ -150,9 +150,10 @@ function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boole
 
 async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, round: Round): Promise<void> {
   const { sysctl, forwardingMarker } = deps
-  for (const { name, value, insteadOf } of plan.sysctls) {
+  for (const { name, value, insteadOf, ifPresent } of plan.sysctls) {
     const present = await round.attempt(() => sysctl.read(name))
     if (present === undefined || present.value?.trim() === value) continue
+    if (ifPresent === true && present.value === undefined) continue
     if (insteadOf !== undefined && present.value?.trim() !== insteadOf) continue
     await round.change('sysctl', settingText(name, value), () =>
       SWITCHES.includes(name) ? ensureForwarding(sysctl, forwardingMarker, name) : sysctl.write(name, value),

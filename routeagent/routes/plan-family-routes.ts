@@ -25,6 +25,7 @@ import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import { deviceSettings } from '../../kernel/tuning/device-settings.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import type { OwnRanges } from './own-ranges.ts'
@@ -248,20 +249,18 @@ function publicRules(world: NodeRouteWorld, { family, source, destinations }: Pu
   ]
 }
 
-// Only IPv4 looks at the way a packet came in.
 function settings(family: Family): SysctlSetting[] {
   if (family === 6) {
     return [
       { name: IPV6_FORWARDING, value: '1' },
       { name: IPV6_HASH_POLICY, value: '1', insteadOf: '0' },
-      // Some machines leave IPv6 off on new devices.
-      { name: `net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, value: '0' },
+      ...inherited(family),
     ]
   }
-  return [
-    { name: IP_FORWARDING, value: '1' },
-    { name: HASH_POLICY, value: '1', insteadOf: '0' },
-    // Answers may come in by another way than the one the question took.
-    { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
-  ]
+  return [{ name: IP_FORWARDING, value: '1' }, { name: HASH_POLICY, value: '1', insteadOf: '0' }, ...inherited(family)]
+}
+
+/** What the overlay device has from the host's defaults; a kernel need not have all of it. */
+function inherited(family: Family): SysctlSetting[] {
+  return deviceSettings(VXLAN_DEVICE, [family]).map((setting) => ({ ...setting, ifPresent: true }))
 }

@@ -26,6 +26,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       FirewallDrops: 'Links are down, or pods get no answer, and a firewall of the node is why',
       PortTaken: 'A gateway has no link, since another program has its port',
       ForwardingOff: 'The gateway itself reaches other clusters, and pods do not',
+      DeviceSettingsDiffer: 'Something changes settings of devices of Sealane again and again',
       StrictReversePath: 'Some connections hang where there are several gateways',
       KernelRoutesMissing: 'Links are up, and nothing gets to other clusters',
       KernelTableMissing: 'Links are up, and calls are refused or come from wrong addresses',

@@ -33,6 +33,10 @@ function said<K extends ProbeKind>(kind: K, items: readonly ProbeItems[K][], obj
   return linesOf(diagnoseMember({ ...set, facts: [...set.facts, probe] }).problems)
 }
 
+const differs = (key: string, value: string, found: string): object => {
+  return { name: `net/ipv4/conf/sealane0/${key}`, value, found }
+}
+
 const place = { family: 'ip', table: 'filter' }
 const chain = (hook: string, policy: string): object => ({
   chain: { ...place, name: hook, type: 'filter', hook, prio: 0, policy },
@@ -83,6 +87,18 @@ t.test('firewalls of a worker that does not hear its gateway nodes', async (t) =
 t.test('kernels and what runs out', async (t) => {
   const rows: [object, string[]][] = [
     [{ sysctls: { 'net/ipv4/ip_forward': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/cni0/forwarding': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/cali12/forwarding': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/veth12/forwarding': '0' } }, []],
+    [
+      {
+        sysctls: { 'net/ipv4/conf/eth0/forwarding': '0' },
+        devices: [{ name: 'eth0', addresses: ['192.0.2.1'] }],
+      },
+      ['notice ForwardingOff Node gw0'],
+    ],
+    [{ deviceSettings: [differs('forwarding', '1', '0')] }, ['down ForwardingOff Node gw0']],
+    [{ deviceSettings: [differs('accept_local', '0', '1')] }, ['degraded DeviceSettingsDiffer Node gw0']],
     [{ sysctls: { 'net/ipv4/conf/sealane0/rp_filter': '1' } }, ['degraded StrictReversePath Node gw0']],
     [{ sysctls: { 'net/ipv4/conf/all/rp_filter': '1', 'net/ipv4/conf/sealane0/rp_filter': '2' } }, []],
     [{ firewall: { tables: ['ip filter'], chains: [] } }, ['degraded KernelTableMissing Node gw0']],

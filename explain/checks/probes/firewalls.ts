@@ -1,11 +1,11 @@
 /** Whether a firewall of somebody else drops what Sealane sends and receives on a machine that was looked at. */
-import { containsAddress, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
 import { CONDITION_NODES_ANSWER, findCondition } from '../../../model/conditions.ts'
 import { LANE_BASE_PORT, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../../model/kernel-ids.ts'
 import type { HostReport } from '../../facts/probe-shapes.ts'
 import type { Seen } from '../../facts/read-facts.ts'
 import type { Finding } from '../../finding.ts'
 import { type Drop, type Packet, dropOf } from '../../firewall/walk-chains.ts'
+import { isInside } from '../../inside.ts'
 import { type World, named, seenAt } from '../../world.ts'
 
 interface Wanted {
@@ -38,7 +38,7 @@ function firewallFindings(host: Seen<HostReport>, wanted: readonly Wanted[]): re
 /** Connections of pods to other clusters, and from there. */
 function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport>): readonly Wanted[] {
   const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object.spec.podCIDRs ?? []
-  const isOwn = (address: string): boolean => own.some((range) => lies(address, range))
+  const isOwn = (address: string): boolean => own.some((range) => isInside(address, range))
   const inside = devices.filter(({ name, addresses }) => !isLane(name) && addresses.some(isOwn))
   const outside = devices.filter(({ name }) => isLane(name))
   const hooks = ['prerouting', 'forward', 'postrouting'] as const
@@ -56,14 +56,6 @@ function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport
 /** `sealane0`, and the overlay, which leads to it from other nodes; what carries a lane has a name that goes on. */
 function isLane(device: string): boolean {
   return device === VXLAN_DEVICE || /^sealane\d$/.test(device)
-}
-
-function lies(address: string, range: string): boolean {
-  try {
-    return containsAddress(parsePrefix(range), parseAddress(address))
-  } catch {
-    return false
-  }
 }
 
 /** The packets of links, while not all are up: what carries is not dropped, whatever rules seem to say. */
