@@ -8,8 +8,10 @@ import {
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_LANES,
+  ROUTE_TABLE_MAIN,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NO_POD,
   ROUTE_TABLE_PROBES,
   RULE_NODE,
   RULE_NODE_BEFORE,
@@ -40,6 +42,9 @@ const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
   ROUTE_TABLE_PROBES,
+  ROUTE_TABLE_NO_POD,
+  // For the rules that look there: no route of ours is in it.
+  ROUTE_TABLE_MAIN,
 ])
 
 function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: string): RoutingScope {

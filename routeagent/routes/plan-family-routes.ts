@@ -13,11 +13,15 @@ import {
   LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_HANDED_ON,
+  ROUTE_TABLE_MAIN,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NO_POD,
   RULE_FROM_LANES,
+  RULE_KNOWN_POD,
   RULE_NODE,
   RULE_NODE_OWN_SOURCE,
+  RULE_NO_POD,
   VXLAN_DEVICE,
   laneCable,
 } from '../../model/kernel-ids.ts'
@@ -28,7 +32,8 @@ import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import { deviceSettings } from '../../kernel/tuning/device-settings.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
-import type { OwnRanges } from './own-ranges.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { type OwnRanges, ownCluster } from './own-ranges.ts'
 import { type Detours, NO_DETOURS } from './plan-detours.ts'
 import type { GatewayNode } from './plan-gateways.ts'
 import {
@@ -88,7 +93,7 @@ export function planFamilyRoutes(
   const source = address === undefined ? {} : { source: address }
   const pods =
     context.laneDevices.length === 0
-      ? { routes: [], problems: [] }
+      ? { routes: [], problems: [], allKnown: true }
       : planPodRoutes(world, { ...context, own: [...own.ranges, ...own.networks] }, family)
   const paths = context.clusters.map((path) => ({
     ...path,
@@ -120,10 +125,12 @@ export function planFamilyRoutes(
        * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
        */
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
+      ...(pods.allKnown ? noPodRoutes(world, family) : []),
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
     rules: [
       ...rulesFor(context, family),
+      ...(pods.allKnown ? noPodRules(context, family) : []),
       ...publicRules(world, {
         family,
         source: address,
@@ -220,6 +227,31 @@ function rulesFor({ laneDevices, detours }: Pick<RouteContext, 'laneDevices' | '
     { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK },
   ]
   return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))
+}
+
+/**
+ * What comes out of a lane or the overlay and is for a pod range of this cluster goes where the CNI's tables say, but not
+ * by the default route: that leads out of the cluster, in clear. Local pods and the node's own traffic are not touched.
+ */
+function noPodRoutes(world: NodeRouteWorld, family: Family): Route[] {
+  return podPrefixes(ownCluster(world), family).map((prefix) => ({
+    table: ROUTE_TABLE_NO_POD,
+    destination: formatPrefix(prefix),
+    type: 'unreachable',
+    nextHops: [],
+    metric: METRIC_UNREACHABLE,
+  }))
+}
+
+function noPodRules({ laneDevices }: Pick<RouteContext, 'laneDevices'>, family: Family): Rule[] {
+  const incoming = laneDevices.flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+  return [...incoming, VXLAN_DEVICE].flatMap((inputDevice): Rule[] => {
+    const base = { inputDevice, ...(family === 6 ? { family } : {}) }
+    return [
+      { ...base, priority: RULE_KNOWN_POD, table: ROUTE_TABLE_MAIN, exceptDefault: true },
+      { ...base, priority: RULE_NO_POD, table: ROUTE_TABLE_NO_POD },
+    ]
+  })
 }
 
 type Ranges = Pick<NodeRouteWorld, 'globalRange' | 'clustersetIpRange'>
