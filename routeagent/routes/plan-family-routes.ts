@@ -286,13 +286,17 @@ function settings(family: Family): SysctlSetting[] {
     return [
       { name: IPV6_FORWARDING, value: '1' },
       { name: IPV6_HASH_POLICY, value: '1', insteadOf: '0' },
-      ...inherited(family),
+      ...overlaySettings(family),
     ]
   }
-  return [{ name: IP_FORWARDING, value: '1' }, { name: HASH_POLICY, value: '1', insteadOf: '0' }, ...inherited(family)]
+  return [
+    { name: IP_FORWARDING, value: '1' },
+    { name: HASH_POLICY, value: '1', insteadOf: '0' },
+    ...overlaySettings(family),
+  ]
 }
 
 /** What the overlay device has from the host's defaults; a kernel need not have all of it. */
-function inherited(family: Family): SysctlSetting[] {
+function overlaySettings(family: Family): SysctlSetting[] {
   return deviceSettings(VXLAN_DEVICE, [family]).map((setting) => ({ ...setting, ifPresent: true }))
 }
