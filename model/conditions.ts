@@ -13,6 +13,11 @@ export const CONDITION_CONNECTED = 'Connected'
 export const CONDITION_GATEWAYS_REDUNDANT = 'GatewaysRedundant'
 /** On a Gateway: whether all its connections are up. Unknown while the gateway does not report. */
 export const CONDITION_READY = 'Ready'
+/**
+ * On a RouteAgent: whether the nodes that it probes over the overlay answer: the gateway nodes, and on a gateway node all
+ * nodes. Unknown while some gateway node has never answered.
+ */
+export const CONDITION_NODES_ANSWER = 'NodesAnswer'
 /** On a Gateway that is about to go: whether nothing flows over it any more. */
 export const CONDITION_DRAINED = 'Drained'
 /** On a Gateway whose key is being made anew, or was since its start: whether it has been. */

@@ -52,6 +52,14 @@ export const ROUTE_TABLE_PROBES = 7315
  */
 export const ROUTE_TABLE_HANDED_ON = 7316
 
+/**
+ * Own pod ranges as `unreachable`, looked at after the main table for what comes out of a lane or the overlay
+ * (routeagent): an address that no pod has must not leave by the node's default route, in clear.
+ */
+export const ROUTE_TABLE_NO_POD = 7317
+/** The kernel's, where a CNI's own routes are mostly. Only ever looked at, by a rule of ours. */
+export const ROUTE_TABLE_MAIN = 254
+
 /** A block of ids of next-hop objects and groups (`ip nexthop`), both ends included. */
 export interface NextHopIds {
   readonly first: number
@@ -76,6 +84,12 @@ export const RULE_PROBES = 72
 export const RULE_FROM_LANES = 73
 export const RULE_LANES = 74
 export const RULE_NODE = 75
+/**
+ * After the rules of CNIs and of operators, and right before the kernel's own rule to the main table (32766): first what
+ * that table knows but by its default route, and then ROUTE_TABLE_NO_POD.
+ */
+export const RULE_KNOWN_POD = 32_764
+export const RULE_NO_POD = 32_765
 /**
  * To the tables of public space, for what the node sends from its address among the pods. Not of the priority of the
  * rule beside it: the kernel takes two rules of one priority, table and device for the same, also where one is an

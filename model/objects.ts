@@ -279,6 +279,9 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     readonly underlay?: readonly string[]
     /** Connections of this node's pods with pods of other clusters. Absent: not known, as from earlier releases. */
     readonly openConnections?: OpenConnections
+    /** Nodes of this cluster that do not answer this node's probes over the overlay. Absent: none is known. */
+    readonly silentNodes?: readonly string[]
+    readonly conditions?: readonly Condition[]
     readonly failure?: string
   }
 }

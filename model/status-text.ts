@@ -2,6 +2,8 @@
 
 /** Of `status.failure`, of Gateway and RouteAgent. */
 export const MAX_FAILURE_LENGTH = 4096
+/** Entries of `status.silentNodes` of a RouteAgent. */
+export const MAX_SILENT_NODES = 256
 /** Of `status.connections[].message` of a Gateway. */
 export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 

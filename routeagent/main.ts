@@ -83,6 +83,7 @@ export async function runRouteAgent(
     openSocket: deps.openProbeSocket ?? openUdpProbeSocket,
     devicePackets: deps.devicePackets ?? readDevicePackets,
     onChange: () => routes.poke(),
+    onNodeState: () => routes.poke(),
   })
   const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, onPlan }, config)
   const onGuarding = (): void => routes.poke()

@@ -16,6 +16,7 @@ export interface RouteAgentMetrics {
   readonly podRangesCut: Gauge
   readonly staleGateways: Gauge
   readonly silentGateways: Gauge
+  readonly silentNodes: Gauge
   readonly gatewayProbes: Counter
   readonly openConnections: Gauge
 }
@@ -81,7 +82,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     ),
     pathGateways: metrics.gauge({
       name: 'sealane_routeagent_path_gateways',
-      help: 'Gateway nodes in use towards a cluster; 0 means unreachable',
+      help: 'Gateway nodes towards a cluster that are not silent; 0 means unreachable',
       labels: ['cluster'],
     }),
     pathMtu: metrics.gauge({
@@ -104,6 +105,11 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     silentGateways: metrics.gauge({
       name: 'sealane_routeagent_silent_gateways',
       help: "Gateway nodes that answered this node's probes over the overlay, and do not now",
+    }),
+    silentNodes: metrics.gauge({
+      name: 'sealane_routeagent_silent_nodes',
+      help: "Nodes that do not answer this node's probes over the overlay: silent answered before, unheard never did",
+      labels: ['state'],
     }),
     gatewayProbes: metrics.counter({
       name: 'sealane_routeagent_gateway_probes_total',

@@ -3,6 +3,7 @@ import {
   CONDITION_CLUSTER_DNS,
   CONDITION_CONNECTED,
   CONDITION_IN_CONTACT,
+  CONDITION_NODES_ANSWER,
   CONDITION_READY,
   findCondition,
 } from '../../model/conditions.ts'
@@ -21,6 +22,8 @@ import type { Cluster, Condition, Gateway, RouteAgent } from '../../model/object
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PlannedExport } from './plan-exports.ts'
+
+const CUT_OFF: ReasonCode = 'NodesCutOff'
 
 export interface MemberReportWorld {
   /** Id of this cluster. */
@@ -81,7 +84,11 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
     unlessTrue('degraded', status?.conditions, CONDITION_READY)
     if (status?.failure !== undefined) add('degraded', failure)
   }
-  for (const { status } of world.routeAgents) if (status?.failure !== undefined) add('degraded', failure)
+  for (const { status } of world.routeAgents) {
+    const answer = findCondition(status?.conditions, CONDITION_NODES_ANSWER)
+    unlessTrue(answer?.reason === CUT_OFF ? 'down' : 'degraded', status?.conditions, CONDITION_NODES_ANSWER)
+    if (status?.failure !== undefined) add('degraded', failure)
+  }
   for (const { valid } of world.exports.values()) if (valid.status === 'False') add('degraded', valid.reason)
   for (const { reasons } of world.conflicts.values()) for (const reason of reasons) add('notice', reason)
   for (const { reason } of world.notImported) add('notice', reason)

@@ -30,6 +30,7 @@ async function hostFacts({ node, nodes, folders }: HostProbeInit, signal: AbortS
     node: node ?? nodeOf(nodes(), look.devices) ?? hostname(),
     ...rest,
     sysctls: { ...rest.sysctls },
+    deviceSettings: [...rest.deviceSettings],
     disks: [...rest.disks],
   }
   const item = JSON.parse(JSON.stringify({ ...host, firewall, routes, connections })) as never

@@ -1,4 +1,5 @@
 /** Whether the pods of every node have a way to the other clusters. */
+import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts'
 import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
@@ -11,7 +12,7 @@ export function routeAgents(world: World): readonly Finding[] {
   const { objects, self } = world
   const { RouteAgent: agents } = objects
   if (agents === undefined || self === undefined) return []
-  return [...missing(world, agents), ...agents.flatMap(failure), ...cutOff(world, agents)]
+  return [...missing(world, agents), ...agents.flatMap(failure), ...overlay(world, agents)]
 }
 
 const OS = 'kubernetes.io/os'
@@ -50,22 +51,99 @@ function failure(agent: SeenAgent): readonly Finding[] {
 }
 
 /** A closed port between nodes cuts many off at once: one finding has them all. */
-function cutOff({ reached, selfSubject }: World, agents: readonly SeenAgent[]): readonly Finding[] {
+function overlay(world: World, agents: readonly SeenAgent[]): readonly Finding[] {
+  const { reached } = world
   const lost = agents.flatMap((agent) =>
     (agent.object.status?.clusters ?? [])
       .filter(({ cluster, gateways }) => gateways.length === 0 && reached?.has(cluster) === true)
       .map(({ cluster }) => ({ agent, cluster })),
   )
+  const isLost = new Set(lost.map(({ agent }) => agent))
+  return [...cutOff(world, lost), ...silentNodes(world, agents, isLost), ...unheard(agents)]
+}
+
+function cutOff(
+  { selfSubject }: World,
+  lost: readonly { readonly agent: SeenAgent; readonly cluster: string }[],
+): readonly Finding[] {
   const [first] = lost
   if (first === undefined) return []
   const nodes = lost.map(({ agent }) => agent.object.metadata.name)
+  const silent = lost.flatMap(({ agent }) => agent.object.status?.silentNodes ?? [])
+  const why = silent.length === 0 ? '' : `; no answer over the overlay from ${named(silent)}`
   return [
     {
       reason: 'NodesCutOff',
       severity: 'down',
       subject: selfSubject,
-      seen: `${named(nodes)}: no gateway leads to ${named(lost.map(({ cluster }) => cluster))}`,
-      ...seenAt(first.agent),
+      seen: `${named(nodes)}: no gateway leads to ${named(lost.map(({ cluster }) => cluster))}${why}`,
+      ...seenAt(first.agent, since(first.agent)),
+      because: [...new Set([...nodes, ...silent])].flatMap(overlayCauses),
     },
   ]
+}
+
+/** One for each node that others do not hear, whoever says so; of those that are cut off, that is the finding. */
+function silentNodes(world: World, agents: readonly SeenAgent[], isLost: ReadonlySet<SeenAgent>): readonly Finding[] {
+  const { objects, self, selfSubject } = world
+  const own = (objects.Endpoint ?? []).filter(({ object }) => object.spec.cluster === self)
+  const gateways = new Set(own.map(({ object }) => object.spec.node))
+  const lostNodes = new Set([...isLost].map(({ object }) => object.metadata.name))
+  const listed = agents
+    .filter((agent) => !isLost.has(agent))
+    .flatMap((agent) => (agent.object.status?.silentNodes ?? []).map((node) => ({ agent, node })))
+    // A worker that is cut off says so itself.
+    .filter(({ node }) => gateways.has(node) || !lostNodes.has(node))
+  return [...Map.groupBy(listed, ({ node }) => node)].flatMap(([node, by]): readonly Finding[] => {
+    const [first] = by
+    if (first === undefined) return []
+    const listeners = by.map(({ agent }) => agent.object.metadata.name)
+    return [
+      {
+        reason: gateways.has(node) ? 'GatewayNodeSilent' : 'WorkerNodeSilent',
+        severity: 'degraded',
+        subject: { kind: 'Node', name: node },
+        seen: `it does not answer ${named(listeners)} over the overlay`,
+        ...seenAt(first.agent, since(first.agent)),
+        because: [
+          { reason: 'GatewaySilent', subject: { kind: 'Gateway', name: node } },
+          ...[node, ...listeners].flatMap(overlayCauses),
+          { reason: 'NodesCutOff', subject: selfSubject },
+        ],
+      },
+    ]
+  })
+}
+
+/** A gateway node that has never answered: whether packets get there, nobody knows. */
+function unheard(agents: readonly SeenAgent[]): readonly Finding[] {
+  return agents.flatMap((agent): readonly Finding[] => {
+    const found = findCondition(agent.object.status?.conditions, CONDITION_NODES_ANSWER)
+    if (found?.status !== 'Unknown') return []
+    const { name } = agent.object.metadata
+    return [
+      {
+        reason: 'GatewayNodeUnheard',
+        severity: 'degraded',
+        subject: { kind: 'Node', name },
+        seen: found.message,
+        ...seenAt(agent, found.lastTransitionTime),
+        because: overlayCauses(name),
+      },
+    ]
+  })
+}
+
+/** What keeps packets from a node, or from leaving it. */
+function overlayCauses(node: string): readonly Cause[] {
+  const subject = { kind: 'Node', name: node } as const
+  return [
+    { reason: 'NodeNotReady', subject },
+    { reason: 'FirewallDrops', subject },
+  ]
+}
+
+function since({ object }: SeenAgent): string | undefined {
+  const found = findCondition(object.status?.conditions, CONDITION_NODES_ANSWER)
+  return found?.status === 'False' ? found.lastTransitionTime : undefined
 }

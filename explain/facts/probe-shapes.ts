@@ -57,6 +57,11 @@ const host = z.looseObject({
   devices: z.array(z.looseObject({ name: text, addresses: texts })).max(5000),
   /** `net.ipv4.ip_forward`: `1`. */
   sysctls: z.record(z.string(), text),
+  /** Settings of devices of Sealane that are not what it sets; absent: an earlier release looked. */
+  deviceSettings: z
+    .array(z.looseObject({ name: text, value: text, found: text }))
+    .max(1000)
+    .optional(),
   /** Absent: it could not be read. */
   firewall: z
     .looseObject({

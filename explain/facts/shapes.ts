@@ -72,6 +72,8 @@ const gatewayStatus = z.looseObject({
 const routeAgentStatus = z.looseObject({
   version: text,
   clusters: z.array(z.looseObject({ cluster: name, gateways: texts, mtu: count })),
+  silentNodes: texts.optional(),
+  conditions,
   failure: text.optional(),
 })
 

@@ -4,6 +4,7 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 export const DROP_REASONS = {
   'in-not-ours': 'not for an address of this cluster',
   'in-unknown-source': 'from an address of no other cluster',
+  'in-lane-source': 'from a lane address, and neither a probe nor an ICMP error',
   'in-no-pod': 'from a lane to no pod of ours',
   'lane-to-lane': 'from lane to lane',
   redirect: 'redirect from a lane',

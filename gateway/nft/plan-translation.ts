@@ -142,12 +142,27 @@ function fromLane(init: TranslationInit): Rule[] {
   return [
     dropped(`${ip} daddr != ${ownAddresses(init)} `, 'in-not-ours'),
     dropped(notIn(init, 'saddr', senders), 'in-unknown-source'),
+    ...(laneAddresses(init).length === 0 ? [] : laneSenders(nftSet(laneAddresses(init)))),
     ...translated(init).map((pair, i) => ({
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
     })),
     ...translated(init).map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
     // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
     { text: `${ip} daddr @${SET_ELSEWHERE} notrack` },
+  ]
+}
+
+/**
+ * A far gateway speaks from its lane address to ours, and reports errors of its own to our pods (RFC 4443, RFC 792). Its
+ * keys prove that address, and no access of a cluster's pods counts for it: nothing else is its business. Nobody far
+ * away has an address of ours.
+ */
+function laneSenders(own: string): Rule[] {
+  const match = `ip saddr ${LANE_ADDRESS_RANGE} ip daddr != ${own} `
+  return [
+    dropped(`ip saddr ${own} `, 'in-lane-source'),
+    dropped(`${match}meta l4proto != icmp `, 'in-lane-source'),
+    dropped(`${match}icmp type != ${ICMP_ERROR_TYPES} `, 'in-lane-source'),
   ]
 }
 

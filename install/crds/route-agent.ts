@@ -2,7 +2,8 @@
 import { MAX_REPORTED_BY_NODE } from '../../model/addresses/needed-ranges.ts'
 import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
 import { MAX_OPEN_CONNECTIONS } from '../../model/open-connections.ts'
-import { MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
+import { MAX_FAILURE_LENGTH, MAX_SILENT_NODES } from '../../model/status-text.ts'
+import { CONDITIONS } from './condition-schema.ts'
 import { objectSchema } from './custom-resource.ts'
 import { dnsLabel, flag, integer, list, map, text } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
@@ -30,11 +31,17 @@ const status = map(
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
     underlay: list('What this node needs outside the lanes.', podRange, MAX_REPORTED_BY_NODE),
     openConnections,
+    silentNodes: list(
+      'Nodes of this cluster that do not answer its probes over the overlay.',
+      text('Name of a Node.', { maxLength: 253 }),
+      MAX_SILENT_NODES,
+    ),
+    conditions: CONDITIONS,
     failure: text('What keeps the routeagent from working; absent when nothing does.', {
       maxLength: MAX_FAILURE_LENGTH,
     }),
   },
-  ['reached', 'podRanges', 'underlay', 'openConnections', 'failure'],
+  ['reached', 'podRanges', 'underlay', 'openConnections', 'silentNodes', 'conditions', 'failure'],
 )
 
 export const ROUTE_AGENT = sealaneCrd({
@@ -43,6 +50,7 @@ export const ROUTE_AGENT = sealaneCrd({
   shortNames: ['slroute'],
   columns: [
     { name: 'Reached', type: 'string', jsonPath: '.status.reached' },
+    { name: 'Reason', type: 'string', jsonPath: '.status.conditions[?(@.type=="NodesAnswer")].reason' },
     { name: 'Failure', type: 'string', jsonPath: '.status.failure' },
     { name: 'Version', type: 'string', jsonPath: '.status.version', priority: 1 },
   ],

@@ -80,7 +80,7 @@ export const LANE_ALERTS: AlertGroup = {
       severity: 'warning',
       expr:
         'max by (member, code) ' +
-        `(${acting('sealane_member_problems{code=~"OneGatewayOnly|GatewaySilent|GatewayCutOff|NoGateway"}')}) > 0`,
+        `(${acting('sealane_member_problems{code=~"OneGatewayOnly|GatewaySilent|GatewayCutOff|GatewayNodeSilent|NoGateway"}')}) > 0`,
       for: '10m',
       summary: '{{ $labels.member }} has no second gateway that carries',
       says: 'The next loss of a gateway, or this one, cuts the cluster off.',

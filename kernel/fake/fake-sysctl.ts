@@ -47,7 +47,11 @@ const DEVICE_SETTINGS: Readonly<Record<string, string>> = {
   rp_filter: '0',
   forwarding: '0',
   accept_redirects: '1',
+  secure_redirects: '1',
   send_redirects: '1',
   accept_local: '0',
+  accept_source_route: '0',
+  proxy_arp: '0',
+  route_localnet: '0',
   src_valid_mark: '0',
 }

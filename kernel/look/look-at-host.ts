@@ -4,7 +4,9 @@
  */
 import { readFile, readdir, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import { FAMILIES, type Family } from '../../model/addresses/ip.ts'
 import {
+  LANE_DEVICE_PREFIX,
   NFT_TABLE_GATEWAY,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_LANES_PUBLIC,
@@ -12,6 +14,7 @@ import {
   ROUTE_TABLE_NODE_PUBLIC,
 } from '../../model/kernel-ids.ts'
 import { messageOf } from '../../runtime/thrown.ts'
+import { type DeviceSetting, deviceSettings } from '../tuning/device-settings.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
 import { type DeviceLook, carryingDevices, devicesOf } from './devices.ts'
 import { type ToolRun, jsonFrom } from './json-from.ts'
@@ -20,6 +23,8 @@ import { type RulesetLook, parseRuleset } from './parse-ruleset.ts'
 export interface HostLook {
   readonly devices: readonly DeviceLook[]
   readonly sysctls: Readonly<Record<string, string>>
+  /** Of our devices, those that are not what we set (kernel/tuning/device-settings.ts). */
+  readonly deviceSettings: readonly (DeviceSetting & { readonly found: string })[]
   readonly firewall?: RulesetLook
   readonly routes?: Readonly<Record<string, readonly string[]>>
   readonly connections?: Share
@@ -67,17 +72,19 @@ export async function lookAtHost(
     }
   }
   const tool: ToolRun = { run, timeoutMs, signal }
-  const [devices, firewall, routes, sysctls, connections, disks] = await Promise.all([
+  const [devices, firewall, routes, sysctls, deviceSettings, connections, disks] = await Promise.all([
     unlessTrouble('Devices', devicesOf(tool)),
     unlessTrouble('Firewall', firewallOf(tool)),
     unlessTrouble('Routes', routesOf(tool)),
     settingsOf(proc),
+    changedSettings(proc),
     connectionsOf(proc),
     disksOf(folders),
   ])
   const look = {
     devices: devices ?? carryingDevices(),
     sysctls,
+    deviceSettings,
     ...(firewall === undefined ? {} : { firewall }),
     ...(routes === undefined ? {} : { routes }),
     ...(connections === undefined ? {} : { connections }),
@@ -90,13 +97,58 @@ async function firewallOf(tool: ToolRun): Promise<RulesetLook> {
   return parseRuleset(await jsonFrom(tool, ['nft', '--json', '--terse', 'list', 'ruleset']), OURS)
 }
 
+/** A node has a device for each pod; of more than these nobody asks. */
+const MOST_DEVICES = 2000
+
+/** Of devices, whether they hand on, where they do not: of those of others there are many. */
 async function settingsOf(proc: string): Promise<Readonly<Record<string, string>>> {
-  const devices = await readdir(join(proc, 'sys/net/ipv4/conf')).catch((): string[] => [])
-  const ours = devices.filter((name) => name.startsWith('sealane')).map((name) => `net/ipv4/conf/${name}/rp_filter`)
-  const found = await Promise.all(
-    [...SETTINGS, ...ours].map(async (name) => [name, await numberText(join(proc, 'sys', name))] as const),
+  const devices = await devicesWithSettings(proc, 4)
+  const ours = devices.filter(isOurs).map((name) => `net/ipv4/conf/${name}/rp_filter`)
+  const others = devices.filter((name) => !isOurs(name)).slice(0, MOST_DEVICES)
+  const [found, off] = await Promise.all([
+    valuesOf(proc, [...SETTINGS, ...ours]),
+    valuesOf(
+      proc,
+      others.map((name) => `net/ipv4/conf/${name}/forwarding`),
+    ),
+  ])
+  return Object.fromEntries([...found, ...off.filter(([, value]) => value === '0')])
+}
+
+/** IPv6 counts where a device of ours has it. */
+async function changedSettings(proc: string): Promise<HostLook['deviceSettings']> {
+  const all = await Promise.all(
+    FAMILIES.map(async (family) => {
+      const devices = (await devicesWithSettings(proc, family)).filter(isOurs)
+      const wanted = devices.flatMap((device) => deviceSettings(device, [family]))
+      const found = new Map(
+        await valuesOf(
+          proc,
+          wanted.map(({ name }) => name),
+        ),
+      )
+      return wanted
+        .filter(({ name }) => family === 4 || found.get(name.replace(/[^/]*$/, 'disable_ipv6')) === '0')
+        .flatMap((one) => ({ ...one, found: found.get(one.name) ?? one.value }))
+        .filter(({ value, found: is }) => value !== is)
+    }),
   )
-  return Object.fromEntries(found.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+  return all.flat()
+}
+
+function isOurs(device: string): boolean {
+  return device.startsWith(LANE_DEVICE_PREFIX)
+}
+
+/** Not `all`, `default` and `lo`. */
+async function devicesWithSettings(proc: string, family: Family): Promise<readonly string[]> {
+  const names = await readdir(join(proc, `sys/net/ipv${family}/conf`)).catch((): string[] => [])
+  return names.filter((name) => !['all', 'default', 'lo'].includes(name))
+}
+
+async function valuesOf(proc: string, names: readonly string[]): Promise<(readonly [string, string])[]> {
+  const found = await Promise.all(names.map(async (name) => [name, await numberText(join(proc, 'sys', name))] as const))
+  return found.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const]))
 }
 
 async function connectionsOf(proc: string): Promise<Share | undefined> {

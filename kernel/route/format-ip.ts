@@ -114,5 +114,7 @@ function ruleWords(rule: Rule): string {
   const sport = rule.sourcePort === undefined ? '' : ` sport ${rule.sourcePort}`
   const dport = rule.destinationPort === undefined ? '' : ` dport ${rule.destinationPort}`
   const what = `${from}${iif}${protocol}${sport}${dport}`
-  return `${except}${exceptIif}priority ${rule.priority}${what} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+  const suppressed = rule.exceptDefault === true ? ' suppress_prefixlength 0' : ''
+  const action = `lookup ${rule.table}${suppressed}`
+  return `${except}${exceptIif}priority ${rule.priority}${what} ${action} protocol ${ROUTE_PROTOCOL}`
 }

@@ -107,6 +107,8 @@ export interface Rule {
   readonly source?: string
   /** Packets with this mark do not match; absent: the mark does not matter. */
   readonly exceptMark?: number
+  /** What the table answers by its default route does not count (suppress_prefixlength 0); the next rule is asked. */
+  readonly exceptDefault?: true
   /** Absent matches all. Not beside an exception; the ports only with it. From Linux 4.17. */
   readonly protocol?: 'tcp' | 'udp'
   /** 1 to 65535; absent matches all. */

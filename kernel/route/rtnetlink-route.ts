@@ -50,6 +50,7 @@ const FRA = {
   IIFNAME: 3,
   PRIORITY: 6,
   FWMARK: 10,
+  SUPPRESS_PREFIXLEN: 14,
   TABLE: 15,
   FWMASK: 16,
   PROTOCOL: 21,
@@ -204,6 +205,7 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   const source = rule.source === undefined ? undefined : addressBytes(rule.source)
   if (source !== undefined) list.push([FRA.SRC, source])
   if (rule.protocol !== undefined) list.push([FRA.IP_PROTO, u8(IP_PROTO_NUMBERS[rule.protocol])])
+  if (rule.exceptDefault === true) list.push([FRA.SUPPRESS_PREFIXLEN, u32(0)])
   if (rule.sourcePort !== undefined) list.push([FRA.SPORT, portRange(rule.sourcePort)])
   if (rule.destinationPort !== undefined) list.push([FRA.DPORT, portRange(rule.destinationPort)])
   const isInverted = rule.exceptMark !== undefined || rule.exceptInputDevice !== undefined
@@ -233,6 +235,8 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   const isInverted = (readU32(data, 8) & FIB_RULE_INVERT) !== 0
   const mark = isInverted ? found.get(FRA.FWMARK) : undefined
   const source = found.get(FRA.SRC)
+  const suppressed = found.get(FRA.SUPPRESS_PREFIXLEN)
+  const exceptDefault = suppressed !== undefined && readU32(suppressed) === 0
   return {
     ...(family === 6 ? { family } : {}),
     priority: priority === undefined ? 0 : readU32(priority),
@@ -240,6 +244,7 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
     ...(device === undefined ? {} : { [isInverted ? 'exceptInputDevice' : 'inputDevice']: readCString(device) }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
     ...(mark === undefined ? {} : { exceptMark: readU32(mark) }),
+    ...(exceptDefault ? { exceptDefault } : {}),
     ...rulePorts(found),
   }
 }

@@ -72,7 +72,11 @@ const gateway = map({
   heartbeatTime: text.optional(),
   conditions: list(map({ type: text, status: text })).optional(),
 })
-const routeAgent = map({ clusters: list(map({ cluster: text, gateways: texts, mtu: count })) })
+const routeAgent = map({
+  clusters: list(map({ cluster: text, gateways: texts, mtu: count })),
+  silentNodes: texts.optional(),
+  conditions: list(map({ type: text, status: text })).optional(),
+})
 
 const STATUSES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   ServiceExport: conditions,

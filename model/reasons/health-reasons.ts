@@ -121,7 +121,28 @@ export const HEALTH_REASONS = {
   NodesCutOff: {
     means: 'Nodes have no way to a cluster that gateways of this cluster reach.',
     todo: 'Check that UDP 4810 passes between these nodes and the gateways, and look at the RouteAgent objects.',
-    shows: STATUS,
+    shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
+  },
+  GatewayNodeSilent: {
+    means: 'A gateway node does not answer nodes over the overlay; another one carries what it carried.',
+    todo: 'Check that UDP 4810 passes between these nodes and that gateway node. The next loss cuts them off.',
+    shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
+  },
+  GatewayNodeUnheard: {
+    means:
+      'A gateway node has not answered a node over the overlay since the routeagent there began. It is used all the same.',
+    todo: 'Check that UDP 4810 passes between the two, and that no firewall drops UDP 4498 on the device sealane-vx.',
+    shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
+  },
+  WorkerNodeSilent: {
+    means: 'A node answered a gateway node over the overlay, and does not now.',
+    todo: 'Look whether the node runs, and whether UDP 4810 passes between it and the gateway nodes.',
+    shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
+  },
+  NodesAnswer: {
+    means: 'All nodes that a node probes over the overlay answer.',
+    todo: 'Nothing.',
+    shows: ['condition NodesAnswer of RouteAgent'],
   },
   ImportsWithoutBackends: {
     means: 'Imported services have no pod that is ready in a cluster that is reached.',

@@ -27,6 +27,12 @@ export const KERNEL_REASONS = {
     todo: STRANGER,
     shows: GATEWAY,
   },
+  'in-lane-source': {
+    means:
+      'A far gateway sent something from its lane address, or from ours, that is neither a probe nor an ICMP error.',
+    todo: 'Look at that gateway: a program on its node has to call pods from an address among its own pods.',
+    shows: GATEWAY,
+  },
   'in-no-pod': {
     means: 'A packet came from a lane and is for no pod of this cluster.',
     todo: STRANGER,

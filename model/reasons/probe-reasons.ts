@@ -11,7 +11,12 @@ export const PROBE_REASONS = {
   },
   ForwardingOff: {
     means: 'The kernel of the node hands on no packets of others, so that pods reach no other cluster by it.',
-    todo: 'Find what sets `net.ipv4.ip_forward` to 0, often a file in `/etc/sysctl.d`. Sealane sets it to 1 again.',
+    todo: 'Find what sets the settings that the message names to 0, often a file in `/etc/sysctl.d`. Sealane sets `net.ipv4.ip_forward` and those of its own devices to 1 again; those of the CNI and of the uplink it only looks at.',
+    shows: DIAGNOSE,
+  },
+  DeviceSettingsDiffer: {
+    means: "A device of Sealane's has a setting of the kernel that Sealane does not give it.",
+    todo: 'Find what sets it, often a file in `/etc/sysctl.d` or a program that follows devices. Sealane sets it again.',
     shows: DIAGNOSE,
   },
   StrictReversePath: {

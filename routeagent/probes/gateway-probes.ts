@@ -21,8 +21,19 @@ export interface GatewayProbesDeps {
   readonly devicePackets: DevicePackets
   /** Called at once when a node becomes silent or answers again. */
   readonly onChange: () => void
+  /** Called when what the status says of a node may be another, and its routes are the same. */
+  readonly onNodeState: () => void
 }
 
+/** What the probes of a node say. */
+export interface ProbedNodeState {
+  /** asked: nobody knows yet. unheard: it has never answered, for UNHEARD_MS. silent: it answered, and does not now. */
+  readonly state: 'asked' | 'unheard' | 'answers' | 'silent'
+  readonly isGateway: boolean
+}
+
+/** A node that is being started, or a process of an earlier release, gets so long until it counts as unheard. */
+const UNHEARD_MS = 10_000
 const PROBING = { missesUntilDoubt: 4, downAfterMs: 1500, answersUntilUp: 2 }
 const LOOK_MS = 2000
 /** Traffic of the overlay counts for so long. */
@@ -43,6 +54,8 @@ export class GatewayProbes {
   #stop: () => void = () => undefined
   #seen: { readonly packets: number; readonly probes: number } | undefined
   #busyAtMs = -Infinity
+  /** How many were unheard, and what kept the probes away, when somebody looked last. */
+  #said = '0 '
 
   constructor(deps: GatewayProbesDeps) {
     this.#deps = deps
@@ -62,8 +75,29 @@ export class GatewayProbes {
 
   /** Names of nodes that answered before, and do not now. */
   silent(): ReadonlySet<string> {
+    return new Set([...this.nodeStates()].filter(([, { state }]) => state === 'silent').map(([node]) => node))
+  }
+
+  /** Of each node that is probed, by name. */
+  nodeStates(): ReadonlyMap<string, ProbedNodeState> {
     const peers = [...(this.#prober?.health() ?? new Map<string, MeasuredPeer>())]
-    return new Set(peers.filter(([, { state, doubted }]) => state === 'down' || doubted).map(([node]) => node))
+    return new Map(
+      peers.map(([node, peer]) => [
+        node,
+        { state: this.#stateOf(peer), isGateway: this.#nodes.get(node)?.isGateway === true },
+      ]),
+    )
+  }
+
+  /** Why nothing can be probed, in words; undefined where it can. */
+  problem(): string | undefined {
+    return this.#prober?.problem
+  }
+
+  #stateOf({ state, doubted, sinceMs }: MeasuredPeer): ProbedNodeState['state'] {
+    if (state === 'down' || doubted) return 'silent'
+    if (state === 'up') return 'answers'
+    return this.#deps.clock.monotonic() - sinceMs >= UNHEARD_MS ? 'unheard' : 'asked'
   }
 
   close(): void {
@@ -86,7 +120,9 @@ export class GatewayProbes {
         openSocket,
         count: (what) => metrics.gatewayProbes.inc({ what }),
         onTransition: (peer, from, to) => {
-          if (from !== 'connecting') change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
+          // Whoever answers first changes no route, but what the status says.
+          if (from === 'connecting') this.#deps.onNodeState()
+          else change(peer, to === 'up' ? 'answers over the overlay' : 'is down')
         },
         onDoubt: (peer, doubted) => change(peer, doubted ? 'is silent' : 'answers again'),
         isBusy: ({ isGateway }) => {
@@ -116,6 +152,11 @@ export class GatewayProbes {
   }
 
   async #look(): Promise<void> {
+    this.#count()
+    const unheard = [...this.nodeStates().values()].filter(({ state }) => state === 'unheard').length
+    const said = `${unheard} ${this.problem() ?? ''}`
+    if (said !== this.#said) this.#deps.onNodeState()
+    this.#said = said
     const packets = await this.#deps.devicePackets(VXLAN_DEVICE)
     const peers: MeasuredPeer[] = [...(this.#prober?.health().values() ?? [])]
     const probes = peers.reduce((sum, peer) => sum + peer.probes, 0)
@@ -128,7 +169,10 @@ export class GatewayProbes {
   }
 
   #count(): void {
-    const silent = [...this.silent()].filter((node) => this.#nodes.get(node)?.isGateway === true)
-    this.#deps.metrics.silentGateways.set(silent.length)
+    const all = [...this.nodeStates().values()]
+    const { silentGateways, silentNodes } = this.#deps.metrics
+    silentGateways.set(all.filter(({ state, isGateway }) => isGateway && state === 'silent').length)
+    for (const state of ['silent', 'unheard'] as const)
+      silentNodes.set(all.filter((one) => one.state === state).length, { state })
   }
 }

@@ -8,8 +8,10 @@ import {
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_HANDED_ON,
   ROUTE_TABLE_LANES,
+  ROUTE_TABLE_MAIN,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NO_POD,
   ROUTE_TABLE_PROBES,
   RULE_NODE,
   RULE_NODE_BEFORE,
@@ -40,6 +42,9 @@ const TABLES: ReadonlySet<number> = new Set([
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
   ROUTE_TABLE_PROBES,
+  ROUTE_TABLE_NO_POD,
+  // For the rules that look there: no route of ours is in it.
+  ROUTE_TABLE_MAIN,
 ])
 
 function scopeOf({ nextHops }: Pick<ApplyRoutesDeps, 'nextHops'>, device?: string): RoutingScope {
@@ -150,9 +155,10 @@ function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boole
 
 async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, round: Round): Promise<void> {
   const { sysctl, forwardingMarker } = deps
-  for (const { name, value, insteadOf } of plan.sysctls) {
+  for (const { name, value, insteadOf, ifPresent } of plan.sysctls) {
     const present = await round.attempt(() => sysctl.read(name))
     if (present === undefined || present.value?.trim() === value) continue
+    if (ifPresent === true && present.value === undefined) continue
     if (insteadOf !== undefined && present.value?.trim() !== insteadOf) continue
     await round.change('sysctl', settingText(name, value), () =>
       SWITCHES.includes(name) ? ensureForwarding(sysctl, forwardingMarker, name) : sysctl.write(name, value),

@@ -29,4 +29,6 @@ export interface SysctlSetting {
   readonly value: string
   /** Only where it is that: what somebody else chose stays, and a kernel need not have it. */
   readonly insteadOf?: string
+  /** Where there is no such setting, nothing is wrong. */
+  readonly ifPresent?: true
 }

@@ -13,11 +13,15 @@ import {
   LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_HANDED_ON,
+  ROUTE_TABLE_MAIN,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
+  ROUTE_TABLE_NO_POD,
   RULE_FROM_LANES,
+  RULE_KNOWN_POD,
   RULE_NODE,
   RULE_NODE_OWN_SOURCE,
+  RULE_NO_POD,
   VXLAN_DEVICE,
   laneCable,
 } from '../../model/kernel-ids.ts'
@@ -25,9 +29,11 @@ import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import { deviceSettings } from '../../kernel/tuning/device-settings.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
-import type { OwnRanges } from './own-ranges.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { type OwnRanges, ownCluster } from './own-ranges.ts'
 import { type Detours, NO_DETOURS } from './plan-detours.ts'
 import type { GatewayNode } from './plan-gateways.ts'
 import {
@@ -87,7 +93,7 @@ export function planFamilyRoutes(
   const source = address === undefined ? {} : { source: address }
   const pods =
     context.laneDevices.length === 0
-      ? { routes: [], problems: [] }
+      ? { routes: [], problems: [], allKnown: true }
       : planPodRoutes(world, { ...context, own: [...own.ranges, ...own.networks] }, family)
   const paths = context.clusters.map((path) => ({
     ...path,
@@ -119,10 +125,12 @@ export function planFamilyRoutes(
        * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
        */
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
+      ...(pods.allKnown ? noPodRoutes(world, family) : []),
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
     rules: [
       ...rulesFor(context, family),
+      ...(pods.allKnown ? noPodRules(context, family) : []),
       ...publicRules(world, {
         family,
         source: address,
@@ -221,6 +229,31 @@ function rulesFor({ laneDevices, detours }: Pick<RouteContext, 'laneDevices' | '
   return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))
 }
 
+/**
+ * What comes out of a lane or the overlay and is for a pod range of this cluster goes where the CNI's tables say, but not
+ * by the default route: that leads out of the cluster, in clear. Local pods and the node's own traffic are not touched.
+ */
+function noPodRoutes(world: NodeRouteWorld, family: Family): Route[] {
+  return podPrefixes(ownCluster(world), family).map((prefix) => ({
+    table: ROUTE_TABLE_NO_POD,
+    destination: formatPrefix(prefix),
+    type: 'unreachable',
+    nextHops: [],
+    metric: METRIC_UNREACHABLE,
+  }))
+}
+
+function noPodRules({ laneDevices }: Pick<RouteContext, 'laneDevices'>, family: Family): Rule[] {
+  const incoming = laneDevices.flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+  return [...incoming, VXLAN_DEVICE].flatMap((inputDevice): Rule[] => {
+    const base = { inputDevice, ...(family === 6 ? { family } : {}) }
+    return [
+      { ...base, priority: RULE_KNOWN_POD, table: ROUTE_TABLE_MAIN, exceptDefault: true },
+      { ...base, priority: RULE_NO_POD, table: ROUTE_TABLE_NO_POD },
+    ]
+  })
+}
+
 type Ranges = Pick<NodeRouteWorld, 'globalRange' | 'clustersetIpRange'>
 
 // Ranges of this clusterset are ours wherever they lie.
@@ -248,20 +281,22 @@ function publicRules(world: NodeRouteWorld, { family, source, destinations }: Pu
   ]
 }
 
-// Only IPv4 looks at the way a packet came in.
 function settings(family: Family): SysctlSetting[] {
   if (family === 6) {
     return [
       { name: IPV6_FORWARDING, value: '1' },
       { name: IPV6_HASH_POLICY, value: '1', insteadOf: '0' },
-      // Some machines leave IPv6 off on new devices.
-      { name: `net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, value: '0' },
+      ...overlaySettings(family),
     ]
   }
   return [
     { name: IP_FORWARDING, value: '1' },
     { name: HASH_POLICY, value: '1', insteadOf: '0' },
-    // Answers may come in by another way than the one the question took.
-    { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
+    ...overlaySettings(family),
   ]
+}
+
+/** What the overlay device has from the host's defaults; a kernel need not have all of it. */
+function overlaySettings(family: Family): SysctlSetting[] {
+  return deviceSettings(VXLAN_DEVICE, [family]).map((setting) => ({ ...setting, ifPresent: true }))
 }

@@ -2,7 +2,8 @@
  * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure. Tables are looked up
  * in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to other nodes' pods, 7316
  * the same for what another gateway node has handed on, 7311 (the gateway's own) leads into this node's lanes, 7312
- * leads to the gateway nodes and ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules of these numbers; IPv6 is
+ * leads to the gateway nodes and ends in `unreachable`, so that nothing of ours ever falls through to the underlay.
+ * 7317, after what the main table knows, is the same for own pods that what comes out of a lane is for. Both families have tables and rules of these numbers; IPv6 is
  * planned only while this cluster has IPv6 pod CIDRs.
  */
 import { type Prefix, formatAddress, formatPrefix } from '../../model/addresses/ip.ts'
@@ -56,7 +57,7 @@ export interface NodeRoutes {
   /** What is probed over the overlay, and from where. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
-  /** For RouteAgent.status, as podRanges. */
+  /** For RouteAgent.status, as podRanges. With a gateway node that is silent where there is no other. */
   readonly paths: readonly RemotePath[]
   readonly podRanges: readonly Prefix[]
   /** How many ranges there would be more. */

@@ -5,7 +5,7 @@
 import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
 import { ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_HANDED_ON } from '../../model/kernel-ids.ts'
 import type { Cluster, RouteAgent } from '../../model/objects.ts'
-import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
+import { MAX_POD_RANGES, nodeClaim, podPlaces, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
 import type { Route } from '../../kernel/route/route-table.ts'
 import { ownCluster } from './own-ranges.ts'
 import type { Detours } from './plan-detours.ts'
@@ -14,6 +14,8 @@ import { METRIC_VIA_GATEWAY, type OverlayNode, type PlanProblem, hopTo } from '.
 export interface PodRoutes {
   readonly routes: readonly Route[]
   readonly problems: readonly PlanProblem[]
+  /** Of every node it is known where its pods are. */
+  readonly allKnown: boolean
 }
 
 interface PodRouteWorld {
@@ -58,11 +60,13 @@ export function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, fa
     return [...away, ...thrown]
   }
   const silent = claims.filter(({ ranges }) => ranges.length === 0)
+  const isCut = [...agents.values()].some(({ status }) => (status?.podRanges?.length ?? 0) >= MAX_POD_RANGES)
   return {
     routes: [
       ...routesOf(ROUTE_TABLE_FROM_LANES, (to) => by.get(to.name) ?? to),
       ...(mayGet ? routesOf(ROUTE_TABLE_HANDED_ON, (to) => to) : []),
     ],
+    allKnown: silent.length === 0 && contested.length === 0 && !isCut,
     problems: [
       ...silent.map(({ node }) => ({
         subject: `Node ${node}`,

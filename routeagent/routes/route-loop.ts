@@ -6,10 +6,11 @@ import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.t
 import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import { setCondition } from '../../model/conditions.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
 import type { OpenConnections } from '../../model/open-connections.ts'
-import type { RouteAgent } from '../../model/objects.ts'
+import type { Condition, RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { problem, problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -28,6 +29,7 @@ import type { GatewayProbes } from '../probes/gateway-probes.ts'
 import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { rangeTexts } from './own-ranges.ts'
+import { type NodeHealth, planNodeHealth } from './plan-node-health.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 
@@ -47,7 +49,7 @@ export interface RouteLoopDeps {
   /** For the status. Undefined: not known. */
   readonly openConnections: () => OpenConnections | undefined
   /** Which nodes do not answer any more, and what is to be probed. */
-  readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes'>
+  readonly probes: Pick<GatewayProbes, 'silent' | 'setNodes' | 'nodeStates' | 'problem'>
   /** Called after each plan. */
   readonly onPlan: () => void
 }
@@ -70,6 +72,8 @@ export class RouteLoop {
   /** The text of what the API holds, and when it was written, monotonic. */
   #reported: { readonly text: string; readonly at: number } | undefined
   #lastPlan = ''
+  /** What the status says of the nodes that are probed; undefined before it was read what it said last. */
+  #said: { readonly silentNodes: readonly string[]; readonly conditions: readonly Condition[] } | undefined
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
@@ -137,7 +141,10 @@ export class RouteLoop {
     const nodes = this.#deps.caches.nodes.list()
     // A Node that was removed took this object with it, and it must not come back alone.
     if (!isNodeOfSite(node, nodes)) return
-    const paths = plan.ok ? plan.paths : []
+    const health = await this.#health(plan, signal)
+    const { clusters: paths, silentNodes } = health
+    const conditions = this.#said?.conditions ?? []
+    const why = failure ?? this.#probeFailure()
     const openConnections = this.#deps.openConnections()
     const object: RouteAgent = {
       apiVersion: 'sealane.io/v1alpha1',
@@ -149,7 +156,9 @@ export class RouteLoop {
         reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
         ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay } : {}),
         ...(openConnections === undefined ? {} : { openConnections }),
-        ...(failure === undefined ? {} : { failure: fitText(failure, MAX_FAILURE_LENGTH) }),
+        ...(silentNodes.length === 0 ? {} : { silentNodes }),
+        ...(conditions.length === 0 ? {} : { conditions }),
+        ...(why === undefined ? {} : { failure: fitText(why, MAX_FAILURE_LENGTH) }),
       },
     }
     const text = JSON.stringify(object)
@@ -171,6 +180,32 @@ export class RouteLoop {
     await this.#deps.api.apply(object, signal)
     await this.#deps.api.applyStatus(object, signal)
     this.#reported = { text, at: now }
+  }
+
+  /** What is said of the nodes stays where there is no plan: nothing new is known. */
+  async #health(plan: NodeRoutePlan, signal: AbortSignal): Promise<NodeHealth> {
+    const before = (this.#said ??= await this.#saidBefore(signal))
+    if (!plan.ok) return { clusters: [], silentNodes: before.silentNodes, finding: undefined }
+    const nodeStates = this.#deps.probes.nodeStates()
+    const health = planNodeHealth({ paths: plan.paths, nodeStates, silentBefore: before.silentNodes })
+    const { finding, silentNodes } = health
+    const kept = nodeStates.size === 0 ? [] : before.conditions
+    const conditions = finding === undefined ? kept : setCondition(kept, finding, this.#deps.clock.now())
+    this.#said = { silentNodes, conditions }
+    return health
+  }
+
+  /** By an earlier process on this node: a node that was silent is so until this one hears it. */
+  async #saidBefore(
+    signal: AbortSignal,
+  ): Promise<{ silentNodes: readonly string[]; conditions: readonly Condition[] }> {
+    const status = (await this.#deps.api.read('RouteAgent', this.#config.node, undefined, signal))?.status
+    return { silentNodes: status?.silentNodes ?? [], conditions: status?.conditions ?? [] }
+  }
+
+  #probeFailure(): string | undefined {
+    const message = this.#deps.probes.problem()
+    return message === undefined ? undefined : problemText({ reason: 'ProbeSocketFailed', message })
   }
 
   // Each set of problems is logged once, not at every run.

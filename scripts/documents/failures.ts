@@ -26,6 +26,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       FirewallDrops: 'Links are down, or pods get no answer, and a firewall of the node is why',
       PortTaken: 'A gateway has no link, since another program has its port',
       ForwardingOff: 'The gateway itself reaches other clusters, and pods do not',
+      DeviceSettingsDiffer: 'Something changes settings of devices of Sealane again and again',
       StrictReversePath: 'Some connections hang where there are several gateways',
       KernelRoutesMissing: 'Links are up, and nothing gets to other clusters',
       KernelTableMissing: 'Links are up, and calls are refused or come from wrong addresses',
@@ -44,6 +45,9 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       LinkFlaps: 'A link goes up and down',
       PathMtuReduced: 'Small calls work, and large ones hang or are slow',
       NodesCutOff: 'Pods of some nodes reach no cluster, and those of others do',
+      GatewayNodeSilent: 'Nodes have lost one of several gateway nodes',
+      GatewayNodeUnheard: 'Pods of a node reach no cluster from its start on, and its links are up',
+      WorkerNodeSilent: 'Calls to pods of one node get no answer, or take a longer way',
     }),
   ],
   'Gateways and nodes': rows('anywhere', {

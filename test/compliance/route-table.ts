@@ -195,6 +195,8 @@ async function rules(t: Test, table: RouteTable): Promise<void> {
     { priority: 74, table: 7311, exceptMark: 0x1073 },
     { priority: 75, table: 7314, exceptInputDevice: 'lo' },
     { priority: 76, table: 7314, inputDevice: 'lo', source: '10.42.1.1' },
+    { priority: 32_764, table: 254, inputDevice: 'sealane0', exceptDefault: true },
+    { family: 6, priority: 32_764, table: 254, inputDevice: 'sealane0', exceptDefault: true },
     { priority: 72, table: 7315, inputDevice: 'lo', protocol: 'udp', destinationPort: 4498 },
     { priority: 72, table: 7315, inputDevice: 'lo', protocol: 'tcp', destinationPort: 4498 },
     { priority: 72, table: 7315, protocol: 'tcp', sourcePort: 4498 },

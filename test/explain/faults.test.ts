@@ -146,6 +146,40 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down NodesCutOff Cluster milano'],
   ],
+  'one of two gateway nodes does not answer the others over the overlay': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) {
+        if (metadata.name === 'gw1') continue
+        status['silentNodes'] = ['gw1']
+        for (const one of status.clusters) one.gateways = ['gw0']
+      }
+    }),
+    ['degraded GatewayNodeSilent Node gw1'],
+  ],
+  'a worker that hears no gateway node, as they hear nothing of it': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) {
+        const isWorker = metadata.name === 'w0'
+        status['silentNodes'] = isWorker ? ['gw0', 'gw1'] : ['w0']
+        if (isWorker) for (const one of status.clusters) one.gateways = []
+      }
+    }),
+    ['down NodesCutOff Cluster milano'],
+  ],
+  'gateway nodes hear nothing of a worker that hears them': [
+    brokenMember((at) => {
+      for (const { metadata, status } of at('RouteAgent')) if (metadata.name !== 'w0') status['silentNodes'] = ['w0']
+    }),
+    ['degraded WorkerNodeSilent Node w0'],
+  ],
+  'a worker that has never heard its gateway nodes': [
+    brokenMember((at) => {
+      const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
+      if (worker !== undefined)
+        worker.status.conditions = [condition('NodesAnswer', 'Unknown', 'GatewayNodeUnheard', 'gw0, gw1')]
+    }),
+    ['degraded GatewayNodeUnheard Node w0'],
+  ],
   'a worker without a routeagent': [
     brokenMember((at) => void at('RouteAgent').pop()),
     ['degraded RouteAgentMissing Cluster milano'],

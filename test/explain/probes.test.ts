@@ -33,6 +33,10 @@ function said<K extends ProbeKind>(kind: K, items: readonly ProbeItems[K][], obj
   return linesOf(diagnoseMember({ ...set, facts: [...set.facts, probe] }).problems)
 }
 
+const differs = (key: string, value: string, found: string): object => {
+  return { name: `net/ipv4/conf/sealane0/${key}`, value, found }
+}
+
 const place = { family: 'ip', table: 'filter' }
 const chain = (hook: string, policy: string): object => ({
   chain: { ...place, name: hook, type: 'filter', hook, prio: 0, policy },
@@ -54,9 +58,47 @@ t.test('firewalls', async (t) => {
   t.same(said('host', [host(unknown)]), [], 'what nobody understands may let it pass')
 })
 
+t.test('firewalls of a worker that does not hear its gateway nodes', async (t) => {
+  const cut = brokenMember((at) => {
+    const worker = at('RouteAgent').find(({ metadata }) => metadata.name === 'w0')
+    if (worker === undefined) return
+    worker.status['silentNodes'] = ['gw0', 'gw1']
+    for (const one of worker.status.clusters) one.gateways = []
+  })
+  const devices = [DEVICES[0], { name: 'sealane-vx', addresses: ['169.254.231.2'] }]
+  const worker = { node: 'w0', devices }
+  const cause = 'down FirewallDrops Node w0'
+  const input = [chain('input', 'accept'), rule('input', dport(4810), { drop: null })]
+  t.same(said('host', [host(input, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'packets of the overlay')
+  const iif = { match: { op: '==', left: { meta: { key: 'iifname' } }, right: 'sealane-vx' } }
+  const device = [chain('input', 'accept'), rule('input', iif, { drop: null })]
+  t.same(said('host', [host(device, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'what comes out of the overlay')
+  const output = [chain('output', 'accept'), rule('output', dport(4810), { drop: null })]
+  t.same(said('host', [host(output, worker)], cut), [`${cause} (NodesCutOff ×1)`], 'what is sent')
+  t.same(said('host', [host(input, worker)]), [], 'while all answer, nothing is dropped')
+  t.same(said('host', [host([chain('forward', 'drop')], worker)]), [cause], 'policy of what is handed on')
+  t.same(
+    said('host', [host(input, { node: 'gw1', devices })], cut),
+    ['down FirewallDrops Node gw1 (NodesCutOff ×1)'],
+    'on the side of the gateway node',
+  )
+})
+
 t.test('kernels and what runs out', async (t) => {
   const rows: [object, string[]][] = [
     [{ sysctls: { 'net/ipv4/ip_forward': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/cni0/forwarding': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/cali12/forwarding': '0' } }, ['down ForwardingOff Node gw0']],
+    [{ sysctls: { 'net/ipv4/conf/veth12/forwarding': '0' } }, []],
+    [
+      {
+        sysctls: { 'net/ipv4/conf/eth0/forwarding': '0' },
+        devices: [{ name: 'eth0', addresses: ['192.0.2.1'] }],
+      },
+      ['notice ForwardingOff Node gw0'],
+    ],
+    [{ deviceSettings: [differs('forwarding', '1', '0')] }, ['down ForwardingOff Node gw0']],
+    [{ deviceSettings: [differs('accept_local', '0', '1')] }, ['degraded DeviceSettingsDiffer Node gw0']],
     [{ sysctls: { 'net/ipv4/conf/sealane0/rp_filter': '1' } }, ['degraded StrictReversePath Node gw0']],
     [{ sysctls: { 'net/ipv4/conf/all/rp_filter': '1', 'net/ipv4/conf/sealane0/rp_filter': '2' } }, []],
     [{ firewall: { tables: ['ip filter'], chains: [] } }, ['degraded KernelTableMissing Node gw0']],

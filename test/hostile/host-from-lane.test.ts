@@ -54,6 +54,7 @@ async function report(milano: Running, paris: Running): Promise<void> {
       say: `${theirs} answers echo`,
     })
   }
+  await attack('lane-address-as-source', (t) => laneSource(t, milano, paris))
   await attack('host-tcp-from-lane', (t) => hostPorts(t, milano, paris, 'tcp'))
   await attack('host-udp-from-lane', (t) => hostPorts(t, milano, paris, 'udp'))
   await attack('node-port-from-lane', (t) => nodePorts(t, milano, paris))
@@ -88,4 +89,18 @@ async function nodePorts(t: Test, milano: Running, paris: Running): Promise<void
     t.equal(await knockAt(milano.site.far, 'tcp', own, NODE_PORT), 'connected', 'own pods use the NodePort')
     t.equal(await knockAt(paris.site.pod, 'tcp', theirs, NODE_PORT), 'ECONNREFUSED', 'others do not')
   }
+}
+
+async function laneSource(t: Test, milano: Running, paris: Running): Promise<void> {
+  const { gateway: far } = paris.site
+  const [own, ours] = ['246.0.2.0', '246.0.1.0']
+  const { pod } = milano.site
+  await pod.exec('nft', ['add table ip seen; add chain ip seen i { type filter hook input priority 0; }'])
+  await pod.exec('nft', ['add rule ip seen i ip saddr 246.0.0.0/8 counter'])
+  const before = await dropped(milano, 'in-lane-source', 'ip')
+  t.match(await pings(far, '244.0.0.5', '-W', '1', '-I', own), '0 received')
+  t.ok((await dropped(milano, 'in-lane-source', 'ip')) > before, 'counted')
+  t.match(await pod.exec('nft', ['list', 'chain', 'ip', 'seen', 'i']), 'packets 0 ', 'no pod is reached')
+  t.match(await pings(far, ours, '-W', '1', '-I', own), '1 received', 'the lane address itself answers')
+  t.equal(milano.process.stateOf('paris'), 'up')
 }

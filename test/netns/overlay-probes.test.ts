@@ -6,10 +6,11 @@
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { runCommand } from '../../kernel/run-command.ts'
 import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { NodeProcess } from '../routeagent/support/node-process.ts'
-import { type Site, ip, kernelDump, startRouteAgent } from '../routeagent/support/datapath.ts'
+import { type Site, here, ip, kernelDump, startRouteAgent } from '../routeagent/support/datapath.ts'
 import { NODES, cluster, endpoint, gateway, membership } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
@@ -46,6 +47,7 @@ inPrivateNetns(t, import.meta.url, () => {
           await cutOff(t, network)
           await blocked(t, b)
           await hangs(t, site, gateways[0]!)
+          await allBlocked(t, site)
           site.api.put(membership('leaving'))
           await site.ended
           t.equal(await kernelDump(), before, 'leaving leaves nothing behind')
@@ -132,4 +134,19 @@ async function hangs(t: Test, site: Site, gateway: NodeProcess): Promise<void> {
   )
   t.equal(left, 0, 'a process that hangs is no node that is dead')
   gateway.resume()
+}
+
+/** A firewall of the worker: nothing answers any more, and the routes stay as they are. */
+async function allBlocked(t: Test, site: Site): Promise<void> {
+  const table = 'table ip block { chain i { type filter hook prerouting priority -400; udp dport 4810 drop; }; }'
+  const says = (): string => {
+    const status = site.api.get('RouteAgent', 'worker')?.status
+    return `${status?.reached} ${status?.conditions?.[0]?.reason}`
+  }
+  await eventually(() => says() === '1/1 NodesAnswer', { ...DEADLINE, say: 'all is well' })
+  await runCommand('nft', ['-f', '-'], { input: table })
+  await eventually(() => says() === '0/1 NodesCutOff', { ...DEADLINE, say: `the status says so, not ${says()}` })
+  t.equal(await via(), 'gw-a gw-b', 'and both gateway nodes stay')
+  await here('nft', 'delete table ip block')
+  await eventually(() => says() === '1/1 NodesAnswer', { ...DEADLINE, say: 'they answer again' })
 }

@@ -10,12 +10,13 @@ import {
 import type { HostReport } from '../../facts/probe-shapes.ts'
 import type { Seen } from '../../facts/read-facts.ts'
 import type { Finding } from '../../finding.ts'
+import { isInside } from '../../inside.ts'
 import { type World, named, seenAt } from '../../world.ts'
 
 type Host = Seen<HostReport>
 type Found = Pick<Finding, 'reason' | 'severity' | 'seen'> & Partial<Pick<Finding, 'because'>>
 
-const LOOK_AT = ['ip_forward', 'rp_filter'] as const
+const RP_FILTER = 'rp_filter'
 /** Of what may run out. */
 const NEARLY = { connections: 0.95, disk: 0.97, files: 0.9 }
 const STRICT = '1'
@@ -40,16 +41,15 @@ function serves({ objects, fresh }: World, node: string): { readonly gateway: bo
   }
 }
 
-function settings(world: World, { object: { node, sysctls } }: Host): readonly Found[] {
+function settings(world: World, host: Host): readonly Found[] {
+  const { node, sysctls, deviceSettings = [] } = host.object
   const { gateway, node: carries } = serves(world, node)
   if (!gateway && !carries) return []
   const found: Found[] = []
-  if (sysctls[`net/ipv4/${LOOK_AT[0]}`] === '0') {
-    const seen = 'net.ipv4.ip_forward is 0: the kernel hands on no packet of others'
-    found.push({ reason: 'ForwardingOff', severity: 'down', seen })
-  }
+  const off = forwardingOff(world, host)
+  if (off !== undefined) found.push(off)
   // The kernel takes the larger of the two: 2 of a device makes it loose.
-  const all = sysctls[`net/ipv4/conf/all/${LOOK_AT[1]}`] ?? '0'
+  const all = sysctls[`net/ipv4/conf/all/${RP_FILTER}`] ?? '0'
   const strict = Object.entries(sysctls).flatMap(([name, value]) => {
     const device = /^net\/ipv4\/conf\/(sealane[^/]*)\/rp_filter$/.exec(name)?.[1]
     const counts = Math.max(Number(all), Number(value))
@@ -59,8 +59,45 @@ function settings(world: World, { object: { node, sysctls } }: Host): readonly F
     const seen = `rp_filter is 1 (strict) on ${named(strict)}: what comes by another way than it would go is dropped`
     found.push({ reason: 'StrictReversePath', severity: 'degraded', seen })
   }
+  const others = deviceSettings.filter(({ name }) => !/\/(forwarding|rp_filter)$/.test(name))
+  if (others.length > 0) {
+    const texts = others.map(({ name, found: is, value }) => `${name.replaceAll('/', '.')} is ${is}, not ${value}`)
+    found.push({ reason: 'DeviceSettingsDiffer', severity: 'degraded', seen: named(texts) })
+  }
   return found
 }
+
+/** Of the kernel, of devices of ours, and of those by which the CNI has its pods. */
+function forwardingOff({ objects, self }: World, { object }: Host): Found | undefined {
+  const { sysctls, deviceSettings = [], devices } = object
+  const own = objects.Cluster?.find(({ object: one }) => one.spec.id === self)?.object.spec.podCIDRs ?? []
+  const nodeAddresses = (objects.Node ?? [])
+    .filter(({ object: one }) => one.metadata.name === object.node)
+    .flatMap(({ object: one }) => one.status?.addresses ?? [])
+    .flatMap(({ type, address }) => (type === 'InternalIP' ? [address] : []))
+  const has = (name: string, wanted: (address: string) => boolean): boolean =>
+    devices.find((device) => device.name === name)?.addresses.some(wanted) === true
+  const down: string[] = []
+  const noted: string[] = []
+  if (sysctls['net/ipv4/ip_forward'] === '0') down.push('net.ipv4.ip_forward')
+  const hasIpv6 = own.some((range) => range.includes(':'))
+  if (hasIpv6 && sysctls['net/ipv6/conf/all/forwarding'] === '0') down.push('net.ipv6.conf.all.forwarding')
+  for (const { name } of deviceSettings) if (name.endsWith('/forwarding')) down.push(name.replaceAll('/', '.'))
+  for (const [name, value] of Object.entries(sysctls)) {
+    const device = /^net\/ipv4\/conf\/([^/]+)\/forwarding$/.exec(name)?.[1]
+    if (device === undefined || value !== '0') continue
+    const isOfPods = POD_DEVICE.test(device) || has(device, (address) => own.some((range) => isInside(address, range)))
+    if (isOfPods) down.push(name.replaceAll('/', '.'))
+    // The overlay ends on this node: only a CNI that routes pods over the uplink needs it there.
+    else if (has(device, (address) => nodeAddresses.includes(address))) noted.push(name.replaceAll('/', '.'))
+  }
+  const seen = `0 is ${named([...down, ...noted])}: the kernel hands on no packet of others that comes in there`
+  if (down.length > 0) return { reason: 'ForwardingOff', severity: 'down', seen }
+  return noted.length > 0 ? { reason: 'ForwardingOff', severity: 'notice', seen } : undefined
+}
+
+/** Devices of single pods that are no ports of a bridge, whose own setting does not count: Calico, Cilium, Antrea. */
+const POD_DEVICE = /^(cali|lxc)/
 
 function tables(world: World, { object: { node, firewall } }: Host): readonly Found[] {
   const { gateway, node: carries } = serves(world, node)

@@ -1,6 +1,7 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
 import { sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { familyOf } from '../../../model/addresses/ip.ts'
+import { ensureDeviceSettings } from '../../../kernel/apply/ensure-settings.ts'
 import { laneCable } from '../../../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
 import { formatDevice } from '../../../kernel/wireguard/format-wg.ts'
@@ -28,9 +29,6 @@ export interface DeviceDeps {
   /** Where absent, or where it cannot be had, each packet of a user-space lane goes its way by itself. */
   readonly joining?: SegmentJoining
 }
-
-/** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
-const LOOSE = '2'
 
 export interface ApplyDeviceInit {
   /** Gives the path of the lane's key file, which it makes where there is none. Throws LaneKeyError. */
@@ -66,8 +64,8 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   }
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
   await applyLink(deps, init, link?.value)
-  // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
-  if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
+  // Below an MTU of 1280 there are none of IPv6.
+  await ensureDeviceSettings(deps.sysctl, round, plan.device, init.withIpv6 ? [4, 6] : [4])
   await applyAddress(deps, plan, round, signal)
   reportLostPeers(init, state.value)
   const failures = round.failures
@@ -146,7 +144,6 @@ async function applyLink(
       routes.setLink(plan.device, change, signal),
     )
   }
-  await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
   // Joined, segments are few: spreading them over processors would cost more than it brings.
   if (mayJoin && (await joinSegments({ sysctl, joining }, plan.device, round, signal))) return
   const spread = await round.attempt(async () => steering?.spread(plan.device))
@@ -163,7 +160,8 @@ async function joinSegments(
   if (joining === undefined) return false
   const connected = await reportJoining(round, () => joining.connect(device, signal))
   if (!connected) return false
-  await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(device).rx}/rp_filter`, LOOSE)
+  const { tx, rx } = laneCable(device)
+  for (const end of [tx, rx]) await ensureDeviceSettings(sysctl, round, end, [4])
   return reportJoining(round, () => joining.lead(device, signal))
 }
 
@@ -187,18 +185,6 @@ async function applyAddress(deps: DeviceDeps, plan: CableDevice, round: Round, s
     const text = `ip address del ${stale.address} dev ${stale.device}`
     await round.change('address', text, () => routes.deleteAddress(stale, signal))
   }
-}
-
-/** Writes a setting that differs. True when it had to. A setting that does not exist is none of ours. */
-export async function ensureSetting(
-  sysctl: DeviceDeps['sysctl'],
-  round: Round,
-  name: string,
-  value: string,
-): Promise<boolean> {
-  const current = await round.attempt(() => sysctl.read(name))
-  if (current?.value === undefined || current.value.trim() === value) return false
-  return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
 }
 
 /** Removes lane devices that are not in the plan, and what is left of their cables. True when all went. */

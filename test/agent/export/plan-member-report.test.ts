@@ -96,6 +96,21 @@ t.test('problems are counted by code, the worst first', (t) => {
   t.end()
 })
 
+t.test('nodes that are cut off, and those that have lost a gateway', (t) => {
+  const agents = [
+    condition('NodesAnswer', 'False', 'NodesCutOff'),
+    condition('NodesAnswer', 'False', 'GatewayNodeSilent'),
+    condition('NodesAnswer', 'Unknown', 'GatewayNodeUnheard'),
+    condition('NodesAnswer', 'True', 'NodesAnswer'),
+  ].map((one) => ({ metadata: { name: 'n' }, status: { version: '0.1.0', clusters: [], conditions: [one] } }))
+  const { problems } = planMemberReport({ ...NOTHING, routeAgents: agents as unknown as RouteAgent[] })
+  t.same(
+    problems.map(({ code, severity, count }) => `${severity} ${code} ${count}`),
+    ['down NodesCutOff 1', 'degraded GatewayNodeSilent 1', 'degraded GatewayNodeUnheard 1'],
+  )
+  t.end()
+})
+
 t.test('whatever the objects say, a report can be sent', (t) => {
   const text = fc.oneof(fc.string({ maxLength: 100 }), fc.stringMatching(/^[A-Z][A-Za-z0-9,]{0,70}$/))
   fc.assert(

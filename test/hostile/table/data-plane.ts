@@ -11,6 +11,12 @@ const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space
 
 export const DATA_PLANE: readonly AttackRow[] = [
   {
+    id: 'lane-address-as-source',
+    tried: 'A gateway of another cluster sends packets to pods and to the node from its own lane address.',
+    holds: 'None arrives at a pod; each is counted; probes go on.',
+    against: '`gateway/nft/plan-translation.ts`, chain `from-lane`: a lane address is for probes and for errors.',
+  },
+  {
     id: 'overlay-from-own-pod',
     tried: "A pod sends the overlay's UDP port of its node a frame with a packet in the name of a third cluster.",
     holds: 'Neither at the bridge nor at the InternalIP is it unpacked.',

@@ -86,3 +86,33 @@ t.test('a tool that fails is named, and the rest counts', async (t) => {
   )
   t.same(found.firewall?.tables, ['ip sealane_gateway'])
 })
+
+t.test('settings of devices: ours that differ, and those of others that hand nothing on', async (t) => {
+  const proc = temporaryFolder(t)
+  const put = (name: string, value: string): void => {
+    const file = join(proc, 'sys', name)
+    mkdirSync(join(file, '..'), { recursive: true })
+    writeFileSync(file, `${value}\n`)
+  }
+  for (const device of ['all', 'default', 'lo', 'cni0', 'veth1', 'sealane0', 'sealane-vx'])
+    put(`net/ipv4/conf/${device}/forwarding`, ['cni0', 'sealane-vx'].includes(device) ? '1' : '0')
+  put('net/ipv4/conf/sealane0/rp_filter', '2')
+  put('net/ipv4/conf/sealane0/accept_local', '1')
+  put('net/ipv6/conf/sealane0/disable_ipv6', '1')
+  put('net/ipv6/conf/sealane0/accept_ra', '1')
+  put('net/ipv6/conf/sealane-vx/disable_ipv6', '0')
+  put('net/ipv6/conf/sealane-vx/accept_ra', '1')
+  const run = tools({})
+  const { look: found } = await lookAtHost({ folders: [], timeoutMs: 1000, run, proc }, new AbortController().signal)
+  t.equal(found.sysctls['net/ipv4/conf/veth1/forwarding'], '0')
+  t.notOk('net/ipv4/conf/cni0/forwarding' in found.sysctls)
+  t.same(
+    found.deviceSettings.map(({ name, value, found: is }) => `${name} ${is} not ${value}`),
+    [
+      'net/ipv4/conf/sealane0/forwarding 0 not 1',
+      'net/ipv4/conf/sealane0/accept_local 1 not 0',
+      'net/ipv6/conf/sealane-vx/accept_ra 1 not 0',
+    ],
+    'IPv6 where it is on',
+  )
+})

@@ -20,6 +20,7 @@ function setUp(t: Test) {
   const network = new FakeProbes()
   const traffic = { packets: 0 }
   let changes = 0
+  let changesOfStates = 0
   const probes = new GatewayProbes({
     clock,
     logger: new CapturingLogger(),
@@ -27,9 +28,10 @@ function setUp(t: Test) {
     openSocket: network.openSocket,
     devicePackets: () => Promise.resolve(traffic.packets),
     onChange: () => (changes += 1),
+    onNodeState: () => (changesOfStates += 1),
   })
   t.teardown(() => probes.close())
-  return { clock, network, traffic, probes, changes: () => changes }
+  return { clock, network, traffic, probes, changes: () => changes, changesOfStates: () => changesOfStates }
 }
 
 t.test('a gateway that answered and stops is silent; one that never answered is not', async (t) => {
@@ -101,4 +103,23 @@ t.test('gateways are asked more often while the overlay carries', async (t) => {
   await inTenSeconds(100)
   const busy = await inTenSeconds(100)
   t.ok(busy >= 42 && busy <= 55, `${busy}`)
+})
+
+t.test('what the probes say of each node: a gateway that never answers is unheard after a while', async (t) => {
+  const { clock, network, probes, changesOfStates } = setUp(t)
+  network.alive.add('192.168.7.1')
+  network.alive.add('192.168.7.2')
+  probes.setNodes(OWN, NODES)
+  const states = (): string => [...probes.nodeStates()].map(([node, { state }]) => `${node} ${state}`).join(', ')
+  t.equal(states(), 'gw-a asked, gw-b asked, gw-c asked')
+  await clock.advance(3000)
+  t.equal(states(), 'gw-a answers, gw-b answers, gw-c asked')
+  t.equal(changesOfStates(), 2, 'whoever answers first is told')
+  network.alive.delete('192.168.7.2')
+  await clock.advance(15_000)
+  t.equal(states(), 'gw-a answers, gw-b silent, gw-c unheard')
+  t.equal(changesOfStates(), 3, 'and whoever does not')
+  t.strictSame([...probes.silent()], ['gw-b'], 'routes leave those that answered before, and no other')
+  network.fail(OWN, 'EADDRINUSE')
+  t.match(probes.problem(), 'EADDRINUSE')
 })
