@@ -170,6 +170,7 @@ class ProtocolLink implements BrokerLink {
     const [publish, watch] = [this.#publish.state(), this.#watch.state()]
     const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
     const answeredMs = this.#publish.answeredMs()
+    const factsRefused = this.#publish.factsRefused()
     const aheadMs = this.#watch.brokerAheadMs()
     const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
     return {
@@ -177,6 +178,7 @@ class ProtocolLink implements BrokerLink {
       watch: watch.t,
       ...this.#life.times(),
       ...(reason === undefined ? {} : { reason }),
+      ...(factsRefused === undefined ? {} : { factsRefused }),
       addresses: this.#book.size,
       failing: this.#book.failing,
       certificateEnds: timeText(this.#renewal.endsMs),

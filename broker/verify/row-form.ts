@@ -98,6 +98,14 @@ const member = object({
   trusts: optional(texts),
   followsAuthorities: optional(flag),
   rekeyedAtMs: optional(time),
+  approve: optional(flag),
+  changed: optional(
+    object({
+      ...{ podCIDRs: texts, serviceCIDRs: texts, neededCIDRs: optional(texts), sinceMs: time, renumbers: texts },
+      acceptedAtMs: optional(time),
+      refusedAtMs: optional(time),
+    }),
+  ),
   complete: flag,
   restored: optional(object({ takenAtMs: time, atMs: time })),
   departedAtMs: optional(time),
