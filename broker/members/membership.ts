@@ -89,6 +89,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     handedOut,
     complete: isLive(old) && old.complete,
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
+    ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
     // An answer of the operator outlasts a join that nobody was asked about.
     ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),

@@ -48,6 +48,8 @@ export interface SupersededCertificate {
   readonly atMs: number
   /** Until then it may still be used. */
   readonly untilMs: number
+  /** It was used, and so was another one that was renewed from the same certificate. */
+  readonly forked?: true
 }
 
 /** A certificate that was shown after it had been replaced: somebody has a copy. */
@@ -99,6 +101,8 @@ export interface MemberRow {
   readonly followsAuthorities?: true
   /** An operator asked for a new identity then: no certificate of before may be used. */
   readonly rekeyedAtMs?: number
+  /** Two that were renewed from one certificate are in use: neither is taken since then. Gone with a new identity. */
+  readonly forkedAtMs?: number
   /** The latest; gone with the next join. */
   readonly misuse?: Misuse
   /** Its token said that an operator decides about it. */

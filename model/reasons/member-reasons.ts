@@ -269,6 +269,14 @@ export const MEMBER_REASONS = {
     todo: 'Run `sealane cluster rekey` for the cluster on the broker, and find out who has the copy.',
     shows: BROKER,
   },
+  IdentityForked: {
+    status: 'PermissionDenied',
+    means:
+      'Two certificates that were renewed from one are both in use: somebody has a copy of the identity, and the broker ' +
+      'takes neither.',
+    todo: 'Run `sealane cluster rekey` for the cluster on the broker, join it with that token, and find the copy.',
+    shows: [...BROKER, ...ADMIN],
+  },
   CertificateUnknown: {
     means: 'A member shows a certificate that this CA issued and the database does not know: the database is older.',
     todo: 'Restore the latest backup: addresses that the broker gives now may be in use.',
