@@ -112,7 +112,8 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
   const { publish, watch, since, reason, heardAt, addresses } = broker.object
   if (publish === 'live' && watch === 'live') return []
   const ageMs = nowMs - Date.parse(since)
-  const why = knownReason(reason)
+  // Agents of an earlier release say of the broker what is a reason about API servers.
+  const why = knownReason(reason === 'NoConnection' ? 'BrokerSilent' : reason)
   const means = why === undefined ? '' : ` ${reasonRow(why).means}`
   const heard = heardAt === undefined ? 'not heard since this process began' : `last heard ${heardAt}`
   const known = `${addresses} address${addresses === 1 ? '' : 'es'} known`
