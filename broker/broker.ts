@@ -22,12 +22,14 @@ import { NO_AUDIT, memberActor } from './audit/audit-callers.ts'
 import type { Audit } from './audit/audit-trail.ts'
 import { accepted, memberSource } from './audit/refusal-pace.ts'
 import type { CertificateAuthority } from './authority/certificate-authority.ts'
+import { AcceptedRanges } from './members/accepted-ranges.ts'
 import { CertificateUse } from './members/certificate-use.ts'
 import { clusterRecordKey } from './records/cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import { groupOf } from './log/log-state.ts'
 import type { Change, RecordLog } from './log/record-log.ts'
 import { authoritiesMessage } from './authority/authorities-message.ts'
+import type { Replicas } from './contact/replicas.ts'
 import { ContactNotes } from './contact/contact-notes.ts'
 import { HeardMembers } from './contact/heard-members.ts'
 import { MemberCounts } from './contact/member-counts.ts'
@@ -66,14 +68,6 @@ export interface BrokerDeps {
   readonly replicas?: Replicas
 }
 
-/** The other brokers of the same store. */
-export interface Replicas {
-  /** Whether a member has a stream open at one of them. */
-  isConnectedElsewhere(cluster: string): boolean
-  /** Takes the members that have a stream open here. */
-  report(members: readonly string[]): void
-}
-
 export interface BrokerInit {
   readonly clusterset: string
   readonly globalRange: string
@@ -96,6 +90,7 @@ export class Broker implements BrokerApi {
   readonly #statuses: StatusPace
   readonly #paces = new Map<ClusterId, { readonly pace: WritePace; readonly changePace: ChangePace }>()
   readonly #joining: Joining
+  readonly #ranges: AcceptedRanges
   readonly #stopCommits: () => void
   readonly #warnings: MemberWarnings
   readonly #heard: HeardMembers
@@ -106,11 +101,12 @@ export class Broker implements BrokerApi {
     const deps = { audit: NO_AUDIT, ...given }
     this.#deps = deps
     this.#heard = new HeardMembers(deps.clock)
-    const { globalRange, clustersetIpRange, allowedNamespaces } = init
-    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, quota: init.limits.quota }
+    const { globalRange, clustersetIpRange, allowedNamespaces, approve } = init
+    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, quota: init.limits.quota, approve }
     this.#use = new CertificateUse(deps)
     this.#returning = new ReturningMembers(deps, this.#rules)
     this.#warnings = new MemberWarnings(deps)
+    this.#ranges = new AcceptedRanges(deps, this.#rules)
     const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
     this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
@@ -240,6 +236,7 @@ export class Broker implements BrokerApi {
     this.#counts.recount(log)
     this.#warnings.reportNotesAgain()
     this.#warnings.reportClashes()
+    this.#ranges.take(members as ClusterId[])
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       this.#joining.approval.prune(tx)
@@ -374,10 +371,11 @@ export class Broker implements BrokerApi {
   #onCommit(changes: readonly Change[]): void {
     const members = changes.flatMap(({ scope, key }) => (scope === 'member' ? [key as ClusterId] : []))
     for (const cluster of members) this.#endIfDeparted(cluster)
+    this.#ranges.take(members)
     this.#hub.endDeparted(members)
     const records = changes.filter(({ scope }) => scope === 'record')
-    for (const { key } of records) this.#recordChanged(key)
     for (const { scope, key } of changes) {
+      if (scope === 'record') this.#recordChanged(key)
       if (scope === 'stream') this.#sessions.get(key as ClusterId)?.endIfOvertaken()
     }
     this.#reportQuotas(changes)

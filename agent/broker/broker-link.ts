@@ -80,6 +80,8 @@ export interface LinkState {
   readonly since: string
   /** Why there is no connection, where that has a name. */
   readonly reason?: ReasonCode
+  /** Why the broker does not take what this cluster states of itself; absent: it does. */
+  readonly factsRefused?: ReasonCode
   /** RFC 3339: the broker's last word. */
   readonly heardAt?: string
   /** How many addresses of brokers are known, and at how many of them the last attempt failed. */

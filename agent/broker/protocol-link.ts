@@ -5,7 +5,7 @@ import { nameHash } from '../../model/name-hash.ts'
 import { AddressBook } from '../../protocol/addresses/address-book.ts'
 import { connectBroker } from '../../protocol/transport/grpc-client.ts'
 import { RefusedError, type SilentMember } from '../../protocol/broker-api.ts'
-import { type BrokerClient, CertificateError } from '../../protocol/broker-client.ts'
+import { type BrokerClient, BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import { IdentityFileError, type MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
@@ -170,13 +170,15 @@ class ProtocolLink implements BrokerLink {
     const [publish, watch] = [this.#publish.state(), this.#watch.state()]
     const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
     const answeredMs = this.#publish.answeredMs()
+    const factsRefused = this.#publish.factsRefused()
     const aheadMs = this.#watch.brokerAheadMs()
-    const reason = failed?.t === 'waiting' ? (reasonOf(failed.error) ?? 'NoConnection') : undefined
+    const reason = failed?.t === 'waiting' ? noConnectionReason(failed.error) : undefined
     return {
       publish: publish.t,
       watch: watch.t,
       ...this.#life.times(),
       ...(reason === undefined ? {} : { reason }),
+      ...(factsRefused === undefined ? {} : { factsRefused }),
       addresses: this.#book.size,
       failing: this.#book.failing,
       certificateEnds: timeText(this.#renewal.endsMs),
@@ -246,6 +248,11 @@ class ProtocolLink implements BrokerLink {
       logger,
     })
   }
+}
+
+/** Undefined: it has no name of its own. */
+function noConnectionReason(error: Error | undefined): ReasonCode | undefined {
+  return reasonOf(error) ?? (error instanceof BrokerUnreachableError ? 'BrokerSilent' : undefined)
 }
 
 /** Other refusals are about a moment; these about who we are, and whom we take for the broker. */

@@ -3,6 +3,7 @@ import { formatPrefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.t
 import type { Ipv6Clash } from '../../model/addresses/ipv6-claims.ts'
 import { neededText } from '../../model/addresses/needed-ranges.ts'
 import { type Members, allClaims, neededByAll } from './address-claims.ts'
+import { rangesNote } from '../approval/changed-ranges.ts'
 import { addressOverlaps } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
@@ -25,7 +26,12 @@ export function describeAddresses(
   const described = new Map<string, readonly string[]>()
   for (const [id, row] of members) {
     if (!isLive(row)) continue
-    const notes = [translatedNote(row, overlapping.get(id)), notCarriedNote(row, notCarried.get(id)), keptNote(row)]
+    const notes = [
+      translatedNote(row, overlapping.get(id)),
+      notCarriedNote(row, notCarried.get(id)),
+      keptNote(row),
+      rangesNote(row),
+    ]
     described.set(id, notes.every((note) => note === undefined) ? NOTHING : notes.filter((note) => note !== undefined))
   }
   return described

@@ -163,7 +163,7 @@ function admitMetadata(field: string, entries: Readonly<Record<string, string>>,
   )
 }
 
-const MAX_CANDIDATES = 16
+export const MAX_CANDIDATES = 16
 const MAX_CAPABILITIES = 32
 const MAX_LANE = 255
 

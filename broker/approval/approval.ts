@@ -15,7 +15,8 @@ import { tokenSource } from '../audit/refusal-pace.ts'
 import type { RecordLog, Transaction } from '../log/record-log.ts'
 import { JoinGate } from '../members/join-gate.ts'
 import type { BrokerMetrics } from '../metrics.ts'
-import type { TokenRow, WaitingRow } from '../state/state.ts'
+import type { TokenRow } from '../state/state.ts'
+import type { WaitingRow } from './approval-rows.ts'
 import { checkToken, timeText } from '../tokens/tokens.ts'
 import { waitingDetails } from './decide-waiting.ts'
 import {
@@ -106,14 +107,15 @@ export class Approval {
   }
 
   /**
-   * Inside the transaction that joins: takes what was accepted out of the list. Throws RefusedError where it is not, or
-   * not any more.
+   * Inside the transaction that joins: takes what was accepted out of the list. True: an operator has accepted these
+   * facts; false: nobody is asked. Throws RefusedError where it is not accepted, or not any more.
    */
-  take(tx: Transaction, { cluster, request }: JoinCall, token: HeldToken, keyHash: string): void {
+  take(tx: Transaction, { cluster, request }: JoinCall, token: HeldToken, keyHash: string): boolean {
     const row = waitingJoin(tx, cluster, token.id, this.#deps.clock.now())
     const isNeeded = this.isNeeded(token.row) && !token.repeated
     if (isNeeded && (row === undefined || !isAcceptedAs(row, keyHash, request.facts))) throw awaits(cluster, keyHash)
     if (row?.keyHash === keyHash) tx.remove('waiting', waitingKey(cluster, token.id))
+    return isNeeded
   }
 
   /** The one that waits wants to join no more. Throws RefusedError. */

@@ -11,7 +11,7 @@
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import type { WaitingRow } from '../state/state.ts'
+import type { WaitingRow } from './approval-rows.ts'
 
 /** Rows, of all tokens together: 64 KiB each at most. */
 export const MAX_WAITING = 128

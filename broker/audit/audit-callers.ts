@@ -17,6 +17,14 @@ export function memberActor({ cluster, fingerprint, address }: Peer): AuditActor
   return { kind: 'member', cluster, ...(fingerprint === undefined ? {} : { fingerprint }), address }
 }
 
+/** Members of which one line names no more than this. */
+const MAX_RENUMBERED = 100
+
+/** Other members that got global addresses by the act; empty where there are none. */
+export function renumberedDetail(clusters: readonly string[]): Readonly<Record<string, AuditValue>> {
+  return clusters.length === 0 ? {} : { renumbered: clusters.slice(0, MAX_RENUMBERED) }
+}
+
 /** What was thrown, as the end of an act. */
 export function outcomeOf(error: unknown): Pick<AuditEvent, 'result' | 'reason'> {
   const refused = error instanceof RefusedError || error instanceof CertificateError || error instanceof CodecError

@@ -16,6 +16,7 @@ export const AUDIT_ACTS = [
   'publish',
   'watch',
   'facts',
+  'facts.waiting',
   'record',
   'certificate.copied',
   'member.returned',

@@ -17,6 +17,11 @@ import { certificateValidity, confirmedRow, mayBeUsed, normalSerial } from './su
 /** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
 const REPORT_EVERY_MS = 60_000
 
+const SAID = {
+  CertificateCopied: 'a certificate was used after it had been replaced: somebody has a copy of this identity',
+  IdentityForked: 'two that hold this identity go on with certificates of their own: none of them is taken any more',
+} as const
+
 export interface CertificateUseDeps {
   readonly log: RecordLog
   readonly clock: Clock
@@ -40,7 +45,8 @@ export class CertificateUse {
     const row = log.get('member', peer.cluster)
     if (!isLive(row)) return
     const validity = certificateValidity(row, peer, clock.now())
-    if (validity.t === 'superseded') this.#report(peer)
+    if (validity.t === 'superseded') this.#report(peer, 'CertificateCopied')
+    if (validity.t === 'forked') this.#report(peer, 'IdentityForked')
     const isNews = mayBeUsed(validity) && (validity.t === 'firstUse' || confirmedRow(row, peer) !== undefined)
     if (!isNews) return
     const failed = (error: unknown): void => {
@@ -50,40 +56,45 @@ export class CertificateUse {
     log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
 
-  #report(peer: Peer): void {
+  #report(peer: Peer, reason: keyof typeof SAID): void {
     const { clock, logger, metrics, log } = this.#deps
     metrics.superseded.inc()
     const now = clock.monotonic()
     const reported = this.#reported.get(peer.cluster)
-    if (reported !== undefined && now - reported < REPORT_EVERY_MS) return
+    const isNews = log.get('member', peer.cluster)?.forkedAtMs === undefined && reason === 'IdentityForked'
+    if (!isNews && reported !== undefined && now - reported < REPORT_EVERY_MS) return
     for (const [cluster, at] of this.#reported) if (now - at >= REPORT_EVERY_MS) this.#reported.delete(cluster)
     this.#reported.set(peer.cluster, now)
     const { cluster, address } = peer
     const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
-    logger.error('a certificate was used after it had been replaced: somebody has a copy of this identity', {
+    logger.error(SAID[reason], {
       audit: 'certificate-stolen',
-      reason: 'CertificateCopied',
+      reason,
       cluster,
       serial: misuse.serial,
       address,
       advice: `sealane cluster rekey ${cluster}`,
     })
-    this.#audit(peer, misuse.serial)
+    this.#audit(peer, misuse.serial, reason)
     const noted = log.transact((tx) => {
       const row = tx.get('member', cluster)
-      if (isLive(row)) tx.put('member', cluster, { ...row, misuse })
+      if (!isLive(row)) return
+      // Of a fork, the one that was shown first is named: both go on asking.
+      if (row.forkedAtMs !== undefined) return
+      const validity = certificateValidity(row, peer, clock.now())
+      tx.put('member', cluster, { ...(validity.t === 'forked' ? (validity.row ?? row) : row), misuse })
     })
     noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
   }
 
-  #audit(peer: Peer, serial: string): void {
+  #audit(peer: Peer, serial: string, reason: keyof typeof SAID): void {
     const { audit } = this.#deps
     const { cluster } = peer
     if (!audit.allows(copySource(cluster))) return
     audit.report({
       act: 'certificate.copied',
       result: 'refused',
-      reason: 'CertificateCopied',
+      reason,
       who: memberActor(peer),
       subject: cluster,
       details: { serial },

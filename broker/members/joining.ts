@@ -33,7 +33,7 @@ import {
 } from '../tokens/tokens.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
-import { fieldOf, outcomeOf } from '../audit/audit-callers.ts'
+import { fieldOf, outcomeOf, renumberedDetail } from '../audit/audit-callers.ts'
 import type { AuditInit } from '../audit/audit-event.ts'
 import type { Audit } from '../audit/audit-trail.ts'
 import { accepted, strangerSource, tokenSource } from '../audit/refusal-pace.ts'
@@ -244,7 +244,7 @@ export class Joining {
       const { handedOut, caBundle } = authority.handOut(tx, issued)
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
-      this.approval.take(tx, { cluster, request, ...call }, token, keyHash)
+      const isApproved = this.approval.take(tx, { cluster, request, ...call }, token, keyHash)
       spendToken(tx, token, bearer)
       const { row, repeated } = token
       const join = {
@@ -257,16 +257,22 @@ export class Joining {
         entitled: repeated || row.cluster === cluster,
         connected: this.#deps.isConnected(cluster),
         membersLimit: this.#init.limits.membersPerClusterset,
+        accepted: isApproved,
+        approve: row.approve === true,
       }
       const outcome = joinMember(tx, join, this.#context(cluster))
       const { podCIDRs, globalCIDRs } = outcome.spec
       const { podCIDRs: stated, serviceCIDRs, version } = request.facts
+      const renumbered = outcome.renumbered.map((one) => one.cluster)
       const event: AuditInit = {
         act: 'join',
         result: 'ok',
         who: { kind: 'joining', cluster, fingerprint: fingerprint(certificate), token: token.id, address },
         subject: cluster,
-        details: { podCIDRs: stated, serviceCIDRs, carried: podCIDRs, globalCIDRs, version, repeated },
+        details: {
+          ...{ podCIDRs: stated, serviceCIDRs, carried: podCIDRs, globalCIDRs, version, repeated },
+          ...renumberedDetail(renumbered),
+        },
         tookMs: clock.monotonic() - startedMs,
       }
       // Who repeats a request that was granted gets the same answer, as often as it asks.

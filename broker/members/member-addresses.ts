@@ -20,11 +20,11 @@ import type { MemberRow } from '../state/state.ts'
 /**
  * Computes everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. A
  * member for which there is no room stays as it was: the member that needs what its pods hold refuses these pods
- * itself.
+ * itself. Gives the members that had no global addresses and have some now.
  */
-export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
+export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): readonly ClusterId[] {
   const members = membersOf(tx)
-  planMembers(tx, members, { before: members, context, spared: () => new Set(members.keys()) })
+  return planMembers(tx, members, { before: members, context, spared: () => new Set(members.keys()) })
 }
 
 /**
@@ -40,6 +40,25 @@ export function writeMember(tx: Transaction, row: MemberRow, context: WriteConte
   const renumbered = refusingWithoutRoom(() => planMembers(tx, members, { before, context, spared }))
   withdrawForeignAddresses(tx, context)
   return renumbered.filter((one) => one !== context.cluster)
+}
+
+/**
+ * Other members that the row would give global addresses, or take their IPv6 from. Writes nothing. Sorted. Throws
+ * RefusedError where it cannot be granted.
+ */
+export function hitBy(tx: Transaction, row: MemberRow, { cluster, rules }: WriteContext): readonly string[] {
+  const before = membersOf(tx)
+  const claimed = orderClaims(before, before.get(cluster), row.facts)
+  const after = new Map(before).set(cluster, { ...row, claimed })
+  const [claims, needed] = [allClaims(tx, after), neededByAll(tx)]
+  const spared = (): ReadonlySet<string> => withoutRoom(allClaims(tx, before), claims, { changed: cluster, needed })
+  const plan = refusingWithoutRoom(() => planAddresses(claims, rules.globalRange, needed, spared))
+  const renumbered = [...plan].flatMap(([id, { translated }]) =>
+    translated && before.get(id)?.translated === false ? [id] : [],
+  )
+  const known = ipv6NotCarried(tx, before)
+  const dropped = [...ipv6NotCarried(tx, after).keys()].filter((id) => !known.has(id))
+  return [...new Set([...renumbered, ...dropped])].filter((id) => id !== cluster).sort()
 }
 
 interface PlanInit {

@@ -36,6 +36,8 @@ export interface MemberSummary {
   readonly lastSeenMs: number
   /** Since when its certificates are refused, until it joins with the token that was made for it. */
   readonly rekeyedAtMs?: number
+  /** Since when none of its certificates is taken, because two hold its identity. */
+  readonly forkedAtMs?: number
   /** A certificate of it that had been replaced was shown: somebody has a copy. Gone with its next join. */
   readonly misuse?: Misuse
   /** Members that it does not reach, for Service addresses that it stated over their pods: a sentence each. */
@@ -82,11 +84,12 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
   const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
   return members.map(({ key, value }) => {
     const own = clashes.filter(({ cluster }) => cluster === key).map(clashText)
-    const { joinedAtMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
+    const { joinedAtMs, facts, translated, blocks, rekeyedAtMs, misuse, forkedAtMs } = value
     const { lastSeenMs } = contactOf(view, key, value)
     const identity = {
       ...(rekeyedAtMs === undefined ? {} : { rekeyedAtMs }),
       ...(misuse === undefined ? {} : { misuse }),
+      ...(forkedAtMs === undefined ? {} : { forkedAtMs }),
       ...(own.length === 0 ? {} : { clashes: own }),
     }
     const { limit, used } = quotaAndUse(view, key, DEFAULT_MEMBER_QUOTA)
@@ -146,7 +149,7 @@ export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): vo
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
   // What a backup or the first join would still let in goes as well.
-  const { restored: _lost, superseded: _before, joinKeyHash: _first, ...rest } = row
+  const { restored: _lost, superseded: _before, joinKeyHash: _first, forkedAtMs: _two, ...rest } = row
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }
 

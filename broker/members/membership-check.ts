@@ -106,6 +106,15 @@ function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
       const text = `${certificate} expired at ${timeText(validity.expiresAtMs)}: join again with a new token`
       throw new RefusedError('CertificateExpired', 'certificate', text)
     }
+    case 'forked': {
+      const at = timeText(validity.atMs)
+      throw denied(
+        'IdentityForked',
+        `cluster ${name} is used with two certificates that were renewed from one, so somebody has a copy of its ` +
+          `identity: none of its certificates is taken since ${at}; "sealane cluster rekey ${peer.cluster}" on the ` +
+          'broker makes it a new identity',
+      )
+    }
     case 'rekeyed': {
       const at = timeText(validity.atMs)
       throw denied(

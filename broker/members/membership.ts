@@ -13,6 +13,8 @@ import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
 import { ipv6NotCarried, membersOf, statesIpv6 } from '../addresses/address-claims.ts'
 import { overlapsOf } from '../addresses/address-notes.ts'
 import { nextIndex } from '../addresses/allocation.ts'
+import type { ChangedRanges } from '../approval/approval-rows.ts'
+import { isAskedAbout, widened, withRanges } from '../approval/changed-ranges.ts'
 import { contactOf, forgetContact } from '../contact/contact-rows.ts'
 import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../records/cluster-records.ts'
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
@@ -49,6 +51,10 @@ export interface JoinDecision {
   /** The member has streams open at this moment. */
   readonly connected: boolean
   readonly membersLimit: number
+  /** An operator has accepted these very facts. */
+  readonly accepted?: boolean
+  /** The token says that an operator decides about who brings it. */
+  readonly approve?: boolean
 }
 
 export interface JoinOutcome {
@@ -60,9 +66,10 @@ export interface JoinOutcome {
 
 /** Writes the membership. Throws RefusedError. */
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): JoinOutcome {
-  const { cluster, facts, certificate, handedOut, keyHash, allowedCIDRs } = join
-  refuseSpace(facts, allowedCIDRs)
+  const { cluster, certificate, handedOut, keyHash, allowedCIDRs } = join
   const old = tx.get('member', cluster)
+  const facts = acceptedFacts(join, old, context)
+  refuseSpace(facts, allowedCIDRs)
   if (isLive(old)) checkTakeover(tx, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
   const given = old ?? awaitedMember(tx, context)
@@ -82,13 +89,30 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     handedOut,
     complete: isLive(old) && old.complete,
     ...(same?.superseded === undefined ? {} : { superseded: same.superseded }),
+    ...(same?.forkedAtMs === undefined ? {} : { forkedAtMs: same.forkedAtMs }),
     ...(old?.quota === undefined ? {} : { quota: old.quota }),
+    // An answer of the operator outlasts a join that nobody was asked about.
+    ...(isLive(old) && old.changed !== undefined && join.accepted !== true ? { changed: old.changed } : {}),
+    ...(join.approve === true || (isLive(old) && old.approve === true) ? { approve: true } : {}),
   }
   forgetContact(tx, cluster)
   const renumbered = writeMember(tx, row, context)
   const spec = clusterSpec(tx, cluster)
   if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
   return { spec, renumbered: describeRenumbered(tx, renumbered) }
+}
+
+/**
+ * Who is a member already, and joins once more without a new approval, keeps the ranges that were accepted. What it
+ * states beside them waits once it publishes.
+ */
+function acceptedFacts(
+  { facts, accepted }: JoinDecision,
+  old: MemberRow | undefined,
+  { rules }: WriteContext,
+): ClusterFacts {
+  if (accepted === true || !isLive(old) || !isAskedAbout(old, rules)) return facts
+  return widened(facts, old.facts).length === 0 ? facts : withRanges(facts, old.facts)
 }
 
 /** Of one key: more requests than this are not under way. */
@@ -131,15 +155,25 @@ class OnlyLooked extends Error {
 }
 
 /**
- * Takes new facts of a member: addresses may be added, and its records are validated anew. False: it has said the same
- * before. Throws RefusedError.
+ * Takes new facts of a member: addresses may be added, and its records are validated anew. `ranges` wait beside them.
+ * Gives whether the facts are other ones than before, and the other members that have global addresses from now on.
+ * Throws RefusedError.
  */
-export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): boolean {
+export function changeFacts(
+  tx: Transaction,
+  facts: ClusterFacts,
+  context: WriteContext,
+  ranges?: ChangedRanges,
+): { readonly changed: boolean; readonly renumbered: readonly ClusterId[] } {
   const row = tx.get('member', context.cluster)
-  if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return false
+  if (!isLive(row)) return { changed: false, renumbered: [] }
+  const { changed: before, ...rest } = row
+  const changed = canonicalJson(row.facts) !== canonicalJson(facts)
+  if (!changed && before === ranges) return { changed: false, renumbered: [] }
+  if (ranges !== undefined) refuseSpace(withRanges(facts, ranges), allowedOf(row))
   refuseSpace(facts, allowedOf(row))
-  writeMember(tx, { ...row, facts }, context)
-  return true
+  const waits = ranges === undefined ? {} : { changed: ranges }
+  return { changed, renumbered: writeMember(tx, { ...rest, ...waits, facts }, context) }
 }
 
 /** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */
@@ -178,7 +212,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
   removeClusterRecord(tx, context.cluster)
   removeStatusRecord(tx, context.cluster)
-  const { connectedSinceMs: _over, rekeyedAtMs: _asked, ...rest } = row
+  const { connectedSinceMs: _over, rekeyedAtMs: _asked, changed: _waiting, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,
     lastSeenMs: contactOf(tx, context.cluster, row).lastSeenMs,

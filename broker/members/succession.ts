@@ -10,6 +10,11 @@
  *
  * What was issued and never used is written down nowhere: a certificate names the one it renews (Peer.renews). So no
  * number of renewals takes anything from anybody.
+ *
+ * Two agents of one cluster may renew the same certificate at once, and both use what they got. Each then finds the one
+ * that is stored, well before the overlap ends. Where both are still used afterwards, two hold the identity that do not
+ * share a store: one of them is a thief, and the certificates do not say which. Neither is preferred: no certificate of
+ * the member is taken any more (`forked`) until it gets a new identity.
  */
 import type { Peer } from '../../protocol/broker-api.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
@@ -19,6 +24,8 @@ import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../sta
 export const OVERLAP_MS = 5 * 60_000
 /** Remembered, so that what was renewed from them is known too. */
 const MAX_SUPERSEDED = 16
+/** Agents of one cluster that renew at the same moment: more are none, and would push each other off the list. */
+const MAX_AT_ONCE = 4
 
 export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs' | 'authority'>
 
@@ -31,6 +38,8 @@ export type CertificateValidity =
   | { readonly t: 'expired'; readonly expiresAtMs: number }
   /** It belongs to this membership, and was replaced; undefined: not known when. */
   | { readonly t: 'superseded'; readonly replacedAtMs: number | undefined }
+  /** Two hold this identity. `row` has it written down; absent: it is known. */
+  | { readonly t: 'forked'; readonly atMs: number; readonly row?: MemberRow }
   /** An operator has asked for a new identity. */
   | { readonly t: 'rekeyed'; readonly atMs: number }
   /** It belongs to no membership that lasts. */
@@ -38,6 +47,7 @@ export type CertificateValidity =
 
 export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateValidity {
   if (row.rekeyedAtMs !== undefined) return { t: 'rekeyed', atMs: row.rekeyedAtMs }
+  if (row.forkedAtMs !== undefined) return { t: 'forked', atMs: row.forkedAtMs }
   const serial = normalSerial(peer.serial)
   const renews = peer.renews === undefined ? undefined : normalSerial(peer.renews)
   const at = row.certificates.findIndex((one) => one.serial === serial)
@@ -58,15 +68,25 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   const superseded = row.superseded ?? []
   // Two were made of one, by two agents at once. The last that is used before the overlap ends is the one that stays.
   const parent = superseded.find((one) => one.serial === renews && one.untilMs > nowMs)
-  if (parent !== undefined && current?.renews !== serial) return use(shown, [], parent.untilMs)
+  const isFork = current !== undefined && current.renews !== serial
+  if (parent !== undefined && isFork) {
+    const next = replace(row, [shown], { atMs: nowMs, untilMs: parent.untilMs, forked: true })
+    const atOnce = (next.superseded ?? []).filter(({ forked, untilMs }) => forked === true && untilMs > nowMs)
+    return atOnce.length < MAX_AT_ONCE ? { t: 'firstUse', row: next } : fork(row, nowMs)
+  }
   const own = superseded.find((one) => one.serial === serial)
   if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
+  if (own?.forked === true) return fork(row, nowMs)
   if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
   const isOurs = own ?? superseded.find((one) => one.serial === renews)
   if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {
     return { t: 'superseded', replacedAtMs: isOurs?.atMs }
   }
   return { t: 'foreign' }
+}
+
+function fork(row: MemberRow, nowMs: number): CertificateValidity {
+  return { t: 'forked', atMs: nowMs, row: { ...row, forkedAtMs: nowMs } }
 }
 
 /**
@@ -136,7 +156,7 @@ export function confirmedRow(row: MemberRow, { serial }: Pick<Peer, 'serial'>): 
 function replace(
   row: MemberRow,
   certificates: readonly IssuedCertificate[],
-  times: Pick<SupersededCertificate, 'atMs' | 'untilMs'>,
+  times: Omit<SupersededCertificate, 'serial'>,
 ): MemberRow {
   const kept = new Set(certificates.map(({ serial }) => serial))
   const before = row.certificates.filter(({ serial }) => !kept.has(serial))

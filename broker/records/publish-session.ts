@@ -18,12 +18,11 @@ import { setHash } from '../../protocol/codec/set-hash.ts'
 import type { ProblemFields } from '../../runtime/logging/logger.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
-import { memberActor } from '../audit/audit-callers.ts'
-import { accepted, memberSource } from '../audit/refusal-pace.ts'
+import { SeenRanges } from '../approval/changed-ranges.ts'
 import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
+import { type ChangeContext, type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
 import { type QuotaReport, isQuotaReason } from '../../model/quota/member-quota.ts'
 import { markComplete } from '../members/membership.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
@@ -33,6 +32,7 @@ import { QuotaNews } from '../quota/quota-news.ts'
 import { writePatiently } from './patient-write.ts'
 import { type WriteContext, memberRecords } from './record-writes.ts'
 import { receiveHeld } from '../restored/receive-held.ts'
+import { PublishAudit } from './publish-audit.ts'
 import { askHeld, noteAnswered } from '../restored/settling.ts'
 import { removeStatusRecord } from './status-records.ts'
 import type { PublishSessionDeps, PublishSessionInit } from './publish-session-deps.ts'
@@ -61,15 +61,19 @@ export class MemberPublishSession implements PublishSession {
   #needed = new Set<string>()
   #refusals = 0
   readonly #waiting = new WaitingChanges()
+  readonly #audit: PublishAudit
   #writing: Promise<void> | undefined
   #failure: Error | undefined
   readonly #carried: CarriedAddresses
+  readonly #ranges: SeenRanges
   /** Absent: the member, of an earlier release, does not know what a quota is. */
   #news: QuotaNews | undefined
 
   constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
     this.#deps = deps
     this.#init = init
+    this.#audit = new PublishAudit(deps.audit, init.peer)
+    this.#ranges = new SeenRanges(deps.log.get('member', init.peer.cluster))
     this.#carried = new CarriedAddresses(clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? [])
   }
 
@@ -112,11 +116,19 @@ export class MemberPublishSession implements PublishSession {
     if (this.#isClaimed && this.#isOvertaken(this.#deps.log)) this.endReplaced()
   }
 
-  /** To be called when memberships have changed: ends the stream of who is no member any more. True when it did. */
+  /**
+   * To be called when memberships have changed: ends the stream of who is no member any more. True when it did. A stream
+   * on which ranges were stated that an operator has accepted since ends too: what was refused may be published now.
+   */
   endIfGone(): boolean {
     const { log, clock } = this.#deps
     const { peer, end } = this.#init
-    if (isOfMembership(log, peer, clock.now())) return false
+    if (isOfMembership(log, peer, clock.now())) {
+      const text = 'podCIDRs: ranges of this cluster were accepted, what it publishes is compared anew'
+      if (this.#ranges.accepted(log.get('member', peer.cluster)))
+        end(new RefusedError('RangesAccepted', 'podCIDRs', text))
+      return false
+    }
     try {
       requireMember(log, peer, clock.now())
     } catch (error) {
@@ -268,7 +280,17 @@ export class MemberPublishSession implements PublishSession {
       if (filled) markComplete(tx, peer)
       // Of one group only the last count: nobody has seen those before it.
       let taken: ClusterFacts | undefined
-      const context = { ...this.#context(), writesStatus, onFacts: (facts: ClusterFacts) => void (taken = facts) }
+      const renumbered = new Set<string>()
+      const context: ChangeContext = {
+        ...this.#context(),
+        writesStatus,
+        onFacts: (of) => {
+          taken = of.taken ?? taken
+          for (const one of of.renumbered) renumbered.add(one)
+          if (of.waits !== undefined) this.#audit.waits(tx, of.waits)
+        },
+        onRenumbered: (record, clusters) => this.#audit.renumbered(tx, record, clusters),
+      }
       full.length = 0
       const results = changes.map((change) => {
         const refused = applyChange(tx, change, context)
@@ -276,8 +298,9 @@ export class MemberPublishSession implements PublishSession {
         return refused
       })
       if (taken !== undefined) {
-        isAudited ??= this.#deps.audit.allows(accepted(memberSource(peer.cluster)))
-        if (isAudited) this.#auditFacts(tx, taken)
+        isAudited ??= this.#audit.allowsFacts()
+        // Whom it renumbers is written down, however often the member changes what it states.
+        if (isAudited || renumbered.size > 0) this.#audit.facts(tx, taken, [...renumbered])
       }
       tookMs = clock.monotonic() - begunMs
       return results
@@ -327,34 +350,11 @@ export class MemberPublishSession implements PublishSession {
       const { field, reason, message: why } = refused
       if (isQuotaReason(reason)) this.#deps.metrics.quotaRefused.inc({ reason })
       this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
-      this.#auditRefused(change, refused)
+      this.#audit.refused(change, refused)
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
     const last = group.at(-1)
     if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
-  }
-
-  /** Facts that were taken: addresses are what others rely on. */
-  #auditFacts(tx: Transaction, { podCIDRs, serviceCIDRs, version }: ClusterFacts): void {
-    const { peer } = this.#init
-    const details = { podCIDRs, serviceCIDRs, version }
-    this.#deps.audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(peer), subject: peer.cluster, details })
-  }
-
-  #auditRefused(change: MemberChange, { field, reason }: Refusal): void {
-    const { audit } = this.#deps
-    const { peer } = this.#init
-    if (!audit.allows(memberSource(peer.cluster))) return
-    const isOwn = change.t === 'facts' || change.t === 'status'
-    const { kind, namespace, name } = keyOf(change)
-    audit.report({
-      act: change.t === 'facts' ? 'facts' : 'record',
-      result: 'refused',
-      reason,
-      who: memberActor(peer),
-      subject: isOwn ? peer.cluster : `${kind}/${namespace}/${name}`,
-      details: { field },
-    })
   }
 
   /** A member that goes on sending nonsense must not fill the log. */

@@ -23,6 +23,8 @@ export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
   /** Of who has no other: quotaOf(). */
   readonly quota: MemberQuota
+  /** An operator decides about every join, and about ranges that a member states later. */
+  readonly approve?: boolean
 }
 
 export interface WriteContext {

@@ -26,6 +26,7 @@ import {
   type AnswerInit,
   type WaitingSummary,
   acceptWaiting,
+  rangesDetails,
   refuseWaiting,
   waitingDetails,
   waitingSummaries,
@@ -275,6 +276,7 @@ class LogBrokerStore implements BrokerStore {
       command,
       (tx) => {
         const given = answer(tx, init, this.#clock.now())
+        if (given.token === '') details = rangesDetails(tx, given.id) ?? details
         const row = waitingJoin(tx, given.id, given.token, this.#clock.now())
         if (row !== undefined) details = waitingDetails({ cluster: given.id, token: given.token, row })
         return given

@@ -6,6 +6,7 @@ import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../../mode
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberQuota } from '../../model/quota/member-quota.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { ChangedRanges, WaitingRow } from '../approval/approval-rows.ts'
 import type { AuditEvent } from '../audit/audit-event.ts'
 
 /** Key: recordKeyText(). The only scope that goes out by Watch. */
@@ -47,6 +48,8 @@ export interface SupersededCertificate {
   readonly atMs: number
   /** Until then it may still be used. */
   readonly untilMs: number
+  /** It was used, and so was another one that was renewed from the same certificate. */
+  readonly forked?: true
 }
 
 /** A certificate that was shown after it had been replaced: somebody has a copy. */
@@ -98,8 +101,14 @@ export interface MemberRow {
   readonly followsAuthorities?: true
   /** An operator asked for a new identity then: no certificate of before may be used. */
   readonly rekeyedAtMs?: number
+  /** Two that were renewed from one certificate are in use: neither is taken since then. Gone with a new identity. */
+  readonly forkedAtMs?: number
   /** The latest; gone with the next join. */
   readonly misuse?: Misuse
+  /** Its token said that an operator decides about it. */
+  readonly approve?: true
+  /** What it states and an operator has not accepted: the ranges of `facts` count meanwhile. */
+  readonly changed?: ChangedRanges
   /** The member has declared its whole record set since it joined. */
   readonly complete: boolean
   /** The row is of a backup of this time, put back at that time: see isOfLostTime() in succession.ts. */
@@ -143,24 +152,6 @@ export interface TokenRow {
   readonly revokedAtMs?: number
   /** Fingerprints of the authorities that it names. Absent: the one of the time when it was made. */
   readonly pins?: readonly string[]
-}
-
-/** Key: cluster/token. A join that waits for an operator, or was answered and not asked for again yet. */
-export interface WaitingRow {
-  /** SHA-256 of the public key of who waits, hex: the token is bound to it. */
-  readonly keyHash: string
-  readonly facts: ClusterFacts
-  /** Where it asked from last, as the broker saw it. */
-  readonly address: string
-  readonly sinceMs: number
-  /** Now and then, not each time. */
-  readonly lastAskedMs: number
-  /** End of the token. */
-  readonly expiresAtMs: number
-  /** Members that got global addresses if it joined, when it asked first. */
-  readonly renumbers: readonly string[]
-  readonly acceptedAtMs?: number
-  readonly refusedAtMs?: number
 }
 
 /** Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: decides conflicts. */

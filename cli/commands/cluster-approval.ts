@@ -35,7 +35,7 @@ export function waitingRemark(waiting: readonly WaitingSummary[]): string {
 
 function addWaiting(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lists clusters that wait for approval, with the fingerprint of the key that each of them has.'
+  const text = 'Lists clusters, and ranges of members, that wait for approval, each with its fingerprint.'
   addKubeOptions(
     subcommand(cluster, 'waiting', text, 'sealane cluster waiting --context hub'),
     seenOtherwise(LOCAL_BROKER),
@@ -49,6 +49,7 @@ function addWaiting(cluster: Command, context: CommandContext): void {
       const rows = await withMembers({ ...options, kube }, context, (members) => members.waiting())
       await printItems(output, options.output, rows, [
         { title: 'CLUSTER', cell: (row) => row.id },
+        { title: 'WHAT', cell: (row) => row.what },
         { title: 'STATE', cell: (row) => row.state },
         { title: 'FINGERPRINT', cell: (row) => row.fingerprint },
         { title: 'PODS', cell: (row) => row.podCIDRs.join(',') },
@@ -56,11 +57,11 @@ function addWaiting(cluster: Command, context: CommandContext): void {
         { title: 'NEEDS', cell: (row) => row.neededCIDRs.join(',') || '-', wide: true },
         { title: 'LABELS', cell: labelsCell, wide: true },
         { title: 'RELEASE', cell: (row) => row.version, wide: true },
-        { title: 'FROM', cell: (row) => row.address },
-        { title: 'TOKEN', cell: (row) => row.token },
+        { title: 'FROM', cell: (row) => row.address || '-' },
+        { title: 'TOKEN', cell: (row) => row.token || '-' },
         { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
         { title: 'LAST ASKED', cell: (row) => new Date(row.lastAskedMs).toISOString(), wide: true },
-        { title: 'UNTIL', cell: (row) => new Date(row.untilMs).toISOString() },
+        { title: 'UNTIL', cell: (row) => (row.untilMs === undefined ? '-' : new Date(row.untilMs).toISOString()) },
       ])
       if (options.output === 'table' || options.output === 'wide')
         for (const row of rows) output.remark(remarks(row, rows))
@@ -76,8 +77,13 @@ function labelsCell({ labels }: WaitingSummary): string {
 }
 
 /** What an operator must not miss before he accepts. */
-function remarks({ id, isMember, renumbers, fingerprint }: WaitingSummary, all: readonly WaitingSummary[]): string {
-  const others = all.filter((one) => one.id === id && one.fingerprint !== fingerprint)
+function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
+  const { id, what, isMember, renumbers, fingerprint } = row
+  if (what === 'ranges') {
+    const hit = renumbers.length > 0 ? `; if they are accepted, ${renumbers.join(', ')} get global addresses` : ''
+    return `${id}: a member, which states other ranges than those that were accepted${hit}\n`
+  }
+  const others = all.filter((one) => one.id === id && one.what === 'join' && one.fingerprint !== fingerprint)
   const lines = [
     ...(isMember ? [`${id}: a member has this id; who is accepted takes its place\n`] : []),
     ...(renumbers.length > 0 ? [`${id}: if it joins, ${renumbers.join(', ')} get global addresses\n`] : []),
@@ -90,7 +96,7 @@ function remarks({ id, isMember, renumbers, fingerprint }: WaitingSummary, all: 
 
 function addAccept(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lets a cluster in that waits for approval: it joins the next time it asks, within seconds.'
+  const text = 'Lets a cluster in, or ranges of a member count, that wait for approval; it takes seconds.'
   const command = subcommand(cluster, 'accept', text, 'sealane cluster accept paris --fingerprint SHA256:4fC…')
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)
@@ -98,14 +104,14 @@ function addAccept(cluster: Command, context: CommandContext): void {
     const given = await withMembers({ ...options, kube }, context, (members) => members.accept(init))
     const said = given.repeated
       ? `cluster ${id} (${given.fingerprint}) was accepted before: nothing was done\n`
-      : `cluster ${id} (${given.fingerprint}) is accepted: it joins when it asks the next time\n`
+      : `cluster ${id} (${given.fingerprint}) is accepted: ${given.token === '' ? 'its ranges count from now on' : 'it joins when it asks the next time'}\n`
     await printOne(output, options.output, given, said)
   })
 }
 
 function addRefuse(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Refuses a cluster that waits for approval; its token is good for nobody else.'
+  const text = 'Refuses a cluster, or ranges of a member, that wait for approval.'
   const command = subcommand(cluster, 'refuse', text, 'sealane cluster refuse paris')
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)

@@ -95,7 +95,8 @@ function addList(cluster: Command, context: CommandContext): void {
     })
 }
 
-function stateCell({ state, misuse, rekeyedAtMs }: MemberSummary): string {
+function stateCell({ state, misuse, rekeyedAtMs, forkedAtMs }: MemberSummary): string {
+  if (forkedAtMs !== undefined && rekeyedAtMs === undefined) return `${state}, identity forked`
   if (rekeyedAtMs !== undefined) return `${state}, gets a new identity`
   return misuse === undefined ? state : `${state}, identity stolen`
 }

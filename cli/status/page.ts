@@ -16,7 +16,7 @@ export function textOfPage(address: string, path: string, maxBytes: number, sign
       response.on('error', reject)
       response.on('end', () => {
         if (response.statusCode === 200) resolve(Buffer.concat(chunks).toString())
-        else reject(new Error(`${address} answers ${response.statusCode ?? 0}: its release may not say how it does`))
+        else reject(new Error(`${address} answers ${response.statusCode ?? 0}${meaning(response.statusCode)}`))
       })
     })
     asked.on('error', (error: NodeJS.ErrnoException) => {
@@ -24,4 +24,10 @@ export function textOfPage(address: string, path: string, maxBytes: number, sign
     })
     asked.end()
   })
+}
+
+/** RFC 9110 sections 15.5.5, 15.5.9 and 15.6.4; of other statuses nothing is known. */
+function meaning(status: number | undefined): string {
+  if (status === 404) return ': its release may not say how it does'
+  return status === 408 || status === 503 ? ': it is too busy to answer now, ask again' : ''
 }

@@ -15,10 +15,19 @@ export function broker(world: World): readonly Finding[] {
     ...agentSilent(world),
     ...unreached(world),
     ...failingAddresses(world),
+    ...statement(world),
     ...slowStore(world),
     ...clock(world),
     ...certificate(world),
   ]
+}
+
+/** The broker goes by what it took before: ranges that are new here are not reached from elsewhere. */
+function statement({ broker, selfSubject: subject }: World): readonly Finding[] {
+  const reason = knownReason(broker?.object.factsRefused)
+  if (broker === undefined || reason === undefined) return []
+  const seen = `the broker does not take what this cluster states of itself. ${reasonRow(reason).means}`
+  return [{ reason, severity: 'degraded', subject, seen, ...seenAt(broker) }]
 }
 
 /** As SealaneBrokerStoreSlow has it: a change waits for a commit of the store, and for next to nothing else. */
@@ -103,7 +112,8 @@ function unreached({ broker, nowMs, selfSubject }: World): readonly Finding[] {
   const { publish, watch, since, reason, heardAt, addresses } = broker.object
   if (publish === 'live' && watch === 'live') return []
   const ageMs = nowMs - Date.parse(since)
-  const why = knownReason(reason)
+  // Agents of an earlier release say of the broker what is a reason about API servers.
+  const why = knownReason(reason === 'NoConnection' ? 'BrokerSilent' : reason)
   const means = why === undefined ? '' : ` ${reasonRow(why).means}`
   const heard = heardAt === undefined ? 'not heard since this process began' : `last heard ${heardAt}`
   const known = `${addresses} address${addresses === 1 ? '' : 'es'} known`

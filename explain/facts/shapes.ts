@@ -259,6 +259,8 @@ const brokerReport = z.looseObject({
   since: text,
   /** Why it has no connection. */
   reason: name.optional(),
+  /** Why the broker does not take what the cluster states of itself. */
+  factsRefused: name.optional(),
   /** RFC 3339: the broker's last word. Absent: none since this process began. */
   heardAt: text.optional(),
   /** How many addresses of brokers it knows, and at how many of them nobody answered last. */

@@ -66,6 +66,29 @@ export const MEMBER_REASONS = {
     todo: 'Ask why. To try again, join with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
+  RangesAwaitApproval: {
+    status: 'FailedPrecondition',
+    means:
+      'The cluster states other address ranges than an operator of the broker accepted, and nobody has decided about ' +
+      'them yet. The accepted ranges stay in force.',
+    todo:
+      'See what it states, and whom that renumbers, with `sealane cluster waiting` on the broker; then run ' +
+      '`sealane cluster accept` or `refuse`. Or put the earlier ranges back in the cluster.',
+    shows: [...BROKER, 'output of the command'],
+  },
+  RangesRefusedByOperator: {
+    status: 'PermissionDenied',
+    means:
+      'An operator of the broker has refused address ranges that the cluster states. The accepted ranges stay in force.',
+    todo: 'Put the earlier ranges back in the cluster, or ask why: other ranges wait for another answer.',
+    shows: [...BROKER, 'output of the command'],
+  },
+  RangesAccepted: {
+    status: 'FailedPrecondition',
+    means: 'An operator has accepted ranges of the member, and the broker ends the stream to compare its records anew.',
+    todo: 'Nothing.',
+    shows: BROKER,
+  },
   ApprovalNotSupported: {
     status: 'FailedPrecondition',
     means: 'The broker asks its operator before it lets a cluster in, and the release that joins cannot wait for that.',
@@ -245,6 +268,14 @@ export const MEMBER_REASONS = {
     means: 'Somebody used a certificate after it had been replaced: there is a copy of the identity.',
     todo: 'Run `sealane cluster rekey` for the cluster on the broker, and find out who has the copy.',
     shows: BROKER,
+  },
+  IdentityForked: {
+    status: 'PermissionDenied',
+    means:
+      'Two certificates that were renewed from one are both in use: somebody has a copy of the identity, and the broker ' +
+      'takes neither.',
+    todo: 'Run `sealane cluster rekey` for the cluster on the broker, join it with that token, and find the copy.',
+    shows: [...BROKER, ...ADMIN],
   },
   CertificateUnknown: {
     means: 'A member shows a certificate that this CA issued and the database does not know: the database is older.',

@@ -1,5 +1,11 @@
 /** What the broker has got of the cluster's facts. Pure; the counterpart of publish-ledger.ts. */
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { canonicalJson } from '../codec/content-hash.ts'
+
+interface FactsRefusal {
+  readonly sequence: number
+  readonly reason: ReasonCode
+}
 
 /** `T` is the cluster's facts, or its status. */
 export class FactsLedger<T extends object> {
@@ -7,6 +13,7 @@ export class FactsLedger<T extends object> {
   #text: string | undefined
   /** What the broker has answered for, taken or refused. */
   #reported: string | undefined
+  #refusal: FactsRefusal | undefined
   #inFlight: { readonly sequence: number; readonly text: string } | undefined
 
   set(facts: T): void {
@@ -31,6 +38,7 @@ export class FactsLedger<T extends object> {
 
   acknowledge(sequence: number): void {
     if (this.#inFlight === undefined || this.#inFlight.sequence > sequence) return
+    if (this.#refusal !== undefined && this.#refusal.sequence < this.#inFlight.sequence) this.#refusal = undefined
     this.#reported = this.#inFlight.text
     this.#inFlight = undefined
   }
@@ -38,6 +46,16 @@ export class FactsLedger<T extends object> {
   /** True when it was the facts that `sequence` brought. */
   isInFlight(sequence: number): boolean {
     return this.#inFlight?.sequence === sequence
+  }
+
+  /** The broker does not take what `sequence` brought, if that was these; its acknowledgement follows. */
+  refuse(sequence: number, reason: ReasonCode): void {
+    if (this.isInFlight(sequence)) this.#refusal = { sequence, reason }
+  }
+
+  /** Why the broker does not take what it got last; undefined: it does, or has not answered yet. */
+  get refused(): ReasonCode | undefined {
+    return this.#refusal?.reason
   }
 
   /** A stream has ended: what was on its way is sent again. */

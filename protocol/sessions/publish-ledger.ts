@@ -344,3 +344,8 @@ function setOrDelete(map: Map<string, Hash>, key: string, value: Hash | undefine
 function hex(bytes: Uint8Array): Hash {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')
 }
+
+/** Before the first answer nothing counts as stored, whatever an earlier process did. */
+export function refusedOrPending(state: RecordState): RecordState {
+  return state.t === 'refused' ? state : { t: 'pending' }
+}

@@ -20,7 +20,7 @@ import { errorOf } from '../../runtime/thrown.ts'
 import type { QuotaReport } from '../../model/quota/member-quota.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { MemberRecord } from '../../model/records.ts'
-import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'
+import { type ClusterFacts, type PublishMessage, type PublishReply, RefusedError } from '../broker-api.ts'
 import {
   type BrokerClient,
   BrokerSilentError,
@@ -28,9 +28,10 @@ import {
   ProtocolError,
   type PublishStream,
 } from '../broker-client.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { FactsLedger } from './facts-ledger.ts'
 import { answerHeld, type GivesHeld } from './held-records.ts'
-import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
+import { type Change, type Declaration, PublishLedger, type RecordState, refusedOrPending } from './publish-ledger.ts'
 import { ReconnectPace } from './reconnect-spread.ts'
 import type { RefusedRecord } from './refused-record.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
@@ -149,6 +150,11 @@ export class PublishSession {
     this.#poke()
   }
 
+  /** Why the broker does not take what this cluster states of itself; undefined: it does, as far as is known. */
+  factsRefused(): ReasonCode | undefined {
+    return this.#facts.refused
+  }
+
   /** Sends refused records once more. */
   retryRefused(): void {
     this.#ledger.forgetRefusals()
@@ -175,6 +181,7 @@ export class PublishSession {
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
+      if (error instanceof RefusedError && error.reason === 'RangesAccepted') this.retryRefused()
       logger.info('publish interrupted', { why: error.message })
       await clock.sleep(pace.nextMs(error), signal).catch(() => undefined)
     }
@@ -287,6 +294,7 @@ export class PublishSession {
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
     const { field, reason, message, kept } = reply
     if (this.#facts.isInFlight(reply.sequence) || this.#status.isInFlight(reply.sequence)) {
+      this.#facts.refuse(reply.sequence, reason)
       this.#refused({ key: undefined, field, reason, message })
     } else {
       const key = this.#ledger.refuse(reply.sequence, { field, reason, message }, kept)
@@ -314,11 +322,8 @@ export class PublishSession {
     const { digestPart } = this.#init
     // One part at least: it carries `last`.
     for (let i = 0; i === 0 || i < entries.length; i += digestPart) {
-      await stream.send({
-        t: 'digest',
-        entries: entries.slice(i, i + digestPart),
-        last: i + digestPart >= entries.length,
-      })
+      const end = i + digestPart
+      await stream.send({ t: 'digest', entries: entries.slice(i, end), last: end >= entries.length })
     }
   }
 
@@ -390,9 +395,4 @@ export class PublishSession {
     await orAborted(changed, signal)
     signal.throwIfAborted()
   }
-}
-
-/** Before the first answer nothing counts as stored, whatever an earlier process did. */
-function refusedOrPending(state: RecordState): RecordState {
-  return state.t === 'refused' ? state : { t: 'pending' }
 }

@@ -44,8 +44,8 @@ t.test('a site waits, says what to compare, and joins once it is accepted', asyn
   const fingerprint = await waits(t, broker, join)
   t.same(site.identity(), ['0700 identity/', '0600 identity/joining.key'])
   const listed = await sealane('cluster', 'waiting')
-  t.match(listed.stdout, /^CLUSTER STATE FINGERPRINT PODS SERVICES FROM TOKEN SINCE UNTIL\n/)
-  t.match(listed.stdout, `paris waiting ${fingerprint} 10.42.0.0/16 10.43.0.0/16 127.0.0.1 `)
+  t.match(listed.stdout, /^CLUSTER WHAT STATE FINGERPRINT PODS SERVICES FROM TOKEN SINCE UNTIL\n/)
+  t.match(listed.stdout, `paris join waiting ${fingerprint} 10.42.0.0/16 10.43.0.0/16 127.0.0.1 `)
   t.match(await sealane('cluster', 'list'), {
     stderr: 'none\nwaiting for approval: paris; see: sealane cluster waiting\n',
   })

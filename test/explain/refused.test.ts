@@ -103,6 +103,10 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
   'a token that was used': [notJoined(), ['down TokenUsed Membership self (PartNotReady ×1)']],
   'an id that is taken': [notJoined(), ['down ClusterIdTaken Membership self (PartNotReady ×1)']],
   'an operator has not accepted it yet': [notJoined(), ['down JoinAwaitsApproval Membership self (PartNotReady ×1)']],
+  'ranges that were stated after the join wait for an operator': [
+    brokenMember(() => undefined),
+    ['degraded RangesAwaitApproval Cluster milano'],
+  ],
   'a refusal that this release does not know': [notJoined(), ['down NoMembership Membership self (PartNotReady ×1)']],
   'a new token was refused, and the certificate has ended': [
     brokenMember(() => undefined),
@@ -164,6 +168,10 @@ const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'a token that was used': [agentReport({ ready: false, joinRefused: 'TokenUsed' })],
   'an id that is taken': [agentReport({ ready: false, joinRefused: 'ClusterIdTaken' })],
   'an operator has not accepted it yet': [agentReport({ ready: false, joinRefused: 'JoinAwaitsApproval' })],
+  'ranges that were stated after the join wait for an operator': healthyReports({
+    ...HEALTHY_BROKER,
+    factsRefused: 'RangesAwaitApproval',
+  }),
   'a new token was refused, and the certificate has ended': [
     agentReport({
       broker: { ...HEALTHY_BROKER, certificateEnds: '2026-11-25T11:00:00Z' },

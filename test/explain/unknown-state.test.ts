@@ -18,7 +18,7 @@ const AWAY: BrokerReport = {
   publish: 'waiting',
   watch: 'waiting',
   since: '2026-11-25T11:30:00Z',
-  reason: 'NoConnection',
+  reason: 'BrokerSilent',
 }
 
 /** What the agent says of the broker → what is said of it. */
@@ -71,13 +71,19 @@ t.test('a broker that is away is said with the reason of the agent, and what to 
   t.match(problems, [
     {
       reason: 'BrokerUnreached',
-      seen: /^publishing is waiting, watching is waiting: last heard .*Z, 3 addresses known\. NoConnection: /,
+      seen: /^publishing is waiting, watching is waiting: last heard .*Z, 3 addresses known\. BrokerSilent: Nobody answers at any address of the broker/,
       since: '2026-11-25T11:30:00Z',
-      mend: 'Check the address and the network between the two.',
+      mend: 'Check that the broker runs, and that TCP to its port passes from here.',
       source: 'pod sealane-agent-0',
     },
   ])
   t.match(overview.broker, { state: 'away', addresses: 3 })
+})
+
+t.test('an agent of an earlier release that says NoConnection means the broker, not an API server', async (t) => {
+  const { problems } = diagnoseMember(factSet(healthyObjects(), healthyReports({ ...AWAY, reason: 'NoConnection' })))
+  t.match(problems, [{ reason: 'BrokerUnreached', seen: /BrokerSilent: Nobody answers at any address of the broker/ }])
+  for (const { seen, mend } of problems) t.notMatch(`${seen} ${mend}`, /API server/)
 })
 
 t.test('what could not be asked is a problem of its own', async (t) => {

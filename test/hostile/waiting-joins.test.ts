@@ -1,13 +1,15 @@
 /** Strangers and holders of tokens against the list of those who wait for approval. */
 import { MAX_WAITING_OF_TOKEN } from '../../broker/approval/waiting-joins.ts'
 import { openBrokerStore } from '../../broker/state/broker-store.ts'
-import { BrokerService } from '../../protocol/gen/broker.ts'
+import { BrokerService, JoinResponse } from '../../protocol/gen/broker.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { attack } from './support/attack.ts'
 import { type BrokerHere, brokerHere } from './support/broker-here.ts'
 import { RawRefusal, callUnary, openChannel, outcomeOf, textOf } from './support/raw-channel.ts'
-import { NO_FACTS, csrOf, joinWith, newKey, tokenSecret } from './support/raw-join.ts'
+import { NO_FACTS, certificatePem, csrOf, joinWith, newKey, tokenSecret } from './support/raw-join.ts'
+import { RawPublish } from './support/raw-publish.ts'
+import { endpointRecord } from './support/raw-records.ts'
 
 async function store<T>(broker: BrokerHere, work: (of: Awaited<ReturnType<typeof openBrokerStore>>) => Promise<T>) {
   const opened = await openBrokerStore(broker.state, new SystemClock())
@@ -121,6 +123,61 @@ await attack('waiting-acts-as-member', async (t) => {
   t.match(old, /^FAILED_PRECONDITION approval: .* this release of Sealane cannot wait|is held by another key/)
   t.equal((await store(broker, (of) => of.members())).length, 0)
 })
+
+await attack('waiting-ranges-after-the-join', async (t) => {
+  const broker = await brokerHere(t, { approve: true })
+  const secret = await tokenSecret(broker.state)
+  const enter = async (cluster: string, podCidr: string, own: string) => {
+    const [key, facts] = [newKey(), { ...NO_FACTS, podCidrs: [podCidr] }]
+    t.match(await ask(broker, own, cluster, { key, facts }), /waits for an operator/)
+    await store(broker, (of) => of.accept({ cluster }))
+    return joinOf(broker, own, cluster, { key, facts })
+  }
+  await enter('victim', '10.20.0.0/16', await tokenSecret(broker.state))
+  const { identity, key } = await enter('mallory', '10.99.0.0/24', secret)
+  const channel = openChannel(broker, identity)
+  t.teardown(() => channel.close())
+  const stream = await new RawPublish(channel).open()
+  t.teardown(() => stream.call.cancel())
+  const own = { ...NO_FACTS, podCidrs: ['10.99.0.0/24'] }
+  const tries = [
+    { ...own, podCidrs: ['10.99.0.0/24', '10.20.0.0/16'] },
+    { ...own, serviceCidrs: ['10.20.0.0/16'] },
+    { ...own, neededCidrs: ['10.20.0.0/16'] },
+  ]
+  for (const facts of tries) t.match(await stream.facts(facts), /wait for an operator of the broker/)
+  const candidates = [{ kind: 'private', address: '10.20.0.7', port: 4500 }]
+  const gateway = endpointRecord('mallory', 'gw', Buffer.alloc(32, 'mallory').toString('base64'), candidates)
+  t.match(await stream.put(gateway), /10\.20\.0\.7\/32 lies in pods of cluster "victim"/)
+  const again = await joinOf(broker, secret, 'mallory', { key, facts: { ...own, podCidrs: ['10.20.0.0/16'] } })
+  t.same(again.podCidrs, ['10.99.0.0/24'])
+  const members = await store(broker, (of) => of.members())
+  t.same(
+    members.map(({ id, podCIDRs, globalCIDRs }) => [id, podCIDRs, globalCIDRs]),
+    [
+      ['mallory', ['10.99.0.0/24'], []],
+      ['victim', ['10.20.0.0/16'], []],
+    ],
+  )
+  t.match(await waiting(broker), [{ id: 'mallory', what: 'ranges', renumbers: ['victim'] }])
+})
+
+/** Joins with a key that an operator has accepted. */
+async function joinOf(
+  broker: BrokerHere,
+  secret: string,
+  cluster: string,
+  { key, facts }: { readonly key: string; readonly facts: typeof NO_FACTS },
+) {
+  const channel = openChannel(broker)
+  const fields = { secret, cluster, facts, csr: await csrOf(key), nowMs: Date.now(), waits: true }
+  const answer = await callUnary(channel, BrokerService.join.path, BrokerService.join.requestSerialize(fields))
+  channel.close()
+  if (!Buffer.isBuffer(answer)) throw new RawRefusal(answer)
+  const { certificate, caBundle, podCidrs } = JoinResponse.decode(answer)
+  const [cert, ca] = [certificate, caBundle[0]].map((der) => certificatePem(der))
+  return { identity: { cluster, key, cert: cert ?? '', ca: ca ?? '' }, key, podCidrs }
+}
 
 function thrown(answer: Buffer | { readonly code: number; readonly details: string }): void {
   if (!Buffer.isBuffer(answer)) throw new RawRefusal(answer)

@@ -34,6 +34,11 @@ const FORGET_SECRETS_MS = 15 * 60_000
 const FORGET_HELD_MS = 30_000
 /** One write that fails may be anything: the server takes none where several have failed for so long. */
 const READ_ONLY = { writes: 2, ms: 2000 }
+/**
+ * A write that no answer came to says less: on a busy machine, or where the connection breaks, a few are late, and the
+ * next one is taken. Without a majority of etcd none is.
+ */
+const UNANSWERED = { writes: 3, ms: 25_000 }
 /** A server that refuses everything fills no memory. */
 const MOST_KINDS = 50
 const MOST_PLACES = 100
@@ -48,6 +53,8 @@ interface Entry {
   count: number
   /** A read succeeded between two failures: the server is there. One that was away is none that refuses. */
   isThere: boolean
+  /** The server has said itself that a write failed. */
+  isAnswered: boolean
   /** etcd says so itself. */
   isSure: boolean
 }
@@ -98,6 +105,7 @@ export class Refusals {
     entry.lastMs = this.#clock.now()
     entry.count += 1
     entry.isThere ||= this.#readMs > entry.sinceMs
+    entry.isAnswered ||= error.status > 0
     entry.isSure ||= NO_SPACE.test(error.message)
     entry.by = whoRefuses(error.message)
     if (entry.places.size < MOST_PLACES) entry.places.add(asked.creates ?? asked.path)
@@ -125,8 +133,9 @@ export class Refusals {
   }
 
   /** No write has succeeded since, and the server answers. */
-  #isReadOnly({ count, sinceMs, lastMs, isThere, isSure }: Entry): boolean {
-    return isSure || (isThere && count >= READ_ONLY.writes && lastMs - sinceMs >= READ_ONLY.ms)
+  #isReadOnly({ count, sinceMs, lastMs, isThere, isAnswered, isSure }: Entry): boolean {
+    const { writes, ms } = isAnswered ? READ_ONLY : UNANSWERED
+    return isSure || (isThere && count >= writes && lastMs - sinceMs >= ms)
   }
 
   #entryOf(code: RefusedAs, what: string): Entry | undefined {
@@ -134,8 +143,9 @@ export class Refusals {
     const known = this.#entries.get(key)
     if (known !== undefined || this.#entries.size >= MOST_KINDS) return known
     const nowMs = this.#clock.now()
-    const made = { code, what, by: undefined, places: new Set<string>(), count: 0, isThere: false, isSure: false }
-    const entry: Entry = { ...made, sinceMs: nowMs, lastMs: nowMs }
+    const proof = { count: 0, isThere: false, isAnswered: false, isSure: false }
+    const made = { code, what, by: undefined, places: new Set<string>() }
+    const entry: Entry = { ...made, ...proof, sinceMs: nowMs, lastMs: nowMs }
     this.#entries.set(key, entry)
     return entry
   }

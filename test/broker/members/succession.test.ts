@@ -38,7 +38,7 @@ class Kept {
   }
   show(peer: CertificatePeer, nowMs: number): string {
     const validity = certificateValidity(this.row, peer, nowMs)
-    if (validity.t === 'firstUse') this.row = validity.row
+    if (validity.t === 'firstUse' || validity.t === 'forked') this.row = validity.row ?? this.row
     return validity.t
   }
 }
@@ -67,7 +67,7 @@ t.test('a member that was away until its first certificate had ended comes with 
 })
 
 t.test(
-  'two agents that renew at once: the last that is used stays, and both are taken until the overlap ends',
+  'two agents that renew at once: both are taken until the overlap ends, and who goes on with either afterwards is two',
   async (t) => {
     const kept = new Kept(member(first))
     const [one, other] = [certificate('b1', HOUR, 'a1'), certificate('b2', HOUR, 'a1')]
@@ -75,9 +75,36 @@ t.test(
     t.equal(kept.show(other, HOUR + 1000), 'firstUse')
     t.equal(kept.show(one, HOUR + 60_000), 'firstUse')
     t.equal(kept.show(one, HOUR + OVERLAP_MS), 'inUse')
-    t.equal(kept.show(other, HOUR + OVERLAP_MS), 'superseded', 'no later than the first overlap')
+    t.equal(kept.show(one, 20 * HOUR), 'inUse', 'the other goes on with what is stored')
+    t.equal(kept.show(other, 20 * HOUR), 'forked', 'no later than the first overlap')
+    for (let hour = 20; hour < 60; hour += 1)
+      for (const shown of [first, one, other, certificate('b3', hour * HOUR, 'b1')])
+        t.notOk(mayBeUsed(certificateValidity(kept.row, shown, hour * HOUR)), 'neither is preferred')
   },
 )
+
+t.test(
+  'a hoard that is used in time pushes nothing off the list: more at once than there are agents is a fork',
+  async (t) => {
+    const kept = new Kept(member(first))
+    t.equal(kept.show(certificate('b0', HOUR, 'a1'), HOUR), 'firstUse', 'the owner')
+    const said = Array.from({ length: 20 }, (_, n) =>
+      kept.show(certificate(`c${n}`, HOUR, 'a1'), HOUR + 1000 * (n + 1)),
+    )
+    t.same(said.slice(0, 3), ['firstUse', 'firstUse', 'firstUse'])
+    t.same([...new Set(said.slice(3))], ['forked'])
+    t.equal(kept.show(certificate('b0', HOUR, 'a1'), HOUR + 60_000), 'forked')
+  },
+)
+
+t.test('an earlier copy ends nothing: it is refused, and the owner goes on', async (t) => {
+  const kept = new Kept(member(first))
+  const [second, third] = [certificate('a2', HOUR, 'a1'), certificate('a3', 2 * HOUR, 'a2')]
+  t.equal(kept.show(second, HOUR), 'firstUse')
+  t.equal(kept.show(third, 2 * HOUR), 'firstUse')
+  for (const copy of [first, second, certificate('x1', HOUR, 'a1')]) t.equal(kept.show(copy, 3 * HOUR), 'superseded')
+  t.equal(kept.show(third, 3 * HOUR), 'inUse')
+})
 
 t.test('rows of a broker of an earlier release', async (t) => {
   const listed = ['a1', 'a2', 'a3'].map((serial) => ({ serial, expiresAtMs: DAY }))

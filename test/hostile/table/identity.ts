@@ -12,9 +12,24 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-many-renewals',
-    tried: 'Twenty renewals by a copy of the certificate, before the member uses its own new one.',
+    tried:
+      'Twenty renewals by a copy of the certificate, before the member uses its own new one; they are used after the overlap.',
     holds: 'The member goes on, and none of the thief’s certificates works afterwards.',
     against: `${SUCCESSION}: a certificate names the one it renews, so no list of those that were issued can overflow.`,
+  },
+  {
+    id: 'identity-fork-thief-last',
+    tried:
+      'A thief renews the certificate at the same time as the member, keeps what he got, and uses it last, within five ' +
+      'minutes after the member has begun to use its own.',
+    holds: 'Neither goes on, also after a restart. The operator is told, and `cluster rekey` brings the member back.',
+    against: `${SUCCESSION}: two that were renewed from one and are both used beyond the overlap are a fork.`,
+  },
+  {
+    id: 'identity-fork-owner-last',
+    tried: 'The same, with the thief first and the member last.',
+    holds: 'As before: whose certificate was used last says nothing about whose identity it is.',
+    against: `${SUCCESSION}: as before.`,
   },
   {
     id: 'identity-stolen-told',
@@ -37,7 +52,7 @@ export const IDENTITY: readonly AttackRow[] = [
   {
     id: 'identity-two-agents',
     tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
-    holds: 'Neither is shut out before it can see what is stored; then the one that was used last stays.',
+    holds: 'Neither is shut out before it can see what is stored; an agent that goes over to that ends nothing.',
     against: `${SUCCESSION}, and \`agent/broker/membership/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
   },
   {

@@ -64,6 +64,16 @@ export const STRANGERS: readonly AttackRow[] = [
     against: '`broker/approval/approval.ts`: nothing is signed before an operator has accepted.',
   },
   {
+    id: 'waiting-ranges-after-the-join',
+    tried:
+      'A cluster that an operator accepted with a small range states the pods of another one once it is a member: as ' +
+      'pods, as Services, as node networks, as addresses of a gateway, and by the same join once more.',
+    holds:
+      'Each waits or is refused with RangesAwaitApproval, nobody is renumbered, and the operator sees whom it would hit.',
+    against:
+      '`broker/approval/changed-ranges.ts`: ranges that are stated later wait, and the accepted ones stay in force.',
+  },
+  {
     id: 'audit-forged-lines',
     tried:
       'Strangers and holders of a token ask with names that have newlines, JSON, escapes of terminals, 60,000 letters.',

@@ -1,0 +1,90 @@
+/**
+ * What a member states of itself after its join. Where an operator decides about joins, he decides about ranges that
+ * are stated later, too: else a cluster would be accepted with ranges that harm nobody, and take another's afterwards.
+ * Each function runs inside a transaction.
+ */
+import type { ClusterId } from '../../model/ids.ts'
+import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
+import type { Refusal } from '../admission/admission-checks.ts'
+import {
+  type Ranges,
+  areSameRanges,
+  isAskedAbout,
+  rangesOf,
+  rangesRefusal,
+  widened,
+  withRanges,
+} from '../approval/changed-ranges.ts'
+import type { Transaction } from '../log/record-log.ts'
+import type { WriteContext } from '../records/record-writes.ts'
+import { type MemberRow, isLive } from '../state/state.ts'
+import { hitBy } from './member-addresses.ts'
+import { changeFacts } from './membership.ts'
+
+const MAX_RENUMBERS = 16
+
+export interface StatedFacts {
+  /** Facts that count from now on and did not before; undefined: none. */
+  readonly taken?: ClusterFacts
+  /** Other members that had no global addresses and have some now. */
+  readonly renumbered: readonly ClusterId[]
+  /** The ranges were not taken, with the rest of the facts. */
+  readonly refused?: Refusal
+  /** Ranges that wait since this very message. */
+  readonly waits?: { readonly ranges: Ranges; readonly renumbers: readonly string[] }
+}
+
+/**
+ * Takes the facts, or all of them but the ranges, which wait then. Node networks are not known at a join and change
+ * with the nodes: they wait only where other members would be renumbered. Throws RefusedError.
+ */
+export function stateFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): StatedFacts {
+  const row = tx.get('member', context.cluster)
+  if (!isLive(row)) return { renumbered: [] }
+  if (!isAskedAbout(row, context.rules)) return taken(tx, facts, context)
+  const isAccepted = row.changed?.acceptedAtMs !== undefined && areSameRanges(row.changed, facts)
+  const field = widened(facts, row.facts).at(0)
+  if (field === undefined || isAccepted) return taken(tx, facts, context)
+  // What would be refused anyway does not wait.
+  const renumbers = hitBy(tx, { ...row, facts }, context)
+  if (field === 'neededCIDRs' && renumbers.length === 0) return taken(tx, facts, context)
+  const isKnown = row.changed !== undefined && areSameRanges(row.changed, facts)
+  const shown = renumbers.slice(0, MAX_RENUMBERS)
+  const changed = isKnown ? row.changed : { ...rangesOf(facts), sinceMs: context.nowMs, renumbers: shown }
+  const kept = withRanges(facts, row.facts)
+  const rest = changeFacts(tx, kept, context, changed)
+  return {
+    ...(rest.changed ? { taken: kept } : {}),
+    renumbered: rest.renumbered,
+    refused: rangesRefusal(field, { changed, facts: row.facts }, context.cluster),
+    ...(isKnown ? {} : { waits: { ranges: rangesOf(facts), renumbers: shown } }),
+  }
+}
+
+function taken(tx: Transaction, facts: ClusterFacts, context: WriteContext): StatedFacts {
+  const { changed, renumbered } = changeFacts(tx, facts, context)
+  return { ...(changed ? { taken: facts } : {}), renumbered }
+}
+
+/** Members whose ranges were accepted, and do not count yet. */
+export function isAccepted(row: MemberRow | undefined): boolean {
+  return isLive(row) && row.changed?.acceptedAtMs !== undefined
+}
+
+/**
+ * Lets the accepted ranges of the member count. They wait again where they cannot be granted any more: `refused` says
+ * why. Undefined: there are none.
+ */
+export function takeAccepted(tx: Transaction, context: WriteContext): StatedFacts | undefined {
+  const row = tx.get('member', context.cluster)
+  if (!isLive(row) || row.changed?.acceptedAtMs === undefined) return undefined
+  const facts = withRanges(row.facts, row.changed)
+  try {
+    return taken(tx, facts, context)
+  } catch (error) {
+    if (!(error instanceof RefusedError)) throw error
+    const { acceptedAtMs: _over, ...changed } = row.changed
+    tx.put('member', context.cluster, { ...row, changed })
+    return { renumbered: [], refused: { field: error.field, reason: error.reason, message: error.message } }
+  }
+}

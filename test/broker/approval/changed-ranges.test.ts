@@ -1,0 +1,209 @@
+/** An operator who decides about joins decides about ranges that a member states later, too. */
+import t, { type Test } from 'tap'
+import { endpointName } from '../../../model/objects.ts'
+import type { MemberRecord } from '../../../model/records.ts'
+import type { Peer } from '../../../protocol/broker-api.ts'
+import { createKey } from '../../../protocol/identity/keys.ts'
+import { keyFingerprint } from '../../../protocol/identity/key-fingerprint.ts'
+import { createCsr } from '../../../protocol/identity/x509.ts'
+import { eventually } from '../../support/eventually.ts'
+import { failure } from '../../support/failure.ts'
+import { MemorySink, shortLine } from '../audit/audit-lines.ts'
+import { type Harness, Publisher, aSlice, facts, joinRequest, join_, peerOf, startBroker } from '../support/harness.ts'
+
+const never = new AbortController().signal
+
+async function started(t: Test, approve = true) {
+  const sink = new MemorySink()
+  const harness = await startBroker(t, { auditSink: sink, config: { approve } })
+  const lines = async () => {
+    await harness.log.refresh()
+    await harness.audit.flush(never)
+    return sink.lines()
+  }
+  return { ...harness, lines }
+}
+
+/** Asks, is accepted by the operator, and joins. */
+async function accepted(harness: Harness, cluster: string, cidr: string, token?: string) {
+  const made = token ?? (await harness.tokens.create({})).text
+  const csr = await createCsr(createKey())
+  const ranges = facts([cidr], { serviceCIDRs: [] })
+  const request = await joinRequest(harness, { cluster, csr, waits: true, facts: ranges, token: made })
+  const ask = (change: Partial<typeof request> = {}) =>
+    harness.broker.join({ ...request, nowMs: harness.clock.now(), ...change }, '192.0.2.1')
+  t.match(await failure(ask()), { reason: 'JoinAwaitsApproval' })
+  await harness.tokens.accept({ cluster })
+  return { peer: peerOf(cluster, await ask()), ask, ranges }
+}
+
+const reasons = ({ replies }: Publisher) => replies.flatMap((reply) => (reply.t === 'refused' ? [reply.reason] : []))
+
+async function publisher(harness: Harness, peer: Peer): Promise<Publisher> {
+  const stream = new Publisher(harness, peer)
+  await stream.publish([])
+  return stream
+}
+
+const translated = (harness: Harness, cluster: string) => harness.log.get('member', cluster)?.translated
+const podsOf = (harness: Harness, cluster: string) => harness.log.get('member', cluster)?.facts.podCIDRs
+
+t.test('ranges that are stated after the join wait, and the accepted ones stay in force', async (t) => {
+  const harness = await started(t)
+  const { tokens, log } = harness
+  await accepted(harness, 'victim', '10.20.0.0/16')
+  const { peer, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const stream = await publisher(harness, peer)
+  const wide = { ...ranges, podCIDRs: ['10.99.0.0/24', '10.20.0.0/16'], labels: { tier: 'gold' } }
+  await stream.facts(wide)
+  await stream.acknowledged()
+  t.same(reasons(stream), ['RangesAwaitApproval'])
+  t.equal(translated(harness, 'victim'), false, 'nobody is renumbered')
+  t.same(podsOf(harness, 'paris'), ['10.99.0.0/24'])
+  t.same(log.get('member', 'paris')?.facts.labels, { tier: 'gold' }, 'the rest of the facts counts')
+  await stream.put(aSlice('web', '10.20.0.9'))
+  await stream.acknowledged()
+  t.same(reasons(stream), ['RangesAwaitApproval', 'AddressOutsidePods'])
+  const [waits] = await tokens.waiting()
+  t.match(waits, {
+    id: 'paris',
+    what: 'ranges',
+    state: 'waiting',
+    podCIDRs: ['10.99.0.0/24', '10.20.0.0/16'],
+    renumbers: ['victim'],
+  })
+  const [, paris] = (await tokens.members()).sort((a, b) => (a.id < b.id ? 1 : -1))
+  t.match(paris?.notes, [/ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16/])
+  const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
+  t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })
+
+  t.match(await failure(tokens.accept({ cluster: 'paris', fingerprint: keyFingerprint('00'.repeat(32)) })), {
+    reason: 'FingerprintDiffers',
+  })
+  const said = await tokens.accept({ cluster: 'paris', fingerprint: waits?.fingerprint ?? '' })
+  t.match(said, { id: 'paris', repeated: false })
+  await log.refresh()
+  await eventually(() => translated(harness, 'victim') === true, { say: 'accepted ranges count' })
+  t.same(podsOf(harness, 'paris'), wide.podCIDRs)
+  t.match(stream.ended, /ranges of this cluster were accepted/, 'the member publishes anew')
+  t.match(await tokens.accept({ cluster: 'paris', fingerprint: waits?.fingerprint ?? '' }), { repeated: true })
+  t.same(await tokens.waiting(), [])
+  const last = (await harness.lines()).filter((line) => line.what.act === 'facts').at(-1)
+  t.match(last?.what.details, { renumbered: ['victim'] })
+})
+
+t.test('refused ranges are refused until others are stated; who takes them back waits no more', async (t) => {
+  const harness = await started(t)
+  const { peer, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const stream = await publisher(harness, peer)
+  const state = async (podCIDRs: string[]) => {
+    await stream.facts({ ...ranges, podCIDRs })
+    await stream.acknowledged()
+    return reasons(stream).at(-1)
+  }
+  t.equal(await state(['10.20.0.0/16']), 'RangesAwaitApproval')
+  t.match(await harness.tokens.refuse({ cluster: 'paris' }), { repeated: false })
+  t.equal(await state(['10.20.0.0/16']), 'RangesRefusedByOperator')
+  t.equal(await state(['10.21.0.0/16']), 'RangesAwaitApproval', 'others wait anew')
+  const before = reasons(stream).length
+  await state(['10.99.0.0/25'])
+  t.equal(reasons(stream).length, before, 'a part of what was accepted is taken at once')
+  t.same(await harness.tokens.waiting(), [])
+  t.same(podsOf(harness, 'paris'), ['10.99.0.0/25'])
+})
+
+t.test('service ranges wait; node networks wait where they would renumber somebody', async (t) => {
+  const harness = await started(t)
+  await accepted(harness, 'victim', '10.20.0.0/16')
+  const { peer, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const stream = await publisher(harness, peer)
+  await stream.facts({ ...ranges, neededCIDRs: ['192.168.7.0/24'] })
+  await stream.acknowledged()
+  t.same(reasons(stream), [], 'nodes come and go')
+  await stream.facts({ ...ranges, neededCIDRs: ['192.168.7.0/24', '10.20.0.0/24'] })
+  await stream.acknowledged()
+  await stream.facts({ ...ranges, serviceCIDRs: ['10.20.0.0/20'] })
+  await stream.acknowledged()
+  t.same(reasons(stream), ['RangesAwaitApproval', 'RangesAwaitApproval'])
+  t.equal(translated(harness, 'victim'), false)
+})
+
+t.test("a gateway's address in others' pods is refused until its network is accepted", async (t) => {
+  const harness = await started(t)
+  await accepted(harness, 'victim', '10.20.0.0/16')
+  const { peer, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const stream = await publisher(harness, peer)
+  await stream.put(gateway('paris', '10.20.0.7'))
+  await stream.acknowledged()
+  t.same(reasons(stream), ['RangesAwaitApproval'])
+  t.equal(translated(harness, 'victim'), false)
+  await stream.facts({ ...ranges, neededCIDRs: ['10.20.0.7/32'] })
+  await stream.acknowledged()
+  await harness.tokens.accept({ cluster: 'paris' })
+  await harness.log.refresh()
+  await eventually(() => translated(harness, 'victim') === true, { say: 'accepted' })
+  const again = await publisher(harness, peer)
+  await again.put(gateway('paris', '10.20.0.7'))
+  await again.acknowledged()
+  t.same(reasons(again), [])
+})
+
+t.test('the same join once more does not bring other ranges in', async (t) => {
+  const harness = await started(t)
+  await accepted(harness, 'victim', '10.20.0.0/16')
+  const { ask } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const response = await ask({ facts: facts(['10.20.0.0/16'], { serviceCIDRs: [] }) })
+  t.same(response.podCIDRs, ['10.99.0.0/24'])
+  t.equal(translated(harness, 'victim'), false)
+})
+
+t.test('a member whose token asked is asked about later, and so it is after a new identity', async (t) => {
+  const harness = await started(t, false)
+  await join_(harness, 'victim', { facts: facts(['10.20.0.0/16'], { serviceCIDRs: [] }) })
+  const { text } = await harness.tokens.create({ approve: true })
+  await accepted(harness, 'paris', '10.99.0.0/24', text)
+  const { text: rekey } = await harness.tokens.rekey({ cluster: 'paris' })
+  const wide = facts(['10.20.0.0/16'], { serviceCIDRs: [] })
+  const { peer, response } = await join_(harness, 'paris', { token: rekey, facts: wide })
+  t.same(response.podCIDRs, ['10.99.0.0/24'])
+  const stream = await publisher(harness, peer)
+  await stream.facts(wide)
+  await stream.acknowledged()
+  t.same(reasons(stream), ['RangesAwaitApproval'])
+  t.equal(translated(harness, 'victim'), false)
+})
+
+t.test('without approval the audit log names who was renumbered by whom', async (t) => {
+  const harness = await started(t, false)
+  for (const [id, cidr] of [
+    ['victim', '10.20.0.0/16'],
+    ['other', '10.30.0.0/16'],
+  ] as const)
+    await join_(harness, id, { facts: facts([cidr], { serviceCIDRs: [] }) })
+  const { peer } = await join_(harness, 'paris', { facts: facts(['10.99.0.0/24'], { serviceCIDRs: [] }) })
+  const stream = await publisher(harness, peer)
+  await stream.facts(facts(['10.99.0.0/24', '10.20.0.0/16'], { serviceCIDRs: [] }))
+  await stream.put(gateway('paris', '10.30.0.7'))
+  await stream.acknowledged()
+  await join_(harness, 'oslo', { facts: facts(['10.99.0.0/25'], { serviceCIDRs: [] }) })
+  await join_(harness, 'bern', { facts: facts(['10.40.0.0/16'], { serviceCIDRs: [] }) })
+  await join_(harness, 'rome', { facts: facts(['10.40.0.0/17'], { serviceCIDRs: [] }) })
+  const named = (await harness.lines()).flatMap((line) => {
+    const { renumbered } = line.what.details ?? {}
+    return renumbered === undefined
+      ? []
+      : [`${JSON.stringify(line.who['cluster'])} ${shortLine(line)}: ${JSON.stringify(renumbered)}`]
+  })
+  t.same(named, [
+    '"paris" facts ok paris: ["victim"]',
+    `"paris" record ok Endpoint//${gateway('paris', '10.30.0.7').name}: ["other"]`,
+    '"rome" join ok rome: ["bern"]',
+  ])
+})
+
+function gateway(cluster: string, address: string): MemberRecord {
+  const publicKey = Buffer.alloc(32, 7).toString('base64')
+  const candidates = [{ kind: 'private' as const, address, port: 51_820 }]
+  const spec = { cluster, node: 'gw0', lane: 0, publicKey, candidates, capabilities: [] }
+  return { namespace: '', name: endpointName(cluster, 'gw0', 0), body: { kind: 'Endpoint', spec } }
+}
