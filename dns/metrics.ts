@@ -81,6 +81,11 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
     help: 'Queries for names that are not ours, by result: what came of them at the upstreams, or why they were not asked',
     labels: ['result'],
   })
+  const notForwarded = metrics.counter({
+    name: 'sealane_dns_not_forwarded_total',
+    help: 'Queries for names that are not ours and that no upstream was asked for, by reason',
+    labels: ['reason'],
+  })
   const forwardSeconds = metrics.histogram({
     name: 'sealane_dns_forward_seconds',
     help: 'Time an upstream answer took',
@@ -101,6 +106,7 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
     forwarded: (result, took) => {
       forwarded.inc({ result })
       if (result === 'answered') forwardSeconds.observe(took)
+      else if (result !== 'failed') notForwarded.inc({ reason: result })
     },
     took: (value) => seconds.observe(value),
     flush: (state) => {

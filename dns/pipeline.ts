@@ -198,9 +198,9 @@ export class Pipeline {
 
   /** For an answer to the query that the reader has read. */
   #limited(reply: Buffer, client: Client): Buffer | undefined {
-    const verdict = this.#limit.judge(reply, this.#reader.questionEnd, client, this.#deps.clock.monotonic())
-    if (verdict === 'send') return reply
-    if (verdict === 'cut') {
+    const finding = this.#limit.admit(reply, this.#reader.questionEnd, client, this.#deps.clock.monotonic())
+    if (finding === 'send') return reply
+    if (finding === 'cut') {
       this.#metrics.cut()
       return cutAnswer(reply, this.#reader)
     }

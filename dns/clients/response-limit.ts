@@ -23,7 +23,7 @@ export class ResponseLimit {
    * Whether the answer may go to the client. `questionEnd`: octet after the question; `code`: the response code.
    * Names that are not there, and errors, are alike whatever the name: it may be made up.
    */
-  judge(answer: Uint8Array, questionEnd: number, client: Client, nowMs: number): 'send' | 'cut' | 'drop' {
+  admit(answer: Uint8Array, questionEnd: number, client: Client, nowMs: number): 'send' | 'cut' | 'drop' {
     const code = byte(answer, 3) & 0x0f
     const asked = code === RCODE.noError ? questionHash(answer, questionEnd) : 0
     const isFree = this.#alike.take(mixed(client.network, code, asked, 0), nowMs)

@@ -10,7 +10,7 @@ const DRIFT = [
 const GATEWAY = ['metric sealane_gateway_packets_dropped_total', 'counter of table sealane_gateway'] as const
 const NODE = ['metric sealane_routeagent_packets_dropped_total', 'counter of table sealane_node'] as const
 const DNS = ['metric sealane_dns_dropped_total'] as const
-const FORWARDED = ['metric sealane_dns_forwarded_total'] as const
+const FORWARDED = ['metric sealane_dns_not_forwarded_total'] as const
 const WATCH = 'Find the program on this node that changes routes, rules or nftables of others, and stop it.'
 const STRANGER = 'Nothing, if it is rare. Many such packets come from a wrong route or from an attempt to get in.'
 
