@@ -1,5 +1,6 @@
 /** A question to the person at the terminal. */
 import { createInterface } from 'node:readline/promises'
+import { forTerminal } from '../model/status-text.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { Ask } from './discovery/discover.ts'
 
@@ -55,7 +56,7 @@ export async function lineFromTerminal(
   })
   ended.catch(() => undefined)
   try {
-    return await Promise.race([terminal.question(question, { signal }), ended])
+    return await Promise.race([terminal.question(forTerminal(question), { signal }), ended])
   } catch (error) {
     if (signal.aborted) throw error
     throw unanswered(error)

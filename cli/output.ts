@@ -1,4 +1,5 @@
 /** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
+import { forTerminal, jsonForTerminal } from '../model/status-text.ts'
 import { type Column, renderTable } from './render-table.ts'
 
 export const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const
@@ -9,9 +10,13 @@ export interface Output {
   remark(text: string): void
 }
 
+/** Empties a terminal: the one text of ours that may steer it. */
+export const CLEAR_SCREEN = '\u001b[H\u001b[2J'
+
+/** Writes to the process's streams. What brokers, members and files say in our texts cannot steer the terminal. */
 export const processOutput: Output = {
-  answer: (text) => void process.stdout.write(text),
-  remark: (text) => void process.stderr.write(text),
+  answer: (text) => void process.stdout.write(text === CLEAR_SCREEN ? text : forTerminal(text)),
+  remark: (text) => void process.stderr.write(forTerminal(text)),
 }
 
 /** JSON and YAML carry whole objects under `items`; the table shows what people look for, a wide one all columns. */
@@ -23,7 +28,7 @@ export async function printItems<T>(
 ): Promise<void> {
   switch (format) {
     case 'json':
-      output.answer(`${JSON.stringify({ items }, undefined, 2)}\n`)
+      output.answer(jsonText({ items }))
       return
     case 'yaml':
       output.answer(await yamlOf({ items }))
@@ -39,7 +44,11 @@ export async function printItems<T>(
 
 export async function printOne(output: Output, format: OutputFormat, value: object, text: string): Promise<void> {
   if (format === 'table' || format === 'wide') output.answer(text)
-  else output.answer(format === 'json' ? `${JSON.stringify(value, undefined, 2)}\n` : await yamlOf(value))
+  else output.answer(format === 'json' ? jsonText(value) : await yamlOf(value))
+}
+
+function jsonText(value: object): string {
+  return `${jsonForTerminal(JSON.stringify(value, undefined, 2))}\n`
 }
 
 /** Few ask for it, and the package is a large one. */

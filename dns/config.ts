@@ -1,5 +1,6 @@
 /** Configuration of the DNS server. compose/parts/dns.ts fills it from site.yaml. */
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../model/addresses/address-port.ts'
+import { parsePrefix } from '../model/addresses/ip.ts'
 import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { UserError } from '../runtime/user-error.ts'
 
@@ -14,10 +15,14 @@ export interface DnsConfig {
   readonly listen: readonly SocketAddress[]
   /** Who is asked for names outside clusterset.local, first one first. Empty: such names are REFUSED. */
   readonly upstreams: readonly SocketAddress[]
+  /** CIDRs of this site: clients from there, this machine, the networks of its interfaces and nodes are forwarded. */
+  readonly forwardFor: readonly string[]
   /** How long one upstream may take. */
   readonly upstreamTimeoutMs: number
   /** Questions under way to the upstreams at most; the next ones get SERVFAIL. */
   readonly maxForwards: number
+  /** Questions for upstreams that one client may ask in a second; twice as many after a pause. */
+  readonly clientForwardsPerSecond: number
   /** Open TCP connections at most; a new one ends the one that was quiet longest. */
   readonly maxConnections: number
   /** How long a TCP connection may be quiet. RFC 7766 section 6.2.3. */
@@ -48,8 +53,10 @@ export interface DnsConfig {
 
 export const DNS_DEFAULTS = {
   upstreams: [],
+  forwardFor: [],
   upstreamTimeoutMs: 1500,
   maxForwards: 512,
+  clientForwardsPerSecond: 5000,
   maxConnections: 256,
   idleTimeoutMs: 10_000,
   spread: false,
@@ -74,6 +81,7 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
   const listen = input.listen.map((text, i) =>
     parseAddressPort(text, `dns.listen[${i}]`, { defaultPort: DNS_PORT, allowZero: true }),
   )
+  for (const [i, text] of (input.forwardFor ?? []).entries()) parsePrefix(text, `dns.forwardFor[${i}]`)
   const upstreams = (input.upstreams ?? []).map((text, i) =>
     parseAddressPort(text, `dns.upstreams[${i}]`, { defaultPort: DNS_PORT }),
   )

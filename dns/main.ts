@@ -6,6 +6,8 @@ import { formatAddress } from '../model/addresses/ip.ts'
 import { untilAborted } from '../reconcile/until-aborted.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'
+import { interfaceNetworks } from '../runtime/machine-network.ts'
+import { Clients } from './clients/clients.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import { Forwarder } from './forward/forwarder.ts'
 import { type DnsMetrics, dnsMetrics } from './metrics.ts'
@@ -42,6 +44,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     serial: Math.floor(deps.clock.now() / 1000),
   })
   const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
+  const clients = new Clients({ site: index, networks: config.forwardFor, interfaces: interfaceNetworks })
   const pipeline = new Pipeline({ clock: deps.clock, logger, metrics, index, forwarder, signal: end.signal })
 
   const listeners: Listener[] = []
@@ -56,12 +59,19 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   const opens = AbortSignal.any([signal, end.signal])
   const tasks = config.listen.map(async (listen) => {
     await due(listen, opens)
-    const listener = await openListener({ clock: deps.clock, logger, metrics, pipeline }, { listen, config }, opens)
+    const listener = await openListener(
+      { clock: deps.clock, logger, metrics, pipeline, clients },
+      { listen, config },
+      opens,
+    )
     listeners.push(listener)
     logger.info('listening', { address: formatSocketAddress(listener.at), batch: listener.isBatched })
     deps.onListening?.(formatSocketAddress(listener.at))
   })
-  const flush = (): void => metrics.flush({ services: index.size, kept: pipeline.kept, synced: index.synced })
+  const flush = (): void => {
+    metrics.flush({ services: index.size, kept: pipeline.kept, synced: index.synced })
+    clients.lookAgain()
+  }
   tasks.push(flushMetrics(deps, end.signal, flush), gateways.run(end.signal))
   try {
     await untilReported(tasks, signal)
@@ -121,7 +131,12 @@ function newForwarder(deps: DnsDeps, metrics: DnsMetrics, config: DnsConfig): Fo
       onResult: (result, seconds) => metrics.forwarded(result, seconds),
       onFailure: (upstream, error) => deps.logger.debug('upstream did not answer', { upstream, error: error.message }),
     },
-    { upstreams: config.upstreams, timeoutMs: config.upstreamTimeoutMs, maxInFlight: config.maxForwards },
+    {
+      upstreams: config.upstreams,
+      timeoutMs: config.upstreamTimeoutMs,
+      maxInFlight: config.maxForwards,
+      clientPerSecond: config.clientForwardsPerSecond,
+    },
   )
 }
 

@@ -32,13 +32,23 @@ const TYPE_ROWS = Uint8Array.from({ length: 256 }, (_, type) => {
 })
 const LATENCY_BUCKETS = [0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
 
-export type ForwardResult = 'answered' | 'failed' | 'overloaded' | 'loop'
-export type DropReason = Extract<ReasonCode, 'not_a_query' | 'no_source_port' | 'socket_error' | 'connection_limit'>
+/** Why a question for another name is not handed on. */
+export type NotForwarded = Extract<
+  ReasonCode,
+  'client_not_own' | 'client_places' | 'client_rate' | 'overloaded' | 'loop'
+>
+export type ForwardResult = 'answered' | 'failed' | NotForwarded
+export type DropReason = Extract<
+  ReasonCode,
+  'not_a_query' | 'no_source_port' | 'socket_error' | 'connection_limit' | 'response_rate'
+>
 
 export interface DnsMetrics {
   /** Cheap: for every packet. */
   answered(type: number, rcode: number): void
   dropped(reason: DropReason): void
+  /** An answer was cut to its question, so that the client comes back over TCP. */
+  cut(): void
   forwarded(result: ForwardResult, seconds: number): void
   /** Time from the packet to its answer; for one packet in 64. */
   took(seconds: number): void
@@ -57,6 +67,10 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
     help: 'Packets and connections given no answer, by reason',
     labels: ['reason'],
   })
+  const cut = metrics.counter({
+    name: 'sealane_dns_cut_answers_total',
+    help: 'Answers cut to their question because too many alike went to one network; as many were dropped',
+  })
   const seconds = metrics.histogram({
     name: 'sealane_dns_answer_seconds',
     help: 'Time from a packet to its answer, sampled: one packet in 64',
@@ -64,8 +78,13 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
   })
   const forwarded = metrics.counter({
     name: 'sealane_dns_forwarded_total',
-    help: 'Queries handed to the upstreams, by result',
+    help: 'Queries for names that are not ours, by result: what came of them at the upstreams, or why they were not asked',
     labels: ['result'],
+  })
+  const notForwarded = metrics.counter({
+    name: 'sealane_dns_not_forwarded_total',
+    help: 'Queries for names that are not ours and that no upstream was asked for, by reason',
+    labels: ['reason'],
   })
   const forwardSeconds = metrics.histogram({
     name: 'sealane_dns_forward_seconds',
@@ -83,9 +102,11 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
       counts[cell] = (counts[cell] ?? 0) + 1
     },
     dropped: (reason) => dropped.inc({ reason }),
+    cut: () => cut.inc(),
     forwarded: (result, took) => {
       forwarded.inc({ result })
       if (result === 'answered') forwardSeconds.observe(took)
+      else if (result !== 'failed') notForwarded.inc({ reason: result })
     },
     took: (value) => seconds.observe(value),
     flush: (state) => {

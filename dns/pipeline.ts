@@ -6,10 +6,12 @@ import { parseDnsName } from '../model/dns/dns-name.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
+import { type Client, OWN_PROCESS } from './clients/clients.ts'
+import { ResponseLimit } from './clients/response-limit.ts'
 import type { Forwarder } from './forward/forwarder.ts'
-import type { DnsMetrics } from './metrics.ts'
+import type { DnsMetrics, NotForwarded } from './metrics.ts'
 import { QueryReader, questionName } from './server/query.ts'
-import { writeAnswer, writeCode } from './server/write-response.ts'
+import { cutAnswer, extendedError, writeAnswer, writeCode } from './server/write-response.ts'
 import { answer as answerOf, isTransfer } from './zone/answer.ts'
 import { type CompiledAnswer, compileAnswer } from './zone/compile.ts'
 import { KeptAnswers } from './zone/kept-answers.ts'
@@ -19,7 +21,7 @@ import { MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport } from './wire.ts'
 export interface PipelineDeps {
   readonly clock: Pick<Clock, 'monotonic'>
   readonly logger: Pick<Logger, 'error'>
-  readonly metrics: Pick<DnsMetrics, 'answered' | 'dropped' | 'took'>
+  readonly metrics: Pick<DnsMetrics, 'answered' | 'cut' | 'dropped' | 'forwarded' | 'took'>
   readonly index: ServiceIndex
   /** Undefined: names outside the zone are REFUSED. */
   readonly forwarder: Pick<Forwarder, 'forward' | 'inFlight'> | undefined
@@ -31,7 +33,7 @@ export interface PipelineDeps {
 export type Reply = Buffer | undefined | Promise<Buffer | undefined>
 
 /** What a query comes to: the bytes behind its question, a response code alone, no answer, or the upstreams' answer. */
-type Finding = CompiledAnswer | Exclude<keyof typeof RCODE, 'noError'> | 'ignored' | 'forward'
+type Finding = CompiledAnswer | Exclude<keyof typeof RCODE, 'noError'> | 'ignored' | 'forward' | 'notOwn'
 
 /** One packet in 64 is timed: reading the clock twice is dear beside a kept answer. */
 const SAMPLE_MASK = 63
@@ -45,6 +47,30 @@ const FLAG_RD = 0x01
  */
 const INSIDE_ANOTHER_NAME = `.${CLUSTERSET_ZONE}.`
 
+/** RFC 8914 section 4: the client is not one that may ask this; and none of the codes that have a number of their own. */
+const PROHIBITED = 18
+const OTHER_ERROR = 0
+/** What EDNS says beside the response code: the reason as docs/reasons.md has it. */
+const WHY_NOT: Readonly<Record<NotForwarded, Buffer>> = {
+  client_not_own: extendedError(PROHIBITED, 'client_not_own'),
+  client_places: extendedError(OTHER_ERROR, 'client_places'),
+  client_rate: extendedError(OTHER_ERROR, 'client_rate'),
+  overloaded: extendedError(OTHER_ERROR, 'overloaded'),
+  loop: extendedError(OTHER_ERROR, 'loop'),
+}
+
+interface Asker {
+  readonly transport: Transport
+  readonly client: Client
+}
+
+interface Refusal {
+  readonly code: Exclude<keyof typeof RCODE, 'noError'>
+  readonly client: Client
+  /** An option of EDNS. */
+  readonly why?: Buffer
+}
+
 export class Pipeline {
   readonly #deps: PipelineDeps
   readonly #metrics: PipelineDeps['metrics']
@@ -53,6 +79,7 @@ export class Pipeline {
   readonly #recursion: boolean
   /** Holds what was read of the query that is being answered. */
   readonly #reader = new QueryReader()
+  readonly #limit = new ResponseLimit()
   #isRehearsing = false
   #packets = 0
   #rotation = 0
@@ -79,20 +106,24 @@ export class Pipeline {
    * Answers one query. The answer is no larger than the transport and the client allow. Never throws; `query` is not
    * used any more when this has returned.
    */
-  answer(query: Buffer, transport: Transport): Reply {
+  answer(query: Buffer, transport: Transport, client: Client): Reply {
     const started = this.#startOfSample()
     try {
       // Read: header, question and EDNS. What is not in order ends here.
       const outcome = this.#reader.read(query)
       // Find: bytes made before, by the question's own octets; else they are worked out, and kept.
       const finding: Finding =
-        outcome === 'ok' ? (this.#kept.find(query, this.#reader) ?? this.#workOut(query)) : outcome
+        outcome === 'ok' ? (this.#kept.find(query, this.#reader) ?? this.#workOut(query, client)) : outcome
       // Write: the client's header and question, the bytes, EDNS, cut to what the client takes.
       const reply =
-        typeof finding === 'object' ? this.#write(query, finding, transport) : this.#writeCode(query, finding)
+        typeof finding === 'object'
+          ? this.#write(query, finding, { transport, client })
+          : this.#writeCode(query, finding, client)
       if (started !== NOT_TIMED) this.#metrics.took((this.#deps.clock.monotonic() - started) / 1000)
+      // Limit: strangers get so many answers over UDP, where a sender may be forged.
+      if (reply !== undefined) return client.isOwn || transport === 'tcp' ? reply : this.#limited(reply, client)
       // Forward: what is not ours is asked elsewhere, and answered when the upstream has answered.
-      return reply ?? (finding === 'forward' ? this.#forward(Buffer.from(query), transport) : undefined)
+      return finding === 'forward' ? this.#forward(Buffer.from(query), transport, client) : undefined
     } catch (error) {
       // A fault of ours. The client gets SERVFAIL, and everyone else is still answered.
       this.#deps.logger.error('cannot answer a query', {
@@ -100,19 +131,19 @@ export class Pipeline {
         why: String(error),
         query: query.toString('hex', 0, 300),
       })
-      return this.#servFail(query)
+      return this.#servFail(query, client)
     }
   }
 
   /** Answers a query for a name of the zone, for nobody: what can be kept is kept, and nothing is counted. */
   rehearse(query: Buffer): void {
     this.#isRehearsing = true
-    void this.answer(query, 'udp')
+    void this.answer(query, 'udp', OWN_PROCESS)
     this.#isRehearsing = false
   }
 
   /** For a question of class IN that has no answer ready. */
-  #workOut(query: Buffer): Finding {
+  #workOut(query: Buffer, client: Client): Finding {
     const { type, questionEnd } = this.#reader
     const text = questionName(query)
     const name = parseDnsName(text)
@@ -120,7 +151,8 @@ export class Pipeline {
     if (name.kind === 'notOurs') {
       if (text.includes(INSIDE_ANOTHER_NAME)) return 'nxDomain'
       // Only a client that asks for recursion is forwarded. RFC 1035 section 4.1.1.
-      return this.#recursion && ((query[2] ?? 0) & FLAG_RD) !== 0 ? 'forward' : 'refused'
+      if (!this.#recursion || ((query[2] ?? 0) & FLAG_RD) === 0) return 'refused'
+      return client.isOwn ? 'forward' : 'notOwn'
     }
     if (isTransfer(type)) return 'refused'
     const result = answerOf(this.#index, { name, type }, 0)
@@ -131,7 +163,7 @@ export class Pipeline {
     return compiled
   }
 
-  #write(query: Buffer, compiled: CompiledAnswer, transport: Transport): Buffer {
+  #write(query: Buffer, compiled: CompiledAnswer, { transport, client }: Asker): Buffer {
     const reader = this.#reader
     const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : Math.min(reader.clientSize, MAX_UDP_SIZE)
     this.#rotation = (this.#rotation + 1) & ROTATION_MASK
@@ -140,29 +172,53 @@ export class Pipeline {
       maxSize,
       rotation: this.#rotation,
       serial: this.#index.serial,
-      recursion: this.#recursion,
+      recursion: this.#recursion && client.isOwn,
     })
   }
 
-  #writeCode(query: Buffer, finding: Exclude<Finding, CompiledAnswer>): Buffer | undefined {
+  #writeCode(query: Buffer, finding: Exclude<Finding, CompiledAnswer>, client: Client): Buffer | undefined {
     if (finding === 'forward') return undefined
     if (finding === 'ignored') {
       if (!this.#isRehearsing) this.#metrics.dropped('not_a_query')
       return undefined
     }
-    const rcode = RCODE[finding]
-    if (!this.#isRehearsing) this.#metrics.answered(this.#reader.type, rcode)
-    return writeCode(query, this.#reader, rcode, this.#recursion)
+    if (finding === 'notOwn') {
+      this.#metrics.forwarded('client_not_own', 0)
+      return this.#writeRefusal(query, { code: 'refused', why: WHY_NOT.client_not_own, client })
+    }
+    return this.#writeRefusal(query, { code: finding, client })
   }
 
-  async #forward(query: Buffer, transport: Transport): Promise<Buffer | undefined> {
+  #writeRefusal(query: Buffer, { code, why, client }: Refusal): Buffer {
+    const rcode = RCODE[code]
+    if (!this.#isRehearsing) this.#metrics.answered(this.#reader.type, rcode)
+    const recursion = this.#recursion && client.isOwn
+    return writeCode(query, this.#reader, why === undefined ? { rcode, recursion } : { rcode, recursion, why })
+  }
+
+  /** For an answer to the query that the reader has read. */
+  #limited(reply: Buffer, client: Client): Buffer | undefined {
+    const finding = this.#limit.admit(reply, this.#reader.questionEnd, client, this.#deps.clock.monotonic())
+    if (finding === 'send') return reply
+    if (finding === 'cut') {
+      this.#metrics.cut()
+      return cutAnswer(reply, this.#reader)
+    }
+    this.#metrics.dropped('response_rate')
+    return undefined
+  }
+
+  async #forward(query: Buffer, transport: Transport, client: Client): Promise<Buffer | undefined> {
     const { forwarder, signal } = this.#deps
-    return (await forwarder?.forward(query, transport, signal)) ?? this.#servFail(query)
+    const said = await forwarder?.forward(query, { transport, client: client.key }, signal)
+    if (Buffer.isBuffer(said)) return said
+    return this.#servFail(query, client, said === undefined ? undefined : WHY_NOT[said])
   }
 
   /** Reads the query again: others were read meanwhile. */
-  #servFail(query: Buffer): Buffer | undefined {
-    return this.#reader.read(query) === 'ok' ? this.#writeCode(query, 'servFail') : undefined
+  #servFail(query: Buffer, client: Client, why?: Buffer): Buffer | undefined {
+    if (this.#reader.read(query) !== 'ok') return undefined
+    return this.#writeRefusal(query, { code: 'servFail', client, ...(why === undefined ? {} : { why }) })
   }
 
   /** Milliseconds, or NOT_TIMED. */

@@ -34,3 +34,16 @@ export const PORT_TAKEN = 'is taken by'
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }
+
+/** Control characters but the two that texts are laid out with, halves of pairs, and what turns or breaks a line. */
+const STEERS = /[^\P{Cc}\n\t]|\p{Cs}|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+
+/** Whole text of ours, with newlines and tabs, as a terminal may have it: `?` stands for what would steer it. */
+export function forTerminal(text: string): string {
+  return text.replaceAll(STEERS, '?')
+}
+
+/** The same of JSON, which can spell such a character: it stays what it was. */
+export function jsonForTerminal(json: string): string {
+  return json.replaceAll(STEERS, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}

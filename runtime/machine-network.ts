@@ -19,12 +19,17 @@ export interface MachineNetwork {
 /** Never rejects: what cannot be read is not there, as on a kernel that is not Linux. */
 export async function readMachineNetwork(): Promise<MachineNetwork> {
   const [routes, resolver] = await Promise.all([readText(ROUTES), readText(RESOLVER)])
-  const interfaces = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
   return {
-    interfaces: interfaces.flatMap(({ cidr }) => cidr ?? []),
+    interfaces: interfaceNetworks(),
     nextHops: nextHops(routes, isDefault),
     nameServers: nameServers(resolver),
   }
+}
+
+/** Addresses of its interfaces, with the length of their networks: `10.0.0.7/24`. */
+export function interfaceNetworks(): string[] {
+  const interfaces = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+  return interfaces.flatMap(({ cidr }) => cidr ?? [])
 }
 
 /**

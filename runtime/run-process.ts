@@ -1,4 +1,5 @@
 /** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
+import { forTerminal } from '../model/status-text.ts'
 import { isPrinted, reasonOf } from './error-reason.ts'
 import { ExitWith, UserError } from './user-error.ts'
 
@@ -67,7 +68,7 @@ export function describeFailure(name: string, error: unknown): string {
 
 function report(name: string, error: unknown, complain: (text: string) => void): number {
   if (error instanceof ExitWith) return error.exitCode
-  complain(describeFailure(name, error))
+  complain(forTerminal(describeFailure(name, error)))
   return error instanceof UserError ? error.exitCode : 1
 }
 

@@ -6,6 +6,7 @@ import { fstatSync } from 'node:fs'
 import { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import type { AuditSink } from './audit-sink.ts'
+import { jsonForTerminal } from '../../model/status-text.ts'
 
 const STDOUT = 1
 
@@ -35,7 +36,7 @@ export class AuditOutput implements AuditSink {
 
   #write(line: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#stream.write(line, (error) => {
+      this.#stream.write(jsonForTerminal(line), (error) => {
         if (error) reject(new Error(`standard output: ${error.message}`, { cause: error }))
         else resolve()
       })

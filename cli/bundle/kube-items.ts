@@ -55,7 +55,8 @@ export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<re
   const facts = factsItem(2 * timeoutMs + 1000, () => gatherFacts(title, () => kubeFacts(reader, init)))
   const objects = LISTS.map((place): BundleItem => {
     const ask = async (limited: AbortSignal): Promise<Answer> => ({
-      json: { items: await reader.list(place, limited) },
+      // Items of a list do not say what they are, and what is let out depends on it.
+      json: { items: (await reader.list(place, limited)).map((item) => ({ ...item, kind: place.kind })) },
     })
     return { name: `objects/${place.kind}.json`, ms: timeoutMs, maxBytes: MAX_BYTES, ask }
   })

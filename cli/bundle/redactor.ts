@@ -4,23 +4,31 @@
  * end, also as base64. Pure.
  */
 import { Buffer } from 'node:buffer'
+import { SITE_KEY } from '../../install/names.ts'
 import { spellingsOf } from './secret-spellings.ts'
 
 const REDACTED = '<redacted>'
 
 const WORDS =
-  'passwords?|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|psk|pre[-_]?shared[-_]?key|private[-_]?key|key[-_]data|credentials?|authorization|bearer'
+  'passwords?|passwd|passphrase|(?<![a-z])(?:pass|pwd|pw)(?![a-z])|secret|token|(?<![a-z])auth(?![a-z])|cookie|api[-_]?key|access[-_]?key|psk|pre[-_]?shared[-_]?key|private[-_]?key|signing[-_]?key|encryption[-_]?key|(?:tls|ssh|ca|client|server)[-_.]key|key[-_]data|credentials?|authorization|bearer'
 const SENSITIVE = new RegExp(WORDS, 'i')
 /** They say where a secret is, or how many there are. */
 const PLACE = /(files?|names?|ref|path|count|total|ttl|seconds|id|kind|type|policy)$/i
 
-const PEM = /-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|$)/g
+/** Of any kind: who reads a bundle needs no certificate, and its name may be wrong. Also in one line, with `\n`. */
+const PEM = /-----BEGIN [A-Z0-9 ]{0,40}-----[^]*?(?:-----END [A-Z0-9 ]{0,40}-----|$)/g
 const JOIN_TOKEN = /sealane1\.[\w-]+/g
 const WEB_TOKEN = /eyJ[\w-]{5,}\.[\w-]+\.[\w-]*/g
 const LOGIN = /\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{4,})/gi
-const URL_LOGIN = /(:\/\/[^\s/@:]{0,200}:)([^\s/@]{1,500})@/g
+/** A name before the password stays; a word alone may be a token. */
+const URL_LOGIN = /(:\/\/(?:[^\s/@:"']{0,200}:)?)([^\s/@"']{1,500})@/g
 const NAMED = new RegExp(
-  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})((?:\\\\?["'])?\\s{0,3}[:=]\\s{0,3})(?:(\\\\?["'])([^"'\\\\\\n]{0,8192})|([^\\s,;}\\]"'\\\\]+))`,
+  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})((?:\\\\?["'])?\\s{0,3}[:=]\\s{0,3})(?:(\\\\?["'])((?:\\\\[^"'\\n]|[^"'\\\\\\n]){0,8192})|([^,;}\\]"'\\\\\\n]+))`,
+  'gi',
+)
+/** As JSON has it: a quote in the value is escaped, and does not end it. */
+const QUOTED = new RegExp(
+  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})("?\\s{0,3}[:=]\\s{0,3})(")((?:\\\\.|[^"\\\\\\n]){0,8192})(?=")`,
   'gi',
 )
 const FLAG = new RegExp(`(--?[\\w-]{0,40}(?:${WORDS})[\\w-]{0,40})(\\s{1,3})([^\\s"'-][^\\s"']*)`, 'gi')
@@ -54,6 +62,7 @@ export class Redactor {
       .replace(WEB_TOKEN, REDACTED)
       .replace(LOGIN, (_all, scheme: string, gap: string, value: string) => `${scheme}${gap}${this.#gone(value)}`)
       .replace(URL_LOGIN, (_all, before: string, value: string) => `${before}${this.#gone(value)}@`)
+      .replace(QUOTED, (...all: (string | undefined)[]) => this.#named(all))
       .replace(NAMED, (...all: (string | undefined)[]) => this.#named(all))
       .replace(FLAG, (all: string, flag: string, gap: string, value: string) =>
         isSensitive(flag) ? `${flag}${gap}${this.#gone(value)}` : all,
@@ -70,12 +79,13 @@ export class Redactor {
     const isSecret = fields['kind'] === 'Secret'
     const isNamed = typeof fields['name'] === 'string' && isSensitive(fields['name'])
     const kept = Object.entries(fields).flatMap(([key, one]): [string, unknown][] => {
-      if (key === 'managedFields' || key === 'kubectl.kubernetes.io/last-applied-configuration') return []
+      if (key === 'managedFields') return []
+      if (key === 'annotations') return [[key, this.#annotations(one)]]
       const hides = isSensitive(key) || (isNamed && key === 'value') || (isSecret && /^(data|stringData)$/.test(key))
       const name = this.text(key)
+      if (fields['kind'] === 'ConfigMap' && /^(data|binaryData)$/.test(key)) return [[name, this.#settings(one)]]
       if (key === 'env' && Array.isArray(one)) return [[name, this.#variables(one as readonly unknown[])]]
-      if (hides && typeof one === 'string') return [[name, this.#gone(one)]]
-      return [[name, isSecret && hides ? this.#leaves(one) : this.value(one)]]
+      return [[name, hides ? this.#leaves(one) : this.value(one)]]
     })
     return Object.fromEntries(kept)
   }
@@ -144,16 +154,39 @@ export class Redactor {
     })
   }
 
+  /** Whatever is under the name of a secret: the shape stays, and no text does. */
   #leaves(value: unknown): unknown {
-    if (typeof value !== 'object' || value === null) return REDACTED
+    if (typeof value === 'string') return this.#gone(value)
+    if (Array.isArray(value)) return value.map((one) => this.#leaves(one))
+    if (typeof value !== 'object' || value === null) return typeof value === 'number' ? REDACTED : value
     return Object.fromEntries(
-      Object.entries(value).map(([key, one]) => {
-        if (typeof one === 'string') this.learn(one)
-        return [this.text(key), REDACTED]
-      }),
+      Object.entries(value).map(([key, one]) => [
+        this.text(key),
+        PLACE.test(key) ? this.value(one) : this.#leaves(one),
+      ]),
+    )
+  }
+
+  /** Of a ConfigMap only what Sealane reads. */
+  #settings(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return REDACTED
+    const all = Object.entries(value)
+    return Object.fromEntries(all.map(([key, one]) => [this.text(key), key === SITE_KEY ? this.value(one) : REDACTED]))
+  }
+
+  /** Others write what they want into annotations, whole objects too: only those that we read are let out. */
+  #annotations(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return REDACTED
+    const all = Object.entries(value)
+    return Object.fromEntries(
+      all.map(([key, one]) => [this.text(key), READ_ANNOTATIONS.test(key) ? this.value(one) : REDACTED]),
     )
   }
 }
+
+/** What the facts are worked out from. */
+const READ_ANNOTATIONS =
+  /^([a-z-]+\.)*(sealane\.io|multicluster\.(x-)?k(8s|ubernetes)\.io)\/|^deployment\.kubernetes\.io\/revision$/
 
 function isSensitive(key: string): boolean {
   return SENSITIVE.test(key) && !PLACE.test(key)

@@ -20,6 +20,7 @@ export async function run(
     clusterId: (await membership(signal)).cluster,
     ...linger,
     ...config.dns,
+    forwardFor: [...config.podCIDRs, ...config.serviceCIDRs, ...config.dns.forwardFor],
     spread,
     heartbeatMs,
   })

@@ -28,7 +28,6 @@ import { UserError } from '../../runtime/user-error.ts'
 import { withKernel } from '../kernel.ts'
 import type { SiteRun } from '../run.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
-import { openPorts } from '../open-ports.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const configOf = await configFor(site, signal)
@@ -75,7 +74,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       version: sealaneVersion(),
       stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
-      openPorts: openPorts(config),
+      openPorts: config.openHostPorts,
       heartbeatMs,
       ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
       lanes,

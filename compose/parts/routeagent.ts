@@ -7,7 +7,6 @@ import { readMachineNetwork } from '../../runtime/machine-network.ts'
 import { withKernel } from '../kernel.ts'
 import type { SiteRun } from '../run.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
-import { openPorts } from '../open-ports.ts'
 
 export function run(
   deps: ComponentDeps,
@@ -15,7 +14,7 @@ export function run(
   signal: AbortSignal,
 ): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
-  const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site), heartbeatMs }
+  const config = { node, version: sealaneVersion(), stateDir, openPorts: site.openHostPorts, heartbeatMs }
   return withKernel((kernel) =>
     runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
   )
@@ -24,6 +23,6 @@ export function run(
 export function plan(_clock: Clock, { config, api, node }: SiteRun, signal: AbortSignal): Promise<string> {
   const machineNetwork = readMachineNetwork
   return withKernel((kernel) =>
-    planRouteAgent({ ...kernel, api, machineNetwork }, { node, openPorts: openPorts(config) }, signal),
+    planRouteAgent({ ...kernel, api, machineNetwork }, { node, openPorts: config.openHostPorts }, signal),
   )
 }

@@ -8,9 +8,12 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { SocketAddress } from '../config.ts'
 import { formatSocketAddress } from '../config.ts'
 import type { ForwardResult } from '../metrics.ts'
+import { Places } from '../clients/places.ts'
+import { TokenBuckets, textHash } from '../clients/token-buckets.ts'
 import { QueryReader, sameQuestion } from '../server/query.ts'
+import { cutAnswer } from '../server/write-response.ts'
 import { exchangeTcp, exchangeUdp } from './upstream.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE, type Transport, uint16 } from '../wire.ts'
+import { HEADER_LENGTH, MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport, uint16 } from '../wire.ts'
 
 export interface ForwarderDeps {
   readonly clock: Clock
@@ -24,9 +27,17 @@ export interface ForwarderInit {
   readonly timeoutMs: number
   /** Queries under way at most. */
   readonly maxInFlight: number
+  /** Questions that one client may put in a second; twice as many after a pause. */
+  readonly clientPerSecond: number
 }
 
-/** Clients that may wait for one answer, and in all for each query that may be under way. */
+/** Who asks, as its places and its rate are counted: a text for each IPv4 address and each IPv6 /64. */
+export type ClientKey = string
+
+/** Why a question is not asked: the client has had its share, or nothing is left for anybody, or it is our own. */
+export type ForwardRefusal = Exclude<ForwardResult, 'answered' | 'failed'>
+
+/** Questions that may wait for one answer, and in all for each query that may be under way. */
 const MAX_WAITERS = 1024
 const MAX_WAITERS_ON_AVERAGE = 16
 const FLAG_TC = 0x02
@@ -41,8 +52,11 @@ const FAILURE_CODES: ReadonlyMap<number, string> = new Map([
 /** One question to the upstreams, and all who wait for its answer. */
 interface Flight {
   readonly answer: Promise<Buffer | undefined>
-  waiters: number
+  readonly waiters: Places
 }
+
+/** Clients whose rate is remembered. */
+const RATES = 4096
 
 export class Forwarder {
   readonly #deps: ForwarderDeps
@@ -52,14 +66,21 @@ export class Forwarder {
   readonly #ownIds = new Set<string>()
   /** By all of the query but its id, letter case aside: equal ones share an answer. */
   readonly #flights = new Map<string, Flight>()
-  /** Clients that wait for an answer. */
-  #waiting = 0
+  /** Questions that wait for an answer. */
+  readonly #waiting: Places
+  /** Questions to the upstreams, by who asked first. */
+  readonly #places: Places
+  readonly #rates: TokenBuckets
   /** Index of the upstream that answered last. */
   #preferred = 0
 
   constructor(deps: ForwarderDeps, init: ForwarderInit) {
     this.#deps = deps
     this.#init = init
+    this.#waiting = new Places(init.maxInFlight * MAX_WAITERS_ON_AVERAGE)
+    this.#places = new Places(init.maxInFlight)
+    const perSecond = init.clientPerSecond
+    this.#rates = new TokenBuckets({ places: RATES, perSecond, burst: 2 * perSecond })
   }
 
   /** Questions under way, not counting those that share an answer. */
@@ -69,56 +90,58 @@ export class Forwarder {
 
   /**
    * Takes a query that QueryReader finds in order. Gives the upstream's answer under the client's own id and letter
-   * case, no larger than the client takes; undefined when none came, there is a loop, or too much is under way. Never
-   * rejects.
+   * case, no larger than the client takes, over UDP no larger than MAX_UDP_SIZE; undefined when none came; why it was
+   * not asked. Never rejects.
    */
-  async forward(query: Buffer, transport: Transport, signal: AbortSignal): Promise<Buffer | undefined> {
+  async forward(query: Buffer, { transport, client }: Asking, signal: AbortSignal): Promise<Forwarded> {
     if (this.#reader.read(query) !== 'ok') return undefined
-    const { questionEnd, clientSize } = this.#reader
+    const { questionEnd, clientSize, sizeAt, hasEdns, dnssecOk } = this.#reader
     const question = questionKey(query, questionEnd)
     if (this.#ownIds.has(ownId(uint16(query, 0), question))) return this.#refuse('loop')
-    const flight = this.#join({ query, question, questionEnd, transport }, signal)
-    if (flight === undefined) return this.#refuse('overloaded')
-
     const started = this.#deps.clock.monotonic()
-    this.#waiting += 1
-    flight.waiters += 1
+    if (!this.#rates.take(textHash(client), started)) return this.#refuse('client_rate')
+    const flight = this.#join({ query, question, questionEnd, sizeAt, transport, client }, signal)
+    if (typeof flight === 'string') return this.#refuse(flight)
+
+    for (const places of [this.#waiting, flight.waiters]) places.take(client)
     const answer = await flight.answer
-    this.#waiting -= 1
+    for (const places of [this.#waiting, flight.waiters]) places.giveBack(client)
     this.#deps.onResult(answer === undefined ? 'failed' : 'answered', (this.#deps.clock.monotonic() - started) / 1000)
     if (answer === undefined) return undefined
-    const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : clientSize
-    return restore(Buffer.from(answer), { query, questionEnd, maxSize })
+    const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : Math.min(clientSize, MAX_UDP_SIZE)
+    return restore(Buffer.from(answer), { query, questionEnd, hasEdns, dnssecOk, maxSize })
   }
 
-  /** The flight of an equal question, or a new one; undefined when there is no room. */
-  #join({ query, question, questionEnd, transport }: Question, signal: AbortSignal): Flight | undefined {
-    const { maxInFlight } = this.#init
-    if (this.#waiting >= maxInFlight * MAX_WAITERS_ON_AVERAGE) return undefined
+  /** The flight of an equal question, or a new one; else why there is no room. */
+  #join(asking: Question, signal: AbortSignal): Flight | ForwardRefusal {
+    const { query, question, questionEnd, transport, client } = asking
     // Flags and EDNS options decide about the answer as well.
     const flags = query.toString('latin1', 2, HEADER_LENGTH)
     const key = `${transport} ${flags}${question}${query.toString('latin1', questionEnd)}`
     const known = this.#flights.get(key)
-    if (known !== undefined) return known.waiters < MAX_WAITERS ? known : undefined
-    if (this.#flights.size >= maxInFlight) return undefined
+    const refused = this.#waiting.refuses(client) ?? (known?.waiters ?? this.#places).refuses(client)
+    if (refused !== undefined) return refused === 'own' ? 'client_places' : 'overloaded'
+    if (known !== undefined) return known
 
-    const asked = Buffer.from(query)
+    const asked = withOwnSize(query, asking)
     const id = randomInt(0x10000)
     asked.writeUInt16BE(id, 0)
     const own = ownId(id, question)
     this.#ownIds.add(own)
+    this.#places.take(client)
     const answer = this.#askInTurn({ asked, questionEnd, transport }, signal).finally(() => {
       this.#ownIds.delete(own)
       this.#flights.delete(key)
+      this.#places.giveBack(client)
     })
-    const flight = { answer, waiters: 0 }
+    const flight = { answer, waiters: new Places(MAX_WAITERS) }
     this.#flights.set(key, flight)
     return flight
   }
 
-  #refuse(result: ForwardResult): Buffer | undefined {
+  #refuse<T extends ForwardRefusal>(result: T): T {
     this.#deps.onResult(result, 0)
-    return undefined
+    return result
   }
 
   async #askInTurn(request: ForwardRequest, signal: AbortSignal): Promise<Buffer | undefined> {
@@ -168,12 +191,22 @@ export class Forwarder {
   }
 }
 
-interface Question {
+/** How a question came, and from whom. */
+export interface Asking {
+  readonly transport: Transport
+  readonly client: ClientKey
+}
+
+/** What an upstream says, undefined where none does, or why none is asked. */
+export type Forwarded = Buffer | ForwardRefusal | undefined
+
+interface Question extends Asking {
   readonly query: Buffer
   /** Name, type and class, in small letters. */
   readonly question: string
   readonly questionEnd: number
-  readonly transport: Transport
+  /** Octet of the size in the EDNS record; 0: there is none. */
+  readonly sizeAt: number
 }
 
 interface ForwardRequest {
@@ -190,6 +223,13 @@ function questionKey(query: Buffer, questionEnd: number): string {
   return query.toString('latin1', HEADER_LENGTH, nameEnd).toLowerCase() + query.toString('latin1', nameEnd, questionEnd)
 }
 
+/** A copy that offers the upstreams our own size: what is larger would come in pieces, and we would cut it. */
+function withOwnSize(query: Buffer, { sizeAt }: Pick<Question, 'sizeAt'>): Buffer {
+  const asked = Buffer.from(query)
+  if (sizeAt > 0) asked.writeUInt16BE(Math.min(uint16(query, sizeAt), MAX_UDP_SIZE), sizeAt)
+  return asked
+}
+
 function ownId(id: number, question: string): string {
   return `${id} ${question}`
 }
@@ -203,20 +243,16 @@ function isAnswerTo(asked: Buffer, questionEnd: number, message: Buffer): boolea
   return isBareError || sameQuestion(asked, message, questionEnd)
 }
 
-interface RestoreInit {
+interface RestoreInit extends Pick<QueryReader, 'questionEnd' | 'hasEdns' | 'dnssecOk'> {
   readonly query: Buffer
-  readonly questionEnd: number
   readonly maxSize: number
 }
 
 /** Puts the client's id and question back, in place; an answer too large for the client becomes a cut one. */
-function restore(answer: Buffer, { query, questionEnd, maxSize }: RestoreInit): Buffer {
+function restore(answer: Buffer, init: RestoreInit): Buffer {
+  const { query, questionEnd, maxSize } = init
   answer.writeUInt16BE(uint16(query, 0), 0)
   if (answer.length < questionEnd) return answer
   query.copy(answer, HEADER_LENGTH, HEADER_LENGTH, questionEnd)
-  if (answer.length <= maxSize) return answer
-  const cut = Buffer.from(answer.subarray(0, questionEnd))
-  cut[2] = (cut[2] ?? 0) | FLAG_TC
-  cut.fill(0, 6, HEADER_LENGTH)
-  return cut
+  return answer.length <= maxSize ? answer : cutAnswer(answer, init)
 }

@@ -6,7 +6,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Mmsg } from './mmsg.ts'
-import { HEADER_LENGTH, MAX_UDP_SIZE } from '../wire.ts'
+import { HEADER_LENGTH, MAX_UDP_SIZE, byte } from '../wire.ts'
 
 /** Where a datagram came from. */
 export interface DatagramSource {
@@ -61,6 +61,7 @@ export class DatagramSlots {
   readonly #sources: readonly DatagramSource[]
   /** Slot of the query that each answer belongs to. */
   readonly #answered = new Uint8Array(SLOTS)
+  readonly #address = new Uint32Array(4)
   #answers = 0
 
   constructor(mmsg: Mmsg, descriptor: number) {
@@ -89,6 +90,22 @@ export class DatagramSlots {
   /** Who sent it, good until the next receive(). */
   source(slot: number): DatagramSource {
     return this.#sources[slot] ?? NOBODY
+  }
+
+  /** The same address as four numbers (clients.ts), in an array that the next call writes to again. */
+  words(slot: number): Uint32Array {
+    const name = AT.names + slot * NAME
+    const memory = this.#memory
+    const words = this.#address
+    if (memory[name] === AF_INET) {
+      words[0] = 0
+      words[1] = 0
+      words[2] = 0xffff
+      words[3] = bigEndian(memory, name + 4)
+    } else {
+      for (let i = 0; i < 4; i += 1) words[i] = bigEndian(memory, name + 8 + 4 * i)
+    }
+    return words
   }
 
   /** Puts an answer, at most MAX_UDP_SIZE octets, behind those of the slots before it. */
@@ -145,6 +162,12 @@ export class DatagramSlots {
   #set(at: number, value: number): void {
     this.#words[at / WORD] = value
   }
+}
+
+function bigEndian(memory: Buffer, at: number): number {
+  return (
+    ((byte(memory, at) << 24) | (byte(memory, at + 1) << 16) | (byte(memory, at + 2) << 8) | byte(memory, at + 3)) >>> 0
+  )
 }
 
 const NOBODY: DatagramSource = { address: '', port: 0 }

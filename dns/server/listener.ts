@@ -8,6 +8,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config.ts'
 import type { DnsMetrics, DropReason } from '../metrics.ts'
+import type { Clients } from '../clients/clients.ts'
 import type { Pipeline } from '../pipeline.ts'
 import { type Mmsg, openMmsg } from './mmsg.ts'
 import { type PortGroup, openPortGroup } from './port-group.ts'
@@ -29,6 +30,7 @@ export interface ListenerDeps {
   readonly metrics: Pick<DnsMetrics, 'dropped'>
   /** Answers what comes. */
   readonly pipeline: Pick<Pipeline, 'answer'>
+  readonly clients: Clients
 }
 
 export interface Listener {
@@ -91,19 +93,19 @@ function report(logger: Logger, error: ListenError, init: { listen: SocketAddres
 }
 
 async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: OpenInit): Promise<Listener> {
-  const { clock, logger, metrics, pipeline } = deps
+  const { clock, logger, metrics, pipeline, clients } = deps
   const onDropped = (reason: DropReason, error?: Error): void => {
     metrics.dropped(reason)
     if (error === undefined) return
     logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
   }
   const { reusePort } = config
-  const udp = await openUdp({ listen, reusePort, mmsg, pipeline, onDropped }).catch((error: unknown) => {
+  const udp = await openUdp({ listen, reusePort, mmsg, pipeline, clients, onDropped }).catch((error: unknown) => {
     throw listenError(error, listen, 'udp')
   })
   const at = { address: listen.address, port: udp.port }
   try {
-    const tcp = await openTcp({ ...config, clock, listen: at, pipeline, onDropped })
+    const tcp = await openTcp({ ...config, clock, listen: at, pipeline, clients, onDropped })
     return {
       at,
       isBatched: udp.isBatched,

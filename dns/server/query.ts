@@ -23,6 +23,8 @@ export class QueryReader {
   dnssecOk = false
   /** UDP payload size the client takes: at least 512; 512 without EDNS. */
   clientSize = MIN_UDP_SIZE
+  /** Octet of that size; 0 without EDNS. */
+  sizeAt = 0
   #class = CLASS_IN
   #ednsVersion = 0
 
@@ -32,6 +34,7 @@ export class QueryReader {
     this.#ednsVersion = 0
     this.dnssecOk = false
     this.clientSize = MIN_UDP_SIZE
+    this.sizeAt = 0
     this.type = 0
     if (query.length < HEADER_LENGTH) return 'ignored'
     const flags = byte(query, 2)
@@ -75,6 +78,7 @@ export class QueryReader {
       if (type === TYPE_OPT) {
         if (this.hasEdns || name !== at + 1 || !areOptions(query, name + 10, next)) return false
         this.hasEdns = true
+        this.sizeAt = name + 2
         this.clientSize = Math.max(MIN_UDP_SIZE, uint16(query, name + 2))
         this.#ednsVersion = byte(query, name + 5)
         this.dnssecOk = (byte(query, name + 6) & 0x80) !== 0

@@ -7,6 +7,7 @@ import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { SocketAddress } from '../config.ts'
 import type { DropReason } from '../metrics.ts'
+import type { Clients } from '../clients/clients.ts'
 import type { Pipeline } from '../pipeline.ts'
 
 export interface TcpServerInit {
@@ -16,6 +17,7 @@ export interface TcpServerInit {
   readonly maxConnections: number
   readonly idleTimeoutMs: number
   readonly pipeline: Pick<Pipeline, 'answer'>
+  readonly clients: Pick<Clients, 'ofText'>
   /** Called for each connection that is ended to make room, and for errors of the listening socket. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
@@ -81,6 +83,7 @@ function listenOn(server: Server, { listen, reusePort }: TcpServerInit): Promise
 
 /** Reads queries off one connection until it ends, is quiet for too long or breaks. */
 function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () => void): void {
+  const client = init.clients.ofText(socket.remoteAddress ?? '')
   let pending: Buffer = Buffer.alloc(0)
   let waiting = 0
   let ended = false
@@ -112,7 +115,7 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
       }
       if (pending.length < end) break
       onWholeQuery()
-      const reply = init.pipeline.answer(pending.subarray(at + 2, end), 'tcp')
+      const reply = init.pipeline.answer(pending.subarray(at + 2, end), 'tcp', client)
       at = end
       if (!(reply instanceof Promise)) {
         send(reply)

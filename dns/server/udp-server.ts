@@ -8,6 +8,7 @@ import { isIP } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { SocketAddress } from '../config.ts'
 import type { DropReason } from '../metrics.ts'
+import type { Client, Clients } from '../clients/clients.ts'
 import type { Pipeline } from '../pipeline.ts'
 import { type DatagramSource, DatagramSlots, withoutExcess } from './datagram-slots.ts'
 import type { Mmsg } from './mmsg.ts'
@@ -20,6 +21,7 @@ export interface UdpServerInit {
   readonly mmsg: Mmsg | undefined
   /** Its answers are at most MAX_UDP_SIZE octets. */
   readonly pipeline: Pick<Pipeline, 'answer'>
+  readonly clients: Pick<Clients, 'ofText' | 'ofWords'>
   /** Called for each datagram that gets no answer for a reason of the socket's own. */
   readonly onDropped: (reason: DropReason, error?: Error) => void
 }
@@ -54,18 +56,20 @@ export class UdpServer {
   readonly #socket: Socket
   readonly #slots: DatagramSlots | undefined
   readonly #pipeline: UdpServerInit['pipeline']
+  readonly #clients: UdpServerInit['clients']
   readonly #onDropped: UdpServerInit['onDropped']
   #isClosed = false
 
-  constructor(socket: Socket, slots: DatagramSlots | undefined, { pipeline, onDropped }: UdpServerInit) {
+  constructor(socket: Socket, slots: DatagramSlots | undefined, { pipeline, clients, onDropped }: UdpServerInit) {
     this.#socket = socket
     this.#slots = slots
     this.#pipeline = pipeline
+    this.#clients = clients
     this.#onDropped = onDropped
     const mayGoOn = roundsOfATurn(MOST_ROUNDS)
     socket.on('error', (error) => onDropped('socket_error', error))
     socket.on('message', (query, source) => {
-      const answer = this.#answer(withoutExcess(query), source)
+      const answer = this.#answer(withoutExcess(query), source, clients.ofText(source.address))
       if (answer !== undefined) this.#send(answer, source)
       if (slots !== undefined && mayGoOn()) this.#answerWaiting(slots)
     })
@@ -93,7 +97,7 @@ export class UdpServer {
   #answerWaiting(slots: DatagramSlots): number {
     const count = slots.receive()
     for (let slot = 0; slot < count; slot += 1) {
-      const answer = this.#answer(slots.query(slot), slots.source(slot))
+      const answer = this.#answer(slots.query(slot), slots.source(slot), this.#clients.ofWords(slots.words(slot)))
       if (answer !== undefined) slots.reply(slot, answer)
     }
     slots.flush(this.#sendRest)
@@ -101,13 +105,13 @@ export class UdpServer {
   }
 
   /** Gives what is to be sent at once; what an upstream says is sent when it comes. Keeps neither query nor source. */
-  #answer(query: Buffer, source: DatagramSource): Buffer | undefined {
+  #answer(query: Buffer, source: DatagramSource, client: Client): Buffer | undefined {
     // Nothing can be sent to port 0, which only a forged packet has.
     if (source.port === 0) {
       this.#onDropped('no_source_port')
       return undefined
     }
-    const reply = this.#pipeline.answer(query, 'udp')
+    const reply = this.#pipeline.answer(query, 'udp', client)
     if (!(reply instanceof Promise)) return reply
     const { address, port } = source
     void reply.then((late) => {

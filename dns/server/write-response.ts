@@ -1,7 +1,7 @@
 /** Writes answers: the client's own header and question, then compiled bytes, then EDNS. RFC 1035, RFC 6891. */
 import type { CompiledAnswer } from '../zone/compile.ts'
 import type { QueryReader } from './query.ts'
-import { HEADER_LENGTH, MAX_UDP_SIZE, TYPE_OPT } from '../wire.ts'
+import { HEADER_LENGTH, MAX_UDP_SIZE, TYPE_OPT, byte } from '../wire.ts'
 
 const OPT_LENGTH = 11
 const FLAG_QR = 0x80
@@ -77,12 +77,17 @@ function putBody(response: Buffer, compiled: CompiledAnswer, { at, end, rotation
 }
 
 /**
- * An answer of a code alone, with the question where one was read. Codes above 15 need a client that speaks EDNS.
- * Never authoritative.
+ * An answer of a code alone, with the question where one was read. Codes above 15, and `why` (extendedError()), need a
+ * client that speaks EDNS. Never authoritative.
  */
-export function writeCode(query: Buffer, reader: QueryReader, rcode: number, recursion: boolean): Buffer {
+export function writeCode(
+  query: Buffer,
+  reader: QueryReader,
+  { rcode, recursion, why }: { readonly rcode: number; readonly recursion: boolean; readonly why?: Buffer },
+): Buffer {
   const { questionEnd, hasEdns } = reader
-  const response = Buffer.allocUnsafe(questionEnd + (hasEdns ? OPT_LENGTH : 0))
+  const optionsLength = why?.length ?? 0
+  const response = Buffer.allocUnsafe(questionEnd + (hasEdns ? OPT_LENGTH + optionsLength : 0))
   query.copy(response, 0, 0, questionEnd)
   // Of an operation that we do not know we do not know the flags either: its number alone goes back.
   const isQuery = ((query[2] ?? 0) & OPCODE) === 0
@@ -92,11 +97,47 @@ export function writeCode(query: Buffer, reader: QueryReader, rcode: number, rec
   put16(response, 6, 0)
   put16(response, 8, 0)
   put16(response, 10, hasEdns ? 1 : 0)
-  if (hasEdns) putOpt(response, questionEnd, reader.dnssecOk, rcode >> 4)
+  if (hasEdns) {
+    putOpt(response, questionEnd, reader.dnssecOk, rcode >> 4)
+    if (why !== undefined) {
+      put16(response, questionEnd + OPT_LENGTH - 2, why.length)
+      why.copy(response, questionEnd + OPT_LENGTH)
+    }
+  }
   return response
 }
 
-/** Our own EDNS record: version 0, no options. */
+/** RFC 8914. */
+const OPTION_EXTENDED_ERROR = 15
+
+/** An option of EDNS that says more than the response code: a code of RFC 8914 section 4, and a text in ASCII. */
+export function extendedError(code: number, text: string): Buffer {
+  const option = Buffer.alloc(6)
+  option.writeUInt16BE(OPTION_EXTENDED_ERROR, 0)
+  option.writeUInt16BE(2 + text.length, 2)
+  option.writeUInt16BE(code, 4)
+  return Buffer.concat([option, Buffer.from(text, 'latin1')])
+}
+
+/**
+ * What tells a client to come back over TCP: header and question of an answer, with TC, and EDNS where the client spoke
+ * it (RFC 6891 section 7).
+ */
+export function cutAnswer(
+  answer: Buffer,
+  { questionEnd, hasEdns, dnssecOk }: Pick<QueryReader, 'questionEnd' | 'hasEdns' | 'dnssecOk'>,
+): Buffer {
+  const cut = Buffer.alloc(questionEnd + (hasEdns ? OPT_LENGTH : 0))
+  answer.copy(cut, 0, 0, questionEnd)
+  cut[2] = byte(answer, 2) | FLAG_TC
+  cut.fill(0, 6, HEADER_LENGTH)
+  if (!hasEdns) return cut
+  put16(cut, 10, 1)
+  putOpt(cut, questionEnd, dnssecOk, 0)
+  return cut
+}
+
+/** Our own EDNS record: version 0, no options yet. */
 function putOpt(response: Buffer, at: number, dnssecOk: boolean, extendedCode: number): void {
   response[at] = 0
   put16(response, at + 1, TYPE_OPT)

@@ -13,6 +13,8 @@ import {
   underlayAddresses,
 } from '../../model/addresses/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { Prefix } from '../../model/addresses/ip.ts'
+import type { SiteNetworks } from '../clients/clients.ts'
 import type { DnsService, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'
 import { serviceEntry } from './service-entry.ts'
@@ -25,7 +27,7 @@ export interface ServiceIndexInit {
   readonly serial: number
 }
 
-export class ServiceIndex implements ZoneView {
+export class ServiceIndex implements ZoneView, SiteNetworks {
   readonly nameServers: ZoneView['nameServers']
   readonly #clusterId: string
   readonly #imports = new Map<ServiceKey, ServiceImport>()
@@ -36,6 +38,8 @@ export class ServiceIndex implements ZoneView {
   readonly #entries = new Map<ServiceKey, DnsService>()
   readonly #listeners = new Set<(key: ServiceKey) => void>()
   #usable: ReadonlySet<string> | undefined
+  #nodes: readonly Node[] = []
+  #networksVersion = 0
   #validation: ClusterValidation | undefined
   #serial: number
   #isSynced = false
@@ -78,7 +82,9 @@ export class ServiceIndex implements ZoneView {
     const nodes = api.cache('Node')
     const reconsider = (): void => {
       const isKnown = clusters.synced && nodes.synced
-      this.#validation = isKnown ? this.#validateClusters(clusters.list(), nodes.list()) : undefined
+      this.#nodes = nodes.list()
+      this.#validation = isKnown ? this.#validateClusters(clusters.list(), this.#nodes) : undefined
+      this.#networksVersion += 1
       this.#validate(gateways.list())
     }
     this.#caches = [imports, slices, gateways]
@@ -92,6 +98,21 @@ export class ServiceIndex implements ZoneView {
     return () => {
       for (const stop of stops) stop()
     }
+  }
+
+  /** Another number each time that a Node or Cluster has changed. */
+  get networksVersion(): number {
+    return this.#networksVersion
+  }
+
+  /** InternalIPs of this cluster's nodes. */
+  get nodeAddresses(): readonly string[] {
+    return underlayAddresses(this.#nodes)
+  }
+
+  /** Under which addresses the other clusters come here; empty while this cluster's own object has not been seen. */
+  get lanePrefixes(): readonly Prefix[] {
+    return this.#validation?.clusters.flatMap(({ prefixes }) => prefixes) ?? []
   }
 
   /** Whether a service may be there whose labels have this hash (known-labels.ts). False: surely none is. */

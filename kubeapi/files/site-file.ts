@@ -75,6 +75,8 @@ export interface SiteConfig {
     readonly listen: readonly string[]
     /** `address:port`; 53 where the file names none. */
     readonly upstreams: readonly string[]
+    /** CIDRs of clients that are asked upstreams for, besides pods, nodes and networks of the machine. */
+    readonly forwardFor: readonly string[]
   }
 }
 
@@ -127,10 +129,14 @@ const siteSchema = z.strictObject(
         openHostPorts: list(openHostPort).default([]),
         dns: z
           .strictObject(
-            { listen: list(listenAddress).default([]), upstreams: list(upstream).default([]) },
+            {
+              listen: list(listenAddress).default([]),
+              upstreams: list(upstream).default([]),
+              forwardFor: list(cidr).default([]),
+            },
             { error: 'a map' },
           )
-          .default({ listen: [], upstreams: [] }),
+          .default({ listen: [], upstreams: [], forwardFor: [] }),
         description: text.optional(),
       },
       { error: 'a map' },
@@ -232,7 +238,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
     activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,
     ...(spec.keyRotationDays === undefined ? {} : { keyRotationDays: spec.keyRotationDays }),
     openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
-    dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
+    dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort), forwardFor: spec.dns.forwardFor },
   }
 }
 

@@ -10,6 +10,7 @@ const DRIFT = [
 const GATEWAY = ['metric sealane_gateway_packets_dropped_total', 'counter of table sealane_gateway'] as const
 const NODE = ['metric sealane_routeagent_packets_dropped_total', 'counter of table sealane_node'] as const
 const DNS = ['metric sealane_dns_dropped_total'] as const
+const FORWARDED = ['metric sealane_dns_not_forwarded_total'] as const
 const WATCH = 'Find the program on this node that changes routes, rules or nftables of others, and stop it.'
 const STRANGER = 'Nothing, if it is rare. Many such packets come from a wrong route or from an attempt to get in.'
 
@@ -102,6 +103,36 @@ export const KERNEL_REASONS = {
     means: 'The DNS closed its oldest TCP connection, because a new one came and all places were taken.',
     todo: 'Find the clients that keep many TCP connections open.',
     shows: DNS,
+  },
+  response_rate: {
+    means: 'The DNS had sent one network too many answers that are alike: it may be the victim of forged questions.',
+    todo: 'Nothing, if it passes. Clients that are of this site are not limited: name their networks in `dns.forwardFor`.',
+    shows: DNS,
+  },
+  client_not_own: {
+    means: 'A client that is not of this site asked the DNS for a name outside the clusterset. The answer is REFUSED.',
+    todo: 'If the client is to have such names from here, name its network in `dns.forwardFor` of the site file.',
+    shows: FORWARDED,
+  },
+  client_places: {
+    means: 'One client has its share of the questions that may be with the upstreams. The answer is SERVFAIL.',
+    todo: 'Find out what that client asks for: most often a zone whose name servers are silent.',
+    shows: FORWARDED,
+  },
+  client_rate: {
+    means: 'One client asked for more names outside the clusterset than it may in a second. The answer is SERVFAIL.',
+    todo: 'Find out what that client asks for, or let it ask the upstreams itself.',
+    shows: FORWARDED,
+  },
+  overloaded: {
+    means: 'All places for questions that are with the upstreams are taken. The answer is SERVFAIL.',
+    todo: 'Look whether the upstreams of `dns.upstreams` answer in time.',
+    shows: FORWARDED,
+  },
+  loop: {
+    means: 'A question that the DNS had sent to an upstream came back to it. The answer is SERVFAIL.',
+    todo: 'Correct `dns.upstreams`: an upstream there forwards to this DNS.',
+    shows: FORWARDED,
   },
   LeftInKernel: {
     means: 'Not everything of Sealane could be taken out of the kernel of a node that is no gateway any more.',

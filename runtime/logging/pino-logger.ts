@@ -2,6 +2,7 @@
  * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
  */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
+import { jsonForTerminal } from '../../model/status-text.ts'
 import { LogSwitch } from './log-switch.ts'
 import type { LogFields, LogThreshold, Logger, ProblemFields } from './logger.ts'
 import { redact } from './redaction.ts'
@@ -21,7 +22,14 @@ export function createLogger(component: string, level: LogThreshold | LogSwitch 
     formatters: { level: (label: string) => ({ level: label }) },
   }
   const log = typeof level === 'string' ? new LogSwitch(level) : level
-  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })), log, { component })
+  const written = sink ?? destination({ dest: 2, sync: true })
+  // A log is read at terminals too.
+  const guarded: LogSink = {
+    write: (line) => {
+      written.write(jsonForTerminal(line))
+    },
+  }
+  return new PinoLogger(pino(options, guarded), log, { component })
 }
 
 class PinoLogger implements Logger {

@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { runCli } from './run-cli.ts'
+import { runCli, spawnCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 
 const COMPONENTS = 'agent, gateway, routeagent, dns'
@@ -357,4 +357,23 @@ t.test("a broken file among the user's objects is told once, as a line, and the 
     `sealane: file not taken as it is: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,
   )
   t.equal(code, 0)
+})
+
+t.test('what others say in our texts steers no terminal', async (t) => {
+  const steers = /[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/u
+  const evil = '\u001b]0;owned\u0007\u009b2J\u202e'
+  const folder = temporaryFolder(t)
+  const file = join(folder, `${evil}.yaml`)
+  writeFileSync(file, `kind: "${evil}"\n${evil}: 1\n`)
+  for (const args of [
+    ['status', '--site', file],
+    ['show', 'members', '--site', join(folder, `no${evil}`)],
+    ['gather', evil],
+    [evil],
+  ]) {
+    const { code, stdout, stderr } = await spawnCli(args)
+    t.not(code, 0)
+    t.notMatch(stdout + stderr, steers)
+    t.not(stderr, '', 'something is said')
+  }
 })

@@ -125,6 +125,13 @@ t.test('a dry run prints what would be applied, and applies nothing', { skip: no
   t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
 })
 
+t.test('where the DNS of a site listens opens nothing to other clusters', { skip: notRoot }, async (t) => {
+  const site = await joinedSite(t, `${GATEWAY}  openHostPorts: [tcp/9100]\n  dns: { listen: ['10.42.0.1:53'] }\n`)
+  const { stdout } = await spawnCli(['up', '--site', site.file, '--node', 'gw', '--dry-run'])
+  t.match(stdout, 'tcp dport 9100', 'what openHostPorts names is open')
+  t.notMatch(stdout, /dport 53\b/)
+})
+
 const MEMBERSHIP: Membership = {
   apiVersion: 'sealane.io/v1alpha1',
   kind: 'Membership',

@@ -53,10 +53,17 @@ export async function startDns(
   return { port: Number(address.slice(address.lastIndexOf(':') + 1)), logger, status, metrics, stop }
 }
 
-/** Asks until an answer with the query's id comes; rejects after `timeoutMs`. */
-export async function askUdp(port: number, query: Buffer, timeoutMs = 5000): Promise<WireMessage> {
+/**
+ * Asks until an answer with the query's id comes; rejects after `timeoutMs`. `from`: an address of this machine; all of
+ * 127.0.0.0/8 are, and each is a client of its own.
+ */
+export async function askUdp(port: number, query: Buffer, timeoutMs = 5000, from?: string): Promise<WireMessage> {
   const socket = createSocket('udp4')
   try {
+    if (from !== undefined) {
+      socket.bind({ address: from })
+      await once(socket, 'listening')
+    }
     socket.connect(port, '127.0.0.1')
     await once(socket, 'connect')
     socket.send(query)

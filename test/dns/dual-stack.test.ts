@@ -1,5 +1,6 @@
 /** Names of services with two IP families, and of those that have only one (specification.md of KEP-1645). */
 import t from 'tap'
+import { OWN_PROCESS } from '../../dns/clients/clients.ts'
 import { type DnsAnswer, answer } from '../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone/zone-text.ts'
@@ -164,7 +165,7 @@ t.test('on the wire, and without a cluster whose lanes are down', async (t) => {
   const index = await syncedIndex(api)
   const pipeline = newPipeline(index)
   const wire = (name: string, type: number): string[] => {
-    const reply = pipeline.answer(query(name, { type }), 'tcp')
+    const reply = pipeline.answer(query(name, { type }), 'tcp', OWN_PROCESS)
     return Buffer.isBuffer(reply) ? decode(reply).answers.map(({ data }) => data) : ['nothing']
   }
   t.same(wire(`web.${S}`, TYPE.AAAA), ['fd53:ea1a:4e00:0:0:0:f500:1'])

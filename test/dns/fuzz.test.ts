@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
+import { OWN_PROCESS } from '../../dns/clients/clients.ts'
 import { Forwarder } from '../../dns/forward/forwarder.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -95,7 +96,7 @@ t.test(
     // No upstream: whatever is forwarded fails at once.
     const forwarder = new Forwarder(
       { clock, onResult: () => undefined, onFailure: () => undefined },
-      { upstreams: [], timeoutMs: 10, maxInFlight: 100 },
+      { upstreams: [], timeoutMs: 10, maxInFlight: 100, clientPerSecond: 1_000_000 },
     )
     const pipeline = newPipeline(index, { clock, logger, forwarder })
     const pick = generator(seed)
@@ -116,7 +117,7 @@ t.test(
     for (let i = 0; i < PACKETS; i += 1) {
       const packet = mutate(pick)
       const started = performance.now()
-      const reply = pipeline.answer(packet, 'udp')
+      const reply = pipeline.answer(packet, 'udp', OWN_PROCESS)
       const ms = performance.now() - started
       if (ms > slowest.ms) slowest = { ms, packet }
       if (reply === undefined) counts.silent += 1
@@ -139,7 +140,7 @@ t.test(
     t.same(logger.messages('error').slice(0, 5), [], 'no fault of ours was caught')
     // A busy machine may have stopped us in the middle, but not every time.
     const [worst = 0, plain = 0] = [slowest.packet, query(`web.${S}`)].map((packet) =>
-      bestOf(20, () => void pipeline.answer(packet, 'udp')),
+      bestOf(20, () => void pipeline.answer(packet, 'udp', OWN_PROCESS)),
     )
     t.ok(worst < 100 * plain, `${slowest.packet.toString('hex')} takes ${worst} ms, a plain query ${plain} ms`)
     t.ok(counts.answered > PACKETS / 4, 'most of them are near enough to a query to matter')

@@ -1,4 +1,5 @@
 /** A pipeline without sockets, and upstreams that never answer. */
+import { type Client, type Clients, OWN_PROCESS } from '../../dns/clients/clients.ts'
 import { dnsMetrics } from '../../dns/metrics.ts'
 import { Pipeline, type PipelineDeps } from '../../dns/pipeline.ts'
 import type { Transport } from '../../dns/wire.ts'
@@ -20,6 +21,15 @@ export function newPipeline(index: ServiceIndex, more: Partial<PipelineDeps> = {
   })
 }
 
+/** All clients are of this site. */
+export const OWN_CLIENTS: Pick<Clients, 'ofText' | 'ofWords'> = {
+  ofText: () => OWN_PROCESS,
+  ofWords: () => OWN_PROCESS,
+}
+
+/** What came by a lane. */
+export const STRANGER: Client = { isOwn: false, key: 'stranger', network: 7 }
+
 /** Takes every question. */
 export const SILENT_UPSTREAMS: NonNullable<PipelineDeps['forwarder']> = {
   inFlight: 0,
@@ -28,7 +38,7 @@ export const SILENT_UPSTREAMS: NonNullable<PipelineDeps['forwarder']> = {
 
 /** What is answered at once. Throws where nothing is. */
 export function answerAtOnce(pipeline: Pipeline, query: Buffer, transport: Transport = 'udp'): Buffer {
-  const reply = pipeline.answer(query, transport)
+  const reply = pipeline.answer(query, transport, OWN_PROCESS)
   if (!Buffer.isBuffer(reply)) throw new Error(reply === undefined ? 'ignored' : 'forwarded')
   return reply
 }

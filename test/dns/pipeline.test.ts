@@ -1,4 +1,5 @@
 import t from 'tap'
+import { OWN_PROCESS } from '../../dns/clients/clients.ts'
 import { answer } from '../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import type { Pipeline, PipelineDeps } from '../../dns/pipeline.ts'
@@ -212,7 +213,7 @@ t.test('queries that are not in order', async (t) => {
     ['a name that only starts alike', query('web.clusterset.localhost.'), 'forwarded'],
   ]
   for (const [say, bytes, want] of rows) {
-    const reply = pipeline.answer(bytes, 'udp')
+    const reply = pipeline.answer(bytes, 'udp', OWN_PROCESS)
     const got = reply === undefined ? 'ignored' : Buffer.isBuffer(reply) ? decode(reply).flags : 'forwarded'
     t.equal(got, want, say)
   }
@@ -254,6 +255,8 @@ t.test('what is rehearsed is kept, and not counted', async (t) => {
   const metrics: PipelineDeps['metrics'] = {
     answered: (type, rcode) => counted.push(`type ${type} code ${rcode}`),
     dropped: (reason) => counted.push(reason),
+    cut: () => counted.push('cut'),
+    forwarded: (result) => counted.push(result),
     took: () => counted.push('timed'),
   }
   const pipeline = newPipeline(await syncedIndex(workedExamples()), { metrics })

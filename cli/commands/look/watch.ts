@@ -2,9 +2,9 @@
 import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import type { CommandContext } from '../../context.ts'
+import { CLEAR_SCREEN } from '../../output.ts'
 
 const WATCH_MS = 2000
-const CLEAR = '\u001b[H\u001b[2J'
 
 /**
  * Looks every two seconds until it is interrupted, which is how a watch ends. A look that fails is named, and the next
@@ -35,5 +35,5 @@ function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
 
 /** What comes before each look, for people. */
 export function screenStart({ env }: Pick<CommandContext, 'env'>): string {
-  return env === undefined && process.stdout.isTTY ? CLEAR : '\n'
+  return env === undefined && process.stdout.isTTY ? CLEAR_SCREEN : '\n'
 }

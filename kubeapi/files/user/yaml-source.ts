@@ -1,7 +1,8 @@
 /** YAML text with the way back from a field to its line. */
-import { type Document, LineCounter, isNode, parseAllDocuments } from 'yaml'
+import { type Document, LineCounter, isNode } from 'yaml'
 import type { z } from 'zod'
 import { messageOf } from '../../../runtime/thrown.ts'
+import { parseDocuments } from '../../yaml.ts'
 import type { FileProblem } from '../problem.ts'
 
 export type FieldPath = readonly PropertyKey[]
@@ -20,8 +21,12 @@ export type Source = { readonly documents: readonly SourceDocument[] } | { reado
 export function readSource(file: string, text: string): Source {
   const lines = new LineCounter()
   // Merge keys and anchors are common in hand-written manifests; alias bombs are stopped by maxAliasCount below.
-  const parsed = parseAllDocuments(text, { lineCounter: lines, prettyErrors: false, merge: true, logLevel: 'silent' })
-  const documents: readonly Document[] = Array.isArray(parsed) ? parsed : []
+  let documents: readonly Document[]
+  try {
+    documents = parseDocuments(text, { lineCounter: lines })
+  } catch (error) {
+    return { problems: [{ file, line: 1, column: 1, reason: reasonOf(error) }] }
+  }
   const problems = documents.flatMap((document) =>
     document.errors.map((error) => ({ file, ...position(lines, error.pos[0]), reason: reasonOf(error) })),
   )

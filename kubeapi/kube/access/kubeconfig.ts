@@ -13,8 +13,8 @@ import {
   newContexts,
   newUsers,
 } from '@kubernetes/client-node/dist/config_types.js'
-import { parse } from 'yaml'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { parseYaml } from '../../yaml.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { readImpersonation } from './impersonation.ts'
 import { kubeconfigAccess } from './kubeconfig-access.ts'
@@ -80,7 +80,7 @@ function readKubeconfig(path: string, lenient: boolean): Kubeconfig | undefined 
   const text = readText(path, lenient)
   if (text === undefined) return undefined
   try {
-    const document = parse(text) as Record<string, unknown> | null
+    const document = parseYaml(text) as Record<string, unknown> | null
     if (typeof document !== 'object' || document === null) throw new Error('expected a document of kind Config')
     const folder = dirname(resolve(path))
     const current = document['current-context']

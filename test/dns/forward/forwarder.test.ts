@@ -191,6 +191,14 @@ t.test('answers that were cut, and answers larger than the client takes', async 
   const other = await startDns(t, workedExamples(), { upstreams: [careless.address] })
   const got = await askUdp(other.port, query('big.example.'))
   t.same([got.flags, got.answers.length, got.question], ['qr tc rd ra NOERROR', 0, 'big.example.'])
+  const asked = careless.seen.length
+  const large = await askUdp(other.port, query('big.example.', { edns: { size: 65_535, dnssecOk: true } }))
+  const opt = large.additionals.map(({ type, class: size, ttl }) => ({ type, size, ttl }))
+  t.same(
+    [large.flags, large.answers.length, opt],
+    ['qr tc rd ra NOERROR', 0, [{ type: TYPE.OPT, size: 1232, ttl: 0x8000 }]],
+  )
+  t.equal(careless.seen[asked]?.readUInt16BE(12 + 'big.example.'.length + 1 + 4 + 3), 1232, 'upstreams hear our size')
 })
 
 t.test('questions under way are bounded', async (t) => {
@@ -198,7 +206,8 @@ t.test('questions under way are bounded', async (t) => {
   const clock = new FakeClock()
   const init = { upstreams: [silent.address], upstreamTimeoutMs: 2000, maxForwards: 3 }
   const { port, metrics } = await startDns(t, workedExamples(), init, clock)
-  const first = [1, 2, 3].map((id) => askUdp(port, query(`q${id}.example.`, { id })))
+  // Of one client the second would be refused: it has half of what is free at most.
+  const first = [1, 2, 3].map((id) => askUdp(port, query(`q${id}.example.`, { id }), 5000, `127.0.0.${id}`))
   await eventually(() => silent.seen.length === 3)
   t.equal((await askUdp(port, query('q4.example.', { id: 4 }))).flags, 'qr rd ra SERVFAIL')
   t.match(await metrics.text(), 'sealane_dns_forwarded_total{result="overloaded"')
@@ -215,11 +224,11 @@ t.test('clients that ask the same at the same time wait for one answer', async (
   const results: string[] = []
   const forwarder = new Forwarder(
     { clock: new SystemClock(), onResult: (result) => results.push(result), onFailure: () => undefined },
-    { upstreams, timeoutMs: 5000, maxInFlight: 100 },
+    { upstreams, timeoutMs: 5000, maxInFlight: 100, clientPerSecond: 1000 },
   )
   const ask = async (bytes: Buffer, transport: 'udp' | 'tcp' = 'udp'): Promise<string> => {
-    const answer = await forwarder.forward(bytes, transport, new AbortController().signal)
-    if (answer === undefined) return 'none'
+    const answer = await forwarder.forward(bytes, { transport, client: 'one' }, new AbortController().signal)
+    if (!Buffer.isBuffer(answer)) return 'none'
     const got = decode(answer)
     return `${got.id} ${got.question} ${got.answers[0]?.data}`
   }
@@ -248,6 +257,35 @@ t.test('clients that ask the same at the same time wait for one answer', async (
   t.equal(upstream.seen.length, 8, 'nothing is kept: the next one is asked anew')
 })
 
+t.test('one client has half of the places at most, and so many questions a second', async (t) => {
+  const silent = await startUpstream(t, never)
+  const clock = new FakeClock()
+  const init = {
+    upstreams: [silent.address],
+    upstreamTimeoutMs: 2000,
+    maxForwards: 8,
+    clientForwardsPerSecond: 5,
+  }
+  const { port, metrics } = await startDns(t, workedExamples(), init, clock)
+  const one = Array.from({ length: 11 }, (_, id) =>
+    askUdp(port, query(`q${id}.example.`, { id, edns: { size: 1232 } })),
+  )
+  const counted = async (result: string, count: number): Promise<boolean> =>
+    (await metrics.text()).includes(`sealane_dns_forwarded_total{result="${result}",component="dns"} ${count}`)
+  await eventually(async () => (await counted('client_places', 6)) && (await counted('client_rate', 1)), {
+    say: '4 of 8 places, and 10 questions at once',
+  })
+  const other = askUdp(port, query('other.example.'), 5000, '127.0.0.2')
+  await eventually(() => silent.seen.length === 5, { say: 'another client has its place' })
+  await clock.advance(2000)
+  const answers = await Promise.all(one)
+  t.same(new Set(answers.map(({ flags }) => flags)), new Set(['qr rd ra SERVFAIL']))
+  const why = answers.map(({ additionals }) => additionals[0]?.data ?? '').sort()
+  t.equal(why.filter((data) => Buffer.from(data, 'hex').toString('latin1', 6) === 'client_places').length, 6)
+  t.equal(why.filter((data) => Buffer.from(data, 'hex').toString('latin1', 6) === 'client_rate').length, 1)
+  t.equal((await other).flags, 'qr rd ra SERVFAIL')
+})
+
 t.test('those who wait together are bounded too', async (t) => {
   const held: (() => void)[] = []
   const upstream = await startUpstream(t, (asked, send) => void held.push(() => send(positive(asked))))
@@ -256,7 +294,9 @@ t.test('those who wait together are bounded too', async (t) => {
     upstreamTimeoutMs: 5000,
     maxForwards: 2,
   })
-  const many = Array.from({ length: 40 }, (_, id) => askUdp(port, query('busy.example.', { id })))
+  const many = Array.from({ length: 40 }, (_, id) =>
+    askUdp(port, query('busy.example.', { id }), 5000, `127.0.1.${id}`),
+  )
   const overloaded = async (): Promise<boolean> =>
     (await metrics.text()).includes('sealane_dns_forwarded_total{result="overloaded",component="dns"} 8')
   await eventually(overloaded, { say: '2 x 16 may wait, the rest is told at once' })

@@ -3,6 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { type Server, connect, createServer } from 'node:net'
 import t, { type Test } from 'tap'
+import { OWN_CLIENTS } from '../pipeline-fixture.ts'
 import { openPortGroup } from '../../../dns/server/port-group.ts'
 import { openMmsg } from '../../../dns/server/mmsg.ts'
 import { type UdpServer, openUdp } from '../../../dns/server/udp-server.ts'
@@ -24,6 +25,7 @@ async function start(t: Test, host: string, port: number): Promise<Heard> {
     listen: { address: parseAddress(host), port },
     reusePort: true,
     mmsg,
+    clients: OWN_CLIENTS,
     pipeline: {
       answer: (query) => {
         texts.push(query.toString())

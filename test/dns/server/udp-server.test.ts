@@ -4,6 +4,7 @@ import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFileSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
+import { OWN_CLIENTS } from '../pipeline-fixture.ts'
 import { type DatagramSource, DatagramSlots, MAX_QUERY_SIZE, SLOTS } from '../../../dns/server/datagram-slots.ts'
 import { type Mmsg, openMmsg } from '../../../dns/server/mmsg.ts'
 import { descriptorOpenedBy } from '../../../dns/server/socket-descriptor.ts'
@@ -58,6 +59,7 @@ async function start(t: Test, host: string, { mmsg, answer }: StartInit): Promis
     listen: { address: parseAddress(host), port: 0 },
     reusePort: true,
     mmsg,
+    clients: OWN_CLIENTS,
     pipeline: { answer },
     onDropped: (reason, error) => dropped.push(error?.message ?? reason),
   })

@@ -8,4 +8,28 @@ export const NAMES: readonly AttackRow[] = [
     holds: 'The question is forwarded once, and the next client is answered.',
     against: '`dns/server/tcp-server.ts`: a connection that is over is read no further, whatever is left of it.',
   },
+  {
+    id: 'dns-recursion-from-lane',
+    tried: 'From a pod of another member, a name outside the clusterset is asked of a DNS that has upstreams.',
+    holds: 'It is REFUSED, EDNS says `client_not_own`, and no upstream is asked. Names of the clusterset are answered.',
+    against: '`dns/clients/clients.ts`: only what is of this site is forwarded; what comes by a lane is not.',
+  },
+  {
+    id: 'dns-silent-zone',
+    tried: 'One client asks for 1,200 names of a zone whose name servers are silent; another asks for 55 other names.',
+    holds: 'All of the other client are answered.',
+    against: '`dns/clients/places.ts`: one client has half of the places at upstreams at most.',
+  },
+  {
+    id: 'dns-large-upstream',
+    tried: 'A client offers 65,535 octets by EDNS, and an upstream answers with 60,000.',
+    holds: 'The client gets at most 1,232 octets, with TC; over TCP it gets all that TCP carries.',
+    against: '`dns/forward/forwarder.ts` offers upstreams our own size, and cuts what is larger.',
+  },
+  {
+    id: 'dns-reflection',
+    tried: 'From a forged sender the same question comes thousands of times, and thousands of names that do not exist.',
+    holds: 'The sender gets a bounded number of answers; of the rest every second is its question alone, with TC.',
+    against: '`dns/clients/response-limit.ts` counts answers that are alike for each /24 and /56.',
+  },
 ]

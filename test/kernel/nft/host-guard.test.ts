@@ -1,7 +1,6 @@
 /** Ports of nodes that are open to other clusters: as the operator writes them, and as nft matches. */
 import fc from 'fast-check'
 import t from 'tap'
-import { openPorts } from '../../../compose/open-ports.ts'
 import { hostMatches, ledElsewhereMatches } from '../../../kernel/nft/host-guard.ts'
 import { parseOpenPort } from '../../../model/addresses/open-port.ts'
 
@@ -43,15 +42,4 @@ t.test('a port with an address is of one family', async (t) => {
     'meta l4proto tcp ct original proto-dst 9100',
   ])
   t.equal(hostMatches(4, []).length, 2, 'ICMP and answers are always let in')
-})
-
-t.test('the DNS server of a site is named by where it listens', async (t) => {
-  const site = { openHostPorts: [], dns: { listen: ['10.42.0.1:53', '0.0.0.0:5353'], upstreams: [] } }
-  t.strictSame(openPorts(site), [
-    { protocol: 'tcp', port: 53, address: '10.42.0.1' },
-    { protocol: 'udp', port: 53, address: '10.42.0.1' },
-    { protocol: 'tcp', port: 5353 },
-    { protocol: 'udp', port: 5353 },
-  ])
-  t.strictSame(openPorts({ ...site, kubernetes: { namespace: 'sealane-system' } }), [], 'in a cluster it is pods')
 })

@@ -17,7 +17,7 @@ spec:
   gateways:
     - { node: gw, lane: 0, publicAddress: 192.0.2.10 }
     - { node: gw2, lane: 1 }
-  dns: { listen: ['10.42.0.1:53'], upstreams: [192.0.2.53, '[fd00::1]:5353', 'fd00::2'] }
+  dns: { listen: ['10.42.0.1:53'], upstreams: [192.0.2.53, '[fd00::1]:5353', 'fd00::2'], forwardFor: [192.168.0.0/16] }
   openHostPorts: [tcp/9100, udp/514]
 `
 
@@ -42,7 +42,11 @@ t.test('a whole site file', async (t) => {
       { protocol: 'tcp', port: 9100 },
       { protocol: 'udp', port: 514 },
     ],
-    dns: { listen: ['10.42.0.1:53'], upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'] },
+    dns: {
+      listen: ['10.42.0.1:53'],
+      upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'],
+      forwardFor: ['192.168.0.0/16'],
+    },
   })
 })
 
@@ -54,7 +58,7 @@ t.test('only what is needed', async (t) => {
     serviceCIDRs: [],
     gateways: [],
     openHostPorts: [],
-    dns: { listen: [], upstreams: [] },
+    dns: { listen: [], upstreams: [], forwardFor: [] },
   })
 })
 

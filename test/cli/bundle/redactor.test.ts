@@ -1,0 +1,109 @@
+/** Forms in which a secret stands in texts and objects: none of them gets out, and what is of use does. */
+import t from 'tap'
+import { Redactor } from '../../../cli/bundle/redactor.ts'
+
+const S = 'hunter2Zq'
+const TWO = `${S} Battery staple`
+const b64 = (text: string): string => Buffer.from(text).toString('base64')
+const BODY = 'MIIBVAIBADANBgkqhkiG9w0BAQEFAASCAT4wggE6'
+const pem = (what: string, line: string): string => `-----BEGIN ${what}-----${line}${BODY}${line}-----END ${what}-----`
+const KEY = pem('PRIVATE KEY', '\n')
+const pod = (container: object): object => ({ kind: 'Pod', metadata: { name: 'p' }, spec: { containers: [container] } })
+const annotated = (annotations: object): object => ({ kind: 'Node', metadata: { name: 'n', annotations } })
+
+const TEXTS: readonly string[] = [
+  `password=${S}`,
+  `password: ${S}`,
+  `password="${TWO}"`,
+  `password: ${TWO}`,
+  `passwd=${S}`,
+  `pass=${S}`,
+  `pwd=${S}`,
+  `PASS: ${S}`,
+  `DB_PASS=${S}`,
+  `db-pass: '${TWO}'`,
+  `passphrase: ${TWO}`,
+  `secret=${S}`,
+  `client_secret=${S}&x=1`,
+  `token: ${S}`,
+  `access_token=${S}`,
+  `api-key: ${S}`,
+  `apikey=${S}`,
+  `psk=${S}`,
+  `"auth": "${b64(`u:${S}`)}"`,
+  `{"auths":{"r.example":{"auth":"${b64(`u:${S}`)}"}}}`,
+  `auth=${S}`,
+  `Authorization: Bearer ${S}`,
+  `authorization: Basic ${b64(`u:${S}`)}`,
+  `Authorization: Digest ${S}`,
+  `Cookie: session=${S}`,
+  `set-cookie: ${S}`,
+  `https://user:${S}@host/x`,
+  `https://${S}@host/x`,
+  `postgres://u:${S}@db:5432/x`,
+  `curl -H 'X-Auth-Token: ${S}'`,
+  `--password ${S}`,
+  `--password=${S}`,
+  `--db-pass ${S}`,
+  `{\"password\":\"a\\"${S}\"}`,
+  KEY,
+  pem('RSA PRIVATE KEY', '\\n'),
+  JSON.stringify(pem('CERTIFICATE', '\n')),
+  b64(KEY),
+  `signing-key: ${S}`,
+  `tls.key: ${S}`,
+  `ssh_key=${S}`,
+]
+
+const VALUES: readonly unknown[] = [
+  { password: [S] },
+  { password: { current: S, old: [S] } },
+  { credentials: { user: 'u', value: S } },
+  { tokens: [{ value: S }, S] },
+  { secrets: { a: { b: { c: S } } } },
+  { auth: S },
+  { auths: { 'r.example': { auth: b64(`u:${S}`), password: S } } },
+  { config: JSON.stringify({ auths: { r: { auth: b64(`u:${S}`) } } }) },
+  { pass: S },
+  { password: 12345678 },
+  pod({ name: 'c', env: [{ name: 'PLAIN', value: S }] }),
+  pod({ name: 'c', args: ['--token', S] }),
+  pod({ name: 'c', args: [`--etcd-pass=${S}`] }),
+  annotated({ 'kubectl.kubernetes.io/last-applied-configuration': JSON.stringify({ data: { x: S } }) }),
+  annotated({ 'example.org/anything': S }),
+  annotated({ 'example.org/object': JSON.stringify({ a: [S] }) }),
+  { kind: 'Secret', metadata: { name: 's' }, data: { x: b64(S) } },
+  { kind: 'Secret', metadata: { name: 's' }, stringData: { x: [S] } },
+  { kind: 'ConfigMap', metadata: { name: 'm' }, data: { 'app.conf': `user u\n${S}` } },
+  { kind: 'ConfigMap', metadata: { name: 'm' }, binaryData: { x: b64(S) } },
+  { metadata: { managedFields: [{ x: S }] } },
+]
+
+t.test('no form of a secret gets out', (t) => {
+  t.ok(TEXTS.length + VALUES.length >= 52, `${TEXTS.length + VALUES.length} forms`)
+  const passes = (text: string): boolean => [S, 'Battery', BODY, b64(S), '12345678'].some((one) => text.includes(one))
+  const inside = (text: string): boolean =>
+    (text.match(/[\w+/]{12,}={0,2}/g) ?? []).some((run) => passes(Buffer.from(run, 'base64').toString('latin1')))
+  for (const form of [...TEXTS, ...VALUES]) {
+    // Each by itself: what one form gives away must not help with the next.
+    const redactor = new Redactor()
+    const out = typeof form === 'string' ? redactor.text(form) : JSON.stringify(redactor.value(form))
+    const text = redactor.finish(out)
+    t.notOk(passes(text) || inside(text), `${JSON.stringify(form)} → ${JSON.stringify(text)}`)
+  }
+  t.end()
+})
+
+t.test('what is needed to help gets out', (t) => {
+  const kept: readonly unknown[] = [
+    { kind: 'Node', metadata: { name: 'n', annotations: { 'sealane.io/public-address': '192.0.2.1' } } },
+    { kind: 'ConfigMap', metadata: { name: 'sealane-site' }, data: { 'site.yaml': 'podCIDRs: [10.42.0.0/16]' } },
+    { spec: { volumes: [{ name: 'id', secret: { secretName: 'sealane-identity' } }] } },
+    { spec: { imagePullSecrets: [{ name: 'pull' }] } },
+    { reason: 'TokenUsed', message: 'the link to paris is down: compass passes' },
+  ]
+  for (const object of kept) t.same(new Redactor().value(object), object)
+  const url = new Redactor().text(`https://root:${S}@10.0.0.1:2379 refused`)
+  t.equal(url, 'https://root:<redacted>@10.0.0.1:2379 refused')
+  t.end()
+})
