@@ -29,11 +29,6 @@ export async function membershipByObject(api: ClusterApi, signal: AbortSignal): 
   return membershipOf(found)
 }
 
-/** Whether this cluster has joined, and does not leave. */
-export function isMember(api: Pick<ClusterApi, 'cache'>): boolean {
-  return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
-}
-
 /** At the signal too. */
 export function whenNotLeaving(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): Promise<void> {
   const memberships = api.cache('Membership')

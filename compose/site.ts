@@ -3,6 +3,7 @@
  * it runs: what a process does not need costs it no memory.
  */
 import type { SiteConfig } from '../kubeapi/files/site-file.ts'
+import { watchLeaving } from '../kubeapi/membership.ts'
 import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogSwitch } from '../runtime/logging/log-switch.ts'
@@ -16,7 +17,7 @@ import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
 import { HEARTBEAT, LEASE, readHeartbeat, readLease } from './timing.ts'
-import { membershipByIdentity, membershipByObject, whenNotLeaving, isMember } from './membership-info.ts'
+import { membershipByIdentity, membershipByObject, whenNotLeaving } from './membership-info.ts'
 import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {
@@ -96,15 +97,16 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
  * A pod that ended would be started again and again while its cluster leaves: it stays, idle, and works again once the
  * cluster has left, or is a member after all.
  */
-async function againAfterLeaving(
-  api: Pick<OpenSite['api'], 'cache'>,
-  work: () => Promise<void>,
-  signal: AbortSignal,
-): Promise<void> {
+async function againAfterLeaving(api: OpenSite['api'], work: () => Promise<void>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    await work()
+    const leaving = watchLeaving(api)
+    try {
+      await work()
+    } finally {
+      leaving.close()
+    }
     // A part of a member that ends by itself is started again as a whole.
-    if (isMember(api)) return
+    if (!leaving.signal.aborted) return
     await whenNotLeaving(api, signal)
   }
 }

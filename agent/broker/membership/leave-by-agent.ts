@@ -16,16 +16,31 @@ import { Backoff } from '../../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../../runtime/component.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 
-/** Resolves once the broker was told and the identity is gone; before that only with the signal. */
+/**
+ * Resolves once the broker was told and the identity is gone, or when somebody has taken back that this cluster leaves
+ * after its parts had begun to; before that only with the signal.
+ */
 export async function reportLeaving(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore & JoinStore,
   signal: AbortSignal,
 ): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
+  let isNoted = false
+  let hasBegun = false
   for (;;) {
-    // A request that is taken back is none.
-    await whenMembership(deps.api, isToLeave, signal)
+    const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
+    hasBegun ||= membership?.spec.phase === 'leaving'
+    // A request that is taken back is none, nor is what stood in its way.
+    if (isNoted && membership !== undefined && !isToLeave(membership)) {
+      await store.problem(undefined).then(
+        () => (isNoted = false),
+        () => undefined,
+      )
+    }
+    if (hasBegun && membership?.spec.phase === 'joined') return
+    const found = await whenMembership(deps.api, isToLeave, signal)
+    hasBegun ||= found?.spec.phase === 'leaving'
     if (signal.aborted) return
     const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined) return store.remove()
@@ -33,6 +48,7 @@ export async function reportLeaving(
       reason: 'LeaveNotReported',
       why: problem,
     })
+    isNoted = true
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }

@@ -32,10 +32,14 @@ export async function mendBrokenLeave(
   const isLeaving = (membership['spec'] as { phase?: string } | undefined)?.phase === 'leaving'
   const isRequested = membership.metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] !== undefined
   if (!isLeaving && !isRequested) return
-  const isMember = (await secretIdentity(identitySecret(admin, namespace, signal)).read()) !== undefined
+  const identity = secretIdentity(identitySecret(admin, namespace, signal))
+  const isMember = (await identity.read()) !== undefined
   if (isMember || !isLeaving) {
     say('a leave that did not reach the broker is taken back\n')
-    if (!dryRun) await admin.merge(MEMBERSHIP, { metadata: { annotations: NONE }, spec: { phase: 'joined' } }, signal)
+    if (dryRun) return
+    await admin.merge(MEMBERSHIP, { metadata: { annotations: NONE }, spec: { phase: 'joined' } }, signal)
+    // The agent noted what stood in the way of leaving.
+    await identity.problem(undefined)
     return
   }
   // Every part takes itself out: what is installed now would go with it.

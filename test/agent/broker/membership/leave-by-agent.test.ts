@@ -10,7 +10,7 @@ import { MEMBERSHIP_NAME, type Membership } from '../../../../model/objects.ts'
 import { createKey } from '../../../../protocol/identity/keys.ts'
 import { certificatesFromPem } from '../../../../protocol/identity/pem.ts'
 import { joinedIdentity } from '../../../../protocol/join.ts'
-import { secretIdentity } from '../../../../protocol/identity/secret-identity.ts'
+import { joinProblem, secretIdentity } from '../../../../protocol/identity/secret-identity.ts'
 import { parseJoinToken } from '../../../../protocol/identity/token.ts'
 import { createCsr } from '../../../../protocol/identity/x509.ts'
 import { connectBroker } from '../../../../protocol/transport/grpc-client.ts'
@@ -163,7 +163,9 @@ t.test('while the broker is away nothing is taken away, and the request can be t
   t.ok(await cluster.isKnownHere())
   await cluster.says({})
   await cluster.brokerUp()
-  await eventually(() => own.sleeping === 0, { deadlineMs: 60_000, say: 'it would try again' })
+  t.match(joinProblem(cluster.secret.content, ''), { text: /no connection|refused/ }, 'it is noted while it lasts')
+  await eventually(() => joinProblem(cluster.secret.content, '') === undefined, { deadlineMs: 60_000, say: 'no more' })
+  t.equal(own.sleeping, 0, 'nothing is to be tried again')
   await stop()
   t.equal(cluster.untold(), 2, 'and does not')
   t.equal(cluster.phase, 'joined')
@@ -189,6 +191,18 @@ t.test('by force it leaves without a word', async (t) => {
   await cluster.says({ [LEAVE_UNREPORTED_ANNOTATION]: 'true' }, 'leaving')
   await ended
   t.notOk(await cluster.isKnownHere())
+})
+
+t.test('taken back after the parts have begun: it ends, to begin again as a member', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.brokerAway()
+  const { ended } = cluster.agent()
+  await cluster.says({}, 'leaving')
+  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  await cluster.says({})
+  await ended
+  t.ok(await cluster.isKnownHere())
+  t.equal(joinProblem(cluster.secret.content, ''), undefined)
 })
 
 t.test('without an identity nobody can tell: all stays', async (t) => {
