@@ -1,6 +1,6 @@
 /** The Membership of a cluster: its part in a clusterset, as its own API has it. Pure. */
 import type { ClusterId } from './ids.ts'
-import { MEMBERSHIP_NAME, type Membership } from './objects.ts'
+import { type Cluster, MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
 /**
  * On the Membership of a member: somebody wants it to leave. Until the broker has been told, nothing is taken away. Any
@@ -38,6 +38,38 @@ export interface JoinAnswer extends Omit<KeptAnswer, 'cluster' | 'ranges'>, Rang
 
 /** On a Membership: what the broker said of this cluster's addresses when it joined, a line each. */
 export const ANNOTATION_ADDRESS_NOTES = 'sealane.io/address-notes'
+
+/**
+ * On this cluster's own Cluster: the members that the broker told of, sorted and joined by commas, this one among them.
+ * Behind one that is not used here stands `:` and the reason code.
+ */
+export const ANNOTATION_KNOWN_MEMBERS = 'sealane.io/known-members'
+
+/** An annotation has room for so many; the API server takes 256 KiB of all of them. */
+const MAX_KNOWN_MEMBERS = 1000
+
+/** `leftOut`: the reason code by id. */
+export function knownMembersText(ids: Iterable<string>, leftOut: ReadonlyMap<string, string>): string {
+  const named = [...ids].sort().slice(0, MAX_KNOWN_MEMBERS)
+  return named.map((id) => (leftOut.has(id) ? `${id}:${leftOut.get(id) ?? ''}` : id)).join()
+}
+
+/** By id, the reason why it is not used here, undefined where it is. Undefined: the broker has not told yet. */
+export function knownMembers({
+  metadata,
+}: Pick<Cluster, 'metadata'>): ReadonlyMap<string, string | undefined> | undefined {
+  const text = metadata.annotations?.[ANNOTATION_KNOWN_MEMBERS]
+  if (text === undefined) return undefined
+  return new Map(
+    text
+      .split(',')
+      .filter((part) => part !== '')
+      .map((part): [string, string | undefined] => {
+        const [id = '', reason] = part.split(':', 2)
+        return [id, reason]
+      }),
+  )
+}
 
 /** What is written there. */
 export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string[] {

@@ -1,5 +1,6 @@
 /** Clusters and gateways of the clusterset as objects of this cluster. Pure. */
 import { classifyAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { ANNOTATION_KNOWN_MEMBERS } from '../../model/membership.ts'
 import { publishedAt } from '../../model/lanes/lane-servers.ts'
 import {
   type Cluster,
@@ -13,8 +14,11 @@ import type { Dropped, RemoteEndpoint } from '../import/clusterset-view.ts'
 
 const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
 
-export function clusterObject(spec: ClusterSpec): Cluster {
-  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: spec.id, labels: LABELS }, spec }
+/** `knownMembers`: for this cluster's own (ANNOTATION_KNOWN_MEMBERS); '' for the others. */
+export function clusterObject(spec: ClusterSpec, knownMembers = ''): Cluster {
+  const annotations = knownMembers === '' ? {} : { annotations: { [ANNOTATION_KNOWN_MEMBERS]: knownMembers } }
+  const metadata = { name: spec.id, labels: LABELS, ...annotations }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata, spec }
 }
 
 export interface EndpointWorld {

@@ -5,6 +5,7 @@ import type { Prefix } from '../../model/addresses/ip.ts'
 import type { NeededRange } from '../../model/addresses/needed-ranges.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../model/lanes/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../../model/objects.ts'
+import { knownMembersText } from '../../model/membership.ts'
 import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
 import type { StoredRecord } from '../../model/records.ts'
 import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
@@ -94,7 +95,9 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
   const changes = noChanges()
   const add = (object: KubeObject): void => void changes.objects.set(objectKeyText(object), object)
   for (const [id, spec] of [...clusters].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    if (view.clusters.has(id)) add(memory.clusters.get(`Cluster/${id}`, [spec], () => clusterObject(spec)))
+    if (!view.clusters.has(id)) continue
+    const known = id === world.own ? knownMembersText(view.clusters.keys(), reasonsOf(others)) : ''
+    add(memory.clusters.get(`Cluster/${id}`, [spec, known], () => clusterObject(spec, known)))
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
     const { name, annotations } = endpoint.metadata
@@ -193,6 +196,12 @@ function planOne(
   }
   if (service.dropped.length > 0) changes.dropping.set(key, [...dropped, ...service.dropped])
   if (service.ownFinding !== undefined) changes.ownFindings.set(key, service.ownFinding)
+}
+
+/** Of clusters that are not used here, by id. */
+function reasonsOf(dropped: readonly Dropped[]): ReadonlyMap<string, string> {
+  const clusters = dropped.filter(({ what }) => what.endsWith('/Cluster'))
+  return new Map(clusters.map(({ what, reason }) => [what.slice(0, what.indexOf('/')), reason]))
 }
 
 interface ServiceAtHand {

@@ -3,7 +3,7 @@ import { type PartName, objectName } from '../../../install/names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { LABEL_GATEWAY, laneOfLabel } from '../../../model/lanes/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../../model/objects.ts'
-import { oneLine } from '../../../model/membership.ts'
+import { knownMembers, oneLine } from '../../../model/membership.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
 import { endOfIdentity } from '../../../protocol/join.ts'
@@ -133,25 +133,36 @@ export async function lanesProgress(
   const all = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
   // What a node that is down said last is no news of its lanes.
   const objects = all.filter(({ metadata }) => !unready.has(metadata.name))
-  if (!clusters.some((one) => one.spec.id === own && isMirrored(one))) {
+  const ownCluster = clusters.find((one) => one.spec.id === own)
+  const known = ownCluster === undefined || !isMirrored(ownCluster) ? undefined : knownMembers(ownCluster)
+  if (known === undefined) {
     const missing = { what: 'what the broker knows of the clusterset' }
     return { reached: [], alone: false, missing, leftOut: [] }
   }
   const others = joinedOthers(clusters, own)
-  const alone = others.length === 0
+  const unused = [...known].filter(([id, reason]) => id !== own && reason !== undefined)
+  const late = [...known.keys()].filter((id) => id !== own && !others.includes(id) && known.get(id) === undefined)
+  // The broker's own list: what this cluster has of the others may be a part, or nothing yet.
+  const alone = others.length === 0 && known.size <= 1
+  const notUsed = unused.map(([id, reason]) => `cluster ${id} is not used here: ${reason ?? ''}`)
+  if (late.length > 0) return { reached: [], alone, missing: { what: `from ${late.join(', ')}` }, leftOut: notUsed }
   const served = await servedLanes(admin, { gateways: objects, activeGateways }, signal)
-  const late = gateways.filter(({ node }) => !served.has(node))
-  const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
-  const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
+  const unserved = gateways.filter(({ node }) => !served.has(node))
+  const awaited = unserved.filter(({ node }) => unserved.length === gateways.length || !unready.has(node))
+  const nodes = unserved.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
   if (awaited.length > 0) {
     const what = `from the gateway on ${awaited.map(({ node }) => node).join(', ')}`
-    return { reached: [], alone, missing: { what }, leftOut: nodes }
+    return { reached: [], alone, missing: { what }, leftOut: [...notUsed, ...nodes] }
   }
   const states = laneStates(others, objects)
   const reached = states.filter(({ state }) => state === 'up').map(({ cluster }) => cluster)
   const down = states.filter(({ state }) => state !== 'up')
   const silence = silentClusters(clusters)
-  const leftOut = [...nodes, ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? [])]
+  const leftOut = [
+    ...notUsed,
+    ...nodes,
+    ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? []),
+  ]
   return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
 }
 

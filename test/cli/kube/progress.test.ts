@@ -53,8 +53,13 @@ const MEMBERSHIP = {
   metadata: { name: 'self' },
   spec: { clusterId: 'c2' },
 }
+/** This cluster's own, with the members that the broker told of. */
+function own(known: string): Cluster {
+  const { metadata, ...rest } = cluster('c2')
+  return { ...rest, metadata: { ...metadata, annotations: { 'sealane.io/known-members': known } } }
+}
 /** What is there once the agent has got the clusterset's members. */
-const SELF = [MEMBERSHIP, cluster('c2')]
+const SELF = [MEMBERSHIP, own('c1,c2,c3')]
 const ON_N1 = { gateways: [{ node: 'n1' }], activeGateways: 1 }
 
 t.test('lanes of a cluster', async (t) => {
@@ -84,14 +89,35 @@ t.test('lanes of a cluster', async (t) => {
     reached: ['c1', 'c3'],
     missing: undefined,
   })
-  const first = lanesProgress(new MemoryAdmin([...SELF, gateway('n1')] as never[]), ON_N1, signal)
+  const first = lanesProgress(new MemoryAdmin([MEMBERSHIP, own('c2'), gateway('n1')] as never[]), ON_N1, signal)
   t.strictSame(await first, { alone: true, leftOut: [], reached: [], missing: undefined })
 })
+
+t.test(
+  'members that the broker told of, and that are not here yet, are waited for: it is not the first one',
+  async (t) => {
+    const look = (known: string, ...ids: readonly string[]) => {
+      const objects = [MEMBERSHIP, own(known), ...ids.map(cluster), gateway('n1', ['c1', 'up', ''])]
+      return lanesProgress(new MemoryAdmin(objects as never[]), ON_N1, signal)
+    }
+    const waits = { reached: [], alone: false, leftOut: [] }
+    t.strictSame(await look('c1,c2,c3,c4'), { ...waits, missing: { what: 'from c1, c3, c4' } })
+    t.strictSame(await look('c1,c2,c3', 'c1'), { ...waits, missing: { what: 'from c3' } })
+    const leftOut = ['cluster c3 is not used here: AddressTaken']
+    t.strictSame(await look('c1,c2,c3:AddressTaken', 'c1'), {
+      reached: ['c1'],
+      alone: false,
+      missing: undefined,
+      leftOut,
+    })
+    t.strictSame(await look('c2,c3:AddressTaken'), { reached: [], alone: false, missing: undefined, leftOut })
+  },
+)
 
 t.test('before the agent has heard of the clusterset nothing is said of who is in it', async (t) => {
   const { name } = cluster('c2').metadata
   const joined = { ...cluster('c2'), metadata: { name } }
-  for (const objects of [[MEMBERSHIP], [MEMBERSHIP, joined], [MEMBERSHIP, joined, cluster('c1')], [cluster('c2')]]) {
+  for (const objects of [[MEMBERSHIP], [MEMBERSHIP, joined], [MEMBERSHIP, joined, cluster('c1')], [own('c2')]]) {
     const admin = new MemoryAdmin([...objects, gateway('n1', ['c1', 'up', ''])] as never[])
     t.strictSame(await lanesProgress(admin, ON_N1, signal), {
       reached: [],
@@ -111,7 +137,8 @@ t.test('lanes to clusters that the broker does not hear are not waited for', asy
   })
   const silent = (id: string) => heard(id, 'False', 'the broker has not heard from it since 2026-01-01T00:00:00Z')
   const look = (clusters: readonly Cluster[], ...connections: Parameters<typeof gateway>[1][]) => {
-    const objects = [...SELF, ...clusters, gateway('n1', ...connections)]
+    const known = ['c2', ...clusters.map(({ spec }) => spec.id)].sort().join()
+    const objects = [MEMBERSHIP, own(known), ...clusters, gateway('n1', ...connections)]
     return lanesProgress(new MemoryAdmin(objects as never[]), ON_N1, signal)
   }
   const DEAD = 'cluster c3 is not in contact: the broker has not heard from it since 2026-01-01T00:00:00Z'
@@ -146,7 +173,7 @@ const node = (name: string, ready: 'True' | 'False' | 'Unknown') => ({
 })
 
 t.test('a gateway on a node that is not ready is not waited for, unless it is the only one', async (t) => {
-  const objects: object[] = [...SELF, node('n1', 'True'), node('n2', 'Unknown'), gateway('n1')]
+  const objects: object[] = [MEMBERSHIP, own('c2'), node('n1', 'True'), node('n2', 'Unknown'), gateway('n1')]
   const look = (...nodes: string[]) =>
     lanesProgress(
       new MemoryAdmin(objects as never[]),
@@ -161,6 +188,7 @@ t.test('a gateway on a node that is not ready is not waited for, unless it is th
   })
   const only = { reached: [], missing: { what: 'from the gateway on n2' }, leftOut: [] }
   t.strictSame(await look('n2'), { ...only, alone: true })
+  objects.splice(1, 1, own('c1,c2'))
   objects.push(gateway('n2', ['c1', 'up', '']), cluster('c1'))
   t.strictSame(await look('n2'), { ...only, alone: false }, 'what it said last is no news')
   t.strictSame(await look('n1', 'n2'), {
@@ -177,7 +205,7 @@ t.test('nodes that stand by for a gateway are not waited for', async (t) => {
     return { ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': lane } } }
   }
   const look = async (lanes: readonly [string, string], activeGateways: number, ...serving: Gateway[]) => {
-    const objects: object[] = [...SELF, labelled('n1', lanes[0]), labelled('n2', lanes[1]), ...serving]
+    const objects: object[] = [MEMBERSHIP, own('c2'), labelled('n1', lanes[0]), labelled('n2', lanes[1]), ...serving]
     const gateways = ['n1', 'n2'].map((name) => ({ node: name }))
     return (await lanesProgress(new MemoryAdmin(objects as never[]), { gateways, activeGateways }, signal)).missing
   }
