@@ -34,7 +34,12 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   }
   // Standing by is ready: the other one serves.
   const timing = electionTiming(site.leaseMs)
-  await kube.elect(timing, (leading) => joinAndRun({ ...deps, api }, init, leading), signal)
+  const act = async (leading: AbortSignal): Promise<void> => {
+    await joinAndRun({ ...deps, api }, init, leading)
+    // Also one that has taken out what it wrote, for a cluster that leaves.
+    deps.status.readiness('agent', () => undefined)
+  }
+  await kube.elect(timing, act, signal)
 }
 
 async function runMember(
