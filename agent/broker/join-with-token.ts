@@ -8,7 +8,6 @@ import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } f
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { brokenConnectionsText } from '../../model/open-connections.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
-import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
 import { joinedMembership } from '../../model/membership.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
@@ -85,8 +84,8 @@ export class JoinedAnewError extends Error {
 
 /**
  * Beside the running agent, until the signal or until the cluster leaves. Once its certificate has ended, a token makes
- * another one of the same id; until one comes everything stays as it is. An identity that somebody took away is put
- * back, unless a token lies in its place: then it is joined anew. Throws JoinedAnewError when that is done.
+ * another one of the same id; until one comes everything stays as it is. In the place of an identity that somebody took
+ * away a token may lie: then it is joined anew. Throws JoinedAnewError when that is done.
  */
 export async function rejoinWhenEnded(
   deps: ComponentDeps & { readonly api: ClusterApi },
@@ -94,7 +93,7 @@ export async function rejoinWhenEnded(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger } = deps
-  const kept: KeptIdentity = { latest: undefined, attempt: new JoinAttempt(deps, init, 'not joined anew') }
+  const attempt = new JoinAttempt(deps, init, 'not joined anew')
   let reported: string | undefined
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAnewError) throw error
@@ -106,40 +105,32 @@ export async function rejoinWhenEnded(
     return AWAY_MS
   }
   while (!signal.aborted) {
-    const waitMs = await rejoin(deps, init, kept, signal).catch(onFailure)
+    const waitMs = await rejoin(deps, init, attempt, signal).catch(onFailure)
     if (waitMs === undefined) return
     await clock.sleep(waitMs, signal).catch(() => undefined)
   }
-}
-
-interface KeptIdentity {
-  /** As it was read last. */
-  latest: MemberIdentity | undefined
-  readonly attempt: JoinAttempt
 }
 
 /** Gives when to look again; undefined when this cluster has no identity any more. */
 async function rejoin(
   deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
-  kept: KeptIdentity,
+  attempt: JoinAttempt,
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const { clock } = deps
   const { identity, store } = init
   const known = await identity.read()
-  kept.latest = known ?? kept.latest
   if (known === undefined && hasLeft(deps.api)) return undefined
   const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
-  if (leftMs > 0) kept.attempt.forget()
+  if (leftMs > 0) attempt.forget()
   if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
   const token = await store.token()
-  if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
   if (token === undefined || (await store.isRefused(token))) return LOOK_MS
-  const failure = await kept.attempt.join(token, signal)
+  const failure = await attempt.join(token, signal)
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
-  await kept.attempt.report(failure, token)
+  await attempt.report(failure, token)
   if (awaitsApproval(failure)) return UNAPPROVED_MS
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
@@ -151,17 +142,6 @@ export function hasLeft(api: ClusterApi): boolean {
 
 function isJoined(api: ClusterApi): boolean {
   return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
-}
-
-/** What cannot be written now (nobody but an administrator makes the Secret) is tried again. */
-async function putBack(
-  { logger, api, clock }: ComponentDeps & { readonly api: ClusterApi },
-  { identity }: JoinWithTokenInit,
-  latest: MemberIdentity | undefined,
-): Promise<void> {
-  if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(api)) return
-  await identity.write(latest)
-  logger.warn('the identity was gone, and is there again', { reason: 'MembershipRestored', place: identity.place })
 }
 
 /** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */

@@ -2,6 +2,7 @@
 import { joinAndRun } from '../../agent/broker/join-and-run.ts'
 import { askResolver } from '../../agent/cluster/ask-resolver.ts'
 import { agentConfig } from '../../agent/config.ts'
+import { rememberIdentity } from '../../agent/broker/membership/remembered-identity.ts'
 import { runAgent, type AgentDeps } from '../../agent/main.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { electionTiming } from '../../model/lanes/lease-duration.ts'
@@ -24,13 +25,15 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
     const turn = { node, alone: config.gateways.length <= 1, ...electionTiming(leaseMs) }
     return actInTurn({ ...deps, api, leases }, turn, act, signal)
   }
+  const identity = rememberIdentity({ ...deps, api }, kube.identity)
+  const member = { ...site, identity }
   const init = {
     cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
     facts: factsOf(site),
-    identity: kube.identity,
+    identity,
     memberships: kube,
     runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
-      runMember({ ...deps, onRefused }, site, until),
+      runMember({ ...deps, onRefused }, member, until),
   }
   // Standing by is ready: the other one serves.
   const timing = electionTiming(site.leaseMs)
@@ -39,7 +42,14 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
     // Also one that has taken out what it wrote, for a cluster that leaves.
     deps.status.readiness('agent', () => undefined)
   }
-  await kube.elect(timing, act, signal)
+  const ended = new AbortController()
+  const following = identity.follow(AbortSignal.any([signal, ended.signal]))
+  try {
+    await kube.elect(timing, act, signal)
+  } finally {
+    ended.abort()
+    await following
+  }
 }
 
 async function runMember(

@@ -17,6 +17,7 @@ import { askToLeave } from '../../protocol/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { rememberIdentity } from '../../agent/broker/membership/remembered-identity.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
@@ -30,7 +31,7 @@ function start(t: Test, secret: MemorySecret, id = 'milano') {
   const status = new StatusBoard()
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status }
-  const store = secretIdentity(secret)
+  const store = rememberIdentity({ ...deps, api }, secretIdentity(secret))
   const stop = new AbortController()
   t.teardown(() => stop.abort())
   const init = { cluster: parseClusterId(id), facts, identity: store, store: store }
@@ -278,13 +279,13 @@ t.test('an identity that somebody took away is put back; with a token in its pla
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   beside.catch(() => undefined)
   await eventually(() => clock.pending('sleep').length > 0)
-  await store.dropIdentity()
+  await secretIdentity(secret).dropIdentity()
   await eventually(async () => (await clock.advance(1000), secret.content?.data['broker.json'] !== undefined))
   t.same((await store.read())?.certificate, first.certificate, 'the same identity')
 
   const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'milano' }))
   await leaveToken(secret, bound.text)
-  await store.dropIdentity()
+  await secretIdentity(secret).dropIdentity()
   const advancing = setInterval(() => void clock.advance(1000), 20)
   t.teardown(() => clearInterval(advancing))
   await t.rejects(beside, { name: 'JoinedAnewError' })
@@ -295,7 +296,47 @@ t.test('an identity that somebody took away is put back; with a token in its pla
 
   const again = rejoinWhenEnded(deps, init, stop.signal)
   await leaving(api)
-  await store.dropIdentity()
+  await secretIdentity(secret).dropIdentity()
   await again
   t.equal(await store.read(), undefined, 'who leaves takes it away for good')
 })
+
+t.test(
+  'an identity that somebody took away is put back by the agent that acts next, from its own memory',
+  async (t) => {
+    const broker = await LoopbackBroker.start(t)
+    const secret = new MemorySecret({ token: await broker.token() })
+    const first = start(t, secret)
+    await first.done
+    const { certificate } = (await first.store.read())!
+    const clock = new FakeClock({ now: Date.now() })
+    const standby = [0, 1].map(() =>
+      rememberIdentity({ clock, logger: first.logger, api: first.api }, secretIdentity(secret)),
+    )
+    const following = standby.map((store) => store.follow(first.stop.signal))
+    await eventually(() => clock.pending('sleep').length === 2)
+    // The one that acts goes, and somebody deletes the Secret.
+    secret.content = undefined
+    await clock.advance(60_000)
+    t.equal(secret.content, undefined, 'who stands by writes nothing')
+    secret.failure = new ClusterApiError('NotFound', 'nobody but an administrator makes the Secret')
+    const { api, logger } = first
+    const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
+    const [next, last] = standby as [(typeof standby)[0], (typeof standby)[0]]
+    const acting = joinWithToken(
+      deps,
+      { cluster: parseClusterId('milano'), facts, identity: next, store: next },
+      first.stop.signal,
+    )
+    await eventually(() => logger.messages('warn').includes('the identity is gone, and is not there again yet'))
+    secret.failure = undefined
+    await acting
+    t.same((await secretIdentity(secret).read())?.certificate, certificate, 'the same identity')
+
+    await leaving(api)
+    await secretIdentity(secret).dropIdentity()
+    t.equal(await last.read(), undefined, 'a cluster that leaves gets none')
+    first.stop.abort()
+    await Promise.all(following)
+  },
+)
