@@ -171,7 +171,7 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
       volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
       volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
       // A lane is handed over to another node before the process ends.
-      spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 45 },
+      spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 90 },
     },
     values.gateway.statusListen,
   )

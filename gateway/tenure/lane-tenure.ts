@@ -14,7 +14,7 @@ import {
   standbys,
 } from '../../model/lanes/gateway-node.ts'
 import { laneHolders, laneLeaseName } from '../../model/lanes/lane-lease.ts'
-import { MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
+import { type Gateway, MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
 import { LANE_LEASE_MS } from '../../model/lanes/lease-duration.ts'
 import { laneClaims } from '../../model/lanes/lane-servers.ts'
@@ -334,6 +334,25 @@ export class LaneTenure {
     })
   }
 
+  /**
+   * Gives what tells whether another gateway of this cluster reaches all that this one reaches now, by what that has
+   * written of itself since: what it wrote before may be the last word of a process that is gone.
+   */
+  othersCarry(): () => boolean {
+    const cache = this.#deps.api.cache('Gateway')
+    const before = new Map(cache.list().map((one) => [one.metadata.name, one.status?.heartbeatTime]))
+    const own = reachedBy(cache.list().filter(({ metadata }) => metadata.name === this.node))
+    return () => {
+      const said = cache.list().filter(({ metadata: { name }, status }) => {
+        const node = this.#deps.api.cache('Node').get(name)
+        const stays = name !== this.node && node !== undefined && leavingReason(node) === undefined
+        return stays && status !== undefined && status.heartbeatTime !== before.get(name)
+      })
+      const reached = reachedBy(said)
+      return said.length > 0 && [...own].every((cluster) => reached.has(cluster))
+    }
+  }
+
   #onError(error: unknown): void {
     if (isConflict(error)) return
     this.#watch.forget()
@@ -354,4 +373,10 @@ export class LaneTenure {
 
 function isConflict(error: unknown): boolean {
   return error instanceof ClusterApiError && error.code === 'Conflict'
+}
+
+/** Clusters to which one of these gateways says that it has a link that is up. */
+function reachedBy(gateways: readonly Gateway[]): ReadonlySet<string> {
+  const connections = gateways.flatMap(({ status }) => status?.connections ?? [])
+  return new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
 }

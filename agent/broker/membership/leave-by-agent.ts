@@ -49,7 +49,7 @@ export async function reportLeaving(
       why: problem,
     })
     isNoted = true
-    await store.problem({ text: problem }).catch(() => undefined)
+    await store.problem({ text: problem, reason: 'LeaveNotReported' }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }
 }

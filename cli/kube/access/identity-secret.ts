@@ -70,9 +70,10 @@ export async function knownMembership(
     joinsAnew(ended, known, init)
     return undefined
   }
-  const refused = joinProblem(await secret.read(), '')?.text
-  if (refused !== undefined) {
-    joinsAnew(`the broker refuses it: ${refused}`, known, init)
+  const problem = joinProblem(await secret.read(), '')
+  // What kept the agent from leaving says nothing of this member.
+  if (problem !== undefined && problem.reason !== 'LeaveNotReported') {
+    joinsAnew(`the broker refuses it: ${problem.text}`, known, init)
     return undefined
   }
   if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)

@@ -15,6 +15,8 @@ const UNTAKEN_MS = 5000
  */
 export const HAND_OVER_MS = 25_000
 export const RELEASE_MS = 2000
+/** A node that is no gateway any more goes on for so long where nobody else carries: a new pod pulls its image in it. */
+export const LAST_MS = 60_000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
 /** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */
@@ -22,12 +24,13 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: 
   const { clock, logger } = deps
   if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
   const why = await reasonToHandOver(deps, tenure.node, goes)
+  if (goes) await whenRelieved(deps, tenure)
   if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
     logger.info('the others carry first', { lane: tenure.lane, why })
     tenure.retire(why)
     await withDeadline(clock, DRAIN_LEAD_MS, untilAborted)
   }
-  if (why !== undefined && tenure.others().length > 0) {
+  if (why !== undefined && !goes && tenure.others().length > 0) {
     logger.info('the lane is handed over first', { lane: tenure.lane, why })
     tenure.retire(why)
     const done = await whenHandedOver(deps, tenure)
@@ -46,6 +49,41 @@ async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes:
   if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
   const driver = await cable.driver().catch(() => undefined)
   return driver === undefined ? undefined : cable.rules.endsWithProcess(driver.name)
+}
+
+/**
+ * A label that is taken off is no reason to leave the cluster without a gateway: until the lane is another node's, or
+ * another gateway has said since then that it reaches what this one reaches.
+ */
+async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTenure): Promise<void> {
+  const { lane, node } = tenure
+  const isCarried = tenure.othersCarry()
+  tenure.retire(NO_GATEWAY)
+  let note: string | undefined
+  const relieved = new Promise<boolean>((resolve) => {
+    const look = (): void => {
+      if (tenure.state.is === 'standing by' || isCarried()) end(true)
+    }
+    const end = (is: boolean): void => {
+      for (const cancel of cancels) cancel()
+      resolve(is)
+    }
+    const tell = (): void => {
+      note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
+      logger.warn(note, { reason: 'LaneNotHandedOver', lane })
+      api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
+    }
+    const cancels = [
+      tenure.onChange(look),
+      api.cache('Gateway').onChange(look),
+      clock.setTimer(UNTAKEN_MS, tell),
+      clock.setTimer(LAST_MS, () => end(false)),
+    ]
+    look()
+  })
+  const is = await relieved
+  if (note !== undefined)
+    logger.info(is ? 'another gateway carries' : 'no other gateway carries: this one goes', { lane })
 }
 
 /** False when nobody took it, or not all of it in time. */

@@ -86,8 +86,9 @@ class Cluster {
     this.objects.drop('Gateway', name)
     if (states === undefined) return
     const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver }]
+    const heartbeatTime = new Date(this.clock.now()).toISOString()
     this.objects.put(own)
-    this.objects.put(gatewayObject(name, { lanes, connections: connectionsTo(states) }))
+    this.objects.put(gatewayObject(name, { lanes, connections: connectionsTo(states), heartbeatTime }))
   }
 
   async pass(ms: number): Promise<void> {
@@ -337,7 +338,7 @@ async function tookMs(cluster: Cluster, end: Promise<void>): Promise<number> {
   const began = cluster.clock.monotonic()
   const over = new AbortController()
   void end.then(() => over.abort())
-  for (let i = 0; i < 300 && !over.signal.aborted; i += 1) await cluster.pass(100)
+  for (let i = 0; i < 1000 && !over.signal.aborted; i += 1) await cluster.pass(100)
   return cluster.clock.monotonic() - began
 }
 
@@ -396,4 +397,27 @@ t.test('the end of the process', async (t) => {
   for (const name of ['b', 'c'] as const) gone.kill(name)
   await tookMs(gone, ending(gone, 'a', 'kernel', true))
   t.equal(gone.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'who is no gateway any more gives it back')
+})
+
+t.test('a label that is taken off: the node goes on until another gateway carries', async (t) => {
+  const cluster = await served(t)
+  cluster.reports('a', { paris: 'up', tokyo: 'up' })
+  cluster.reports('b', { paris: 'up', tokyo: 'up' })
+  for (const name of ['b', 'c'] as const) cluster.kill(name)
+  cluster.label('a', undefined)
+  cluster.reported()
+  const from = cluster.clock.monotonic()
+  let endedMs: number | undefined
+  const end = ending(cluster, 'a', 'kernel', true).then(() => (endedMs = cluster.clock.monotonic() - from))
+  await cluster.pass(20_000)
+  t.equal(endedMs, undefined, 'what a process said that is gone does not count')
+  t.match(cluster.reported(), [/^Warning LaneNotHandedOver a: .* this one goes on until one does, for 60 s$/])
+  cluster.reports('b', { paris: 'up', tokyo: 'connecting' })
+  await cluster.pass(5000)
+  t.equal(endedMs, undefined, 'one that reaches less does not carry')
+  cluster.reports('b', { paris: 'up', tokyo: 'up' })
+  await cluster.pass(5000)
+  await end
+  t.ok(endedMs !== undefined && endedMs >= 25_000 && endedMs < 30_000, `after ${endedMs} ms`)
+  t.equal(cluster.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'and gives the lane back')
 })
