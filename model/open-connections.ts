@@ -69,6 +69,25 @@ export function brokenConnectionsText(members: readonly BrokenConnections[], ver
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`
 }
 
+const MAX_NAMED = 10
+
+export interface RenumberedMember extends BrokenConnections {
+  /** Those that it gets, one for each pod CIDR. */
+  readonly globalCIDRs: readonly string[]
+}
+
+/** `milano (244.0.0.0/16) and tokyo (244.1.0.0/16) get global addresses by this join: …` */
+export function renumberedText(members: readonly RenumberedMember[], verb: 'get' | 'got'): string {
+  const listed = members.slice(0, MAX_NAMED)
+  const named = listed.map(({ cluster, globalCIDRs }) => `${cluster} (${globalCIDRs.join(', ')})`)
+  const more = members.length > MAX_NAMED ? ` and ${members.length - MAX_NAMED} more` : ''
+  return (
+    `other members ${verb} global addresses by this join, since this cluster's pods or services have addresses of theirs: ` +
+    `${named.join(', ')}${more}. ${brokenConnectionsText(listed, verb === 'get' ? 'break' : 'broke')}; names lead to the new ` +
+    `addresses within seconds`
+  )
+}
+
 function listText(items: readonly string[]): string {
   return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} and ${items.at(-1) ?? ''}`
 }

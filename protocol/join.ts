@@ -24,6 +24,8 @@ export interface JoinStore {
   dropToken(): Promise<boolean>
   /** Takes the place of what was reported before; undefined: all is well. */
   problem(problem: JoinProblem | undefined): Promise<void>
+  /** True while the broker is to be asked what the join changes for other members, and nothing is to be changed. */
+  asksFirst(): Promise<boolean>
   /** True while problem() says of this token that it is refused; the installer may take that away again. */
   isRefused(token: string): Promise<boolean>
 }

@@ -4,16 +4,29 @@
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
+import {
+  type ClusterFacts,
+  type JoinLook,
+  type JoinResponse,
+  RefusedError,
+  type Renumbered,
+} from '../../protocol/broker-api.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import { brokenConnectionsText } from '../../model/open-connections.ts'
+import { brokenConnectionsText, renumberedText } from '../../model/open-connections.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
 import { joinedMembership } from '../../model/membership.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
 import { APPROVAL_PACE, awaitsApproval, inOwnWords } from '../../protocol/approval.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { type JoinAsk, type JoinStore, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
+import {
+  type JoinAsk,
+  type JoinStore,
+  askToJoin,
+  endOfIdentity,
+  joinedIdentity,
+  lookAtJoin,
+} from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
@@ -184,7 +197,7 @@ function isFinal(failure: Error): boolean {
   return failure instanceof TokenError
 }
 
-const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsApproval', 'WaitingLimit']
+const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsAgreement', 'JoinAwaitsApproval', 'WaitingLimit']
 
 /** Joins with what lies there, again and again, and tells why it does not work. */
 class JoinAttempt {
@@ -230,6 +243,22 @@ class JoinAttempt {
   }
 }
 
+/**
+ * Somebody has to agree first: throws RefusedError (JoinAwaitsAgreement), and what lookAtJoin() throws, but for a broker
+ * of an older release, which knows no looks.
+ */
+async function requireNobodyRenumbered(deps: ComponentDeps, ask: JoinAsk, signal: AbortSignal): Promise<void> {
+  let found: JoinLook
+  try {
+    found = await lookAtJoin(ask, deps, signal)
+  } catch (error) {
+    if (error instanceof RefusedError && error.field === 'csr') return
+    throw error
+  }
+  if (found.renumbered.length === 0) return
+  throw new RefusedError('JoinAwaitsAgreement', 'facts', renumberedText(found.renumbered, 'get'))
+}
+
 async function tryToJoin(
   deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
@@ -241,6 +270,7 @@ async function tryToJoin(
   try {
     const token = parseJoinToken(text.trim(), nowMs)
     ask = { token, cluster: init.cluster, key: await init.store.key(), facts: init.facts }
+    if (await init.store.asksFirst()) await requireNobodyRenumbered(deps, ask, signal)
     response = await askToJoin(ask, deps, signal)
   } catch (error) {
     signal.throwIfAborted()

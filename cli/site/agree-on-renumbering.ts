@@ -1,9 +1,8 @@
 /** A join may change the addresses of members that are there: they are named before, and the user is asked. */
 import type { ClusterId } from '../../model/ids.ts'
-import { type ClusterFacts, RefusedError, type JoinLook, type Renumbered } from '../../protocol/broker-api.ts'
+import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/broker-api.ts'
 import type { JoinToken } from '../../protocol/identity/token.ts'
-import { brokenConnectionsText } from '../../model/open-connections.ts'
-import { messageOf } from '../../runtime/thrown.ts'
+import { renumberedText } from '../../model/open-connections.ts'
 import { UserError } from '../../runtime/user-error.ts'
 
 export interface LookAsk {
@@ -27,41 +26,34 @@ const AFTERWARDS =
   'afterwards, "sealane cluster list" on the broker and "sealane show clusters" here say who has global ones'
 
 /**
- * Names the members that would get global addresses by this join, and asks. A broker that cannot be asked from here, or
- * of an older release, stops nobody. Throws UserError where the answer is no.
+ * Names the members that would get global addresses by this join, and asks. A broker of an older release stops nobody.
+ * Throws UserError where the answer is no. `unknown`: the broker cannot be asked from here.
  */
-export async function agreeOnRenumbering({ look, confirm, say, signal, ...ask }: RenumberingInit): Promise<void> {
+export async function agreeOnRenumbering({
+  look,
+  confirm,
+  say,
+  signal,
+  ...ask
+}: RenumberingInit): Promise<'agreed' | 'unknown'> {
   let found: JoinLook
   try {
     found = await look(ask, signal)
   } catch (error) {
     signal.throwIfAborted()
+    if (!isOfOlderRelease(error)) return 'unknown'
     say(
-      `note: whether this join changes addresses of other members is not known before (${whyNot(error)}); ${AFTERWARDS}\n`,
+      `note: whether this join changes addresses of other members is not known before (the broker is of an older release); ${AFTERWARDS}\n`,
     )
-    return
+    return 'agreed'
   }
-  if (found.renumbered.length === 0) return
+  if (found.renumbered.length === 0) return 'agreed'
   say(`${renumberedText(found.renumbered, 'get')}\n`)
   if (confirm !== undefined && !(await confirm('Join all the same'))) throw new UserError('nothing was changed')
+  return 'agreed'
 }
 
-const MAX_NAMED = 10
-
-/** `milano (244.0.0.0/16) and tokyo (244.1.0.0/16) get global addresses by this join: …` */
-export function renumberedText(members: readonly Renumbered[], verb: 'get' | 'got'): string {
-  const listed = members.slice(0, MAX_NAMED)
-  const named = listed.map(({ cluster, globalCIDRs }) => `${cluster} (${globalCIDRs.join(', ')})`)
-  const more = members.length > MAX_NAMED ? ` and ${members.length - MAX_NAMED} more` : ''
-  return (
-    `other members ${verb} global addresses by this join, since this cluster's pods or services have addresses of theirs: ` +
-    `${named.join(', ')}${more}. ${brokenConnectionsText(listed, verb === 'get' ? 'break' : 'broke')}; names lead to the new ` +
-    `addresses within seconds`
-  )
-}
-
-/** An older broker meets a request without a csr, and refuses that. */
-function whyNot(error: unknown): string {
-  if (error instanceof RefusedError && error.field === 'csr') return 'the broker is of an older release'
-  return messageOf(error)
+/** It meets a request without a csr, and refuses that. */
+function isOfOlderRelease(error: unknown): boolean {
+  return error instanceof RefusedError && error.field === 'csr'
 }

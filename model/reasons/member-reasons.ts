@@ -60,6 +60,12 @@ export const MEMBER_REASONS = {
     todo: 'Compare the fingerprint that both sides show, then run `sealane cluster accept` on the broker.',
     shows: [...BROKER, ...ADMIN],
   },
+  JoinAwaitsAgreement: {
+    status: 'FailedPrecondition',
+    means: 'The join would give other members global addresses, and nobody here has agreed to that yet.',
+    todo: 'Run `sealane join` again: it names the members, asks, and goes on. With `--yes` it does not ask.',
+    shows: [...ADMIN],
+  },
   JoinRefusedByOperator: {
     status: 'PermissionDenied',
     means: 'An operator of the broker has refused to let the cluster in.',

@@ -18,6 +18,12 @@ export const REASON_ANNOTATION = 'sealane.io/join-problem-reason'
 /** Beside it where waiting mends nothing: which attempt it was. */
 export const REFUSED_ANNOTATION = 'sealane.io/join-refused'
 
+/**
+ * Beside a token: whoever brought it could not ask the broker what the join changes for other members. The agent asks
+ * before it joins, and waits where that is something, until this is gone. Any value counts.
+ */
+export const ASK_FIRST_ANNOTATION = 'sealane.io/join-asks-first'
+
 /** Nothing is in the way. */
 export const NO_PROBLEM: Readonly<Record<string, null>> = {
   [PROBLEM_ANNOTATION]: null,
@@ -121,6 +127,7 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
         },
       })
     },
+    asksFirst: async () => ASK_FIRST_ANNOTATION in ((await secret.read())?.annotations ?? {}),
     isRefused: async (token) => (await secret.read())?.annotations[REFUSED_ANNOTATION] === attempt(token, settings),
   }
 }

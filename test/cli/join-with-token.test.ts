@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
 import {
+  ASK_FIRST_ANNOTATION,
   PROBLEM_ANNOTATION,
   REASON_ANNOTATION,
   type SecretChange,
@@ -340,3 +341,26 @@ t.test(
     await Promise.all(following)
   },
 )
+
+t.test('asked to, it joins only when somebody has agreed to what that changes for other members', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await start(t, new MemorySecret({ token: await broker.token() }), 'paris').done
+  const secret = new MemorySecret({ token: await broker.token() })
+  await secret.change({ annotations: { [ASK_FIRST_ANNOTATION]: 'true' } })
+  const { done, store } = start(t, secret)
+  await eventually(() => problem(secret) !== undefined)
+  t.match(problem(secret), /^other members get global addresses by this join, .*: paris \(244\.\d+\.0\.0\/16\)\. /)
+  t.equal(secret.content?.annotations[REASON_ANNOTATION], 'JoinAwaitsAgreement')
+  t.equal(await store.isRefused(secret.content?.data['token'] ?? ''), false, 'it is not over')
+  const members = async (): Promise<string[]> => (await broker.tokens((all) => all.members())).map(({ id }) => id)
+  t.strictSame(await members(), ['paris'], 'nothing has changed for anybody')
+  await secret.change({ annotations: { [ASK_FIRST_ANNOTATION]: null } })
+  await done
+  t.strictSame((await members()).sort(), ['milano', 'paris'])
+  t.equal(problem(secret), undefined)
+
+  const other = new MemorySecret({ token: await broker.token() })
+  await other.change({ annotations: { [ASK_FIRST_ANNOTATION]: 'true' } })
+  await start(t, other, 'tokyo').done
+  t.equal((await members()).length, 3, 'where nobody gets other addresses it just joins')
+})

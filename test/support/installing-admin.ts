@@ -1,4 +1,5 @@
 /** A MemoryAdmin in which controllers run at once: what is applied is there and ready, as far as the test lets it. */
+import { ASK_FIRST_ANNOTATION, PROBLEM_ANNOTATION, REASON_ANNOTATION } from '../../protocol/identity/secret-identity.ts'
 import type { Lookable } from '../../cli/kube/access/snapshot-reader.ts'
 import type { Applied } from '../../cli/kube/access/admin.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
@@ -12,6 +13,8 @@ export class InstallingAdmin extends MemoryAdmin {
   daemons: object = { desiredNumberScheduled: 1, numberReady: 1, updatedNumberScheduled: 1 }
   /** The agent's answer to a token: parts of an identity, base64. */
   identity: Readonly<Record<string, string>> = {}
+  /** What the agent hears from the broker where it is to ask first. */
+  wouldRenumber: string | undefined
 
   override async apply(object: ManifestObject, options: { readonly dryRun: boolean }): Promise<Applied> {
     const status = this.#statusOf(object.kind)
@@ -21,8 +24,15 @@ export class InstallingAdmin extends MemoryAdmin {
 
   override async merge(ref: ObjectRef, patch: unknown): Promise<void> {
     await super.merge(ref, patch)
-    const { data } = patch as { readonly data?: { readonly token?: unknown } }
-    if (ref.kind !== 'Secret' || typeof data?.token !== 'string') return
+    if (ref.kind !== 'Secret') return
+    const { data, metadata } = (await this.get(ref)) as unknown as SecretShape
+    const { token } = data ?? {}
+    if (token === undefined || token === null) return
+    if (this.wouldRenumber !== undefined && metadata.annotations?.[ASK_FIRST_ANNOTATION] !== undefined) {
+      const said = { [PROBLEM_ANNOTATION]: this.wouldRenumber, [REASON_ANNOTATION]: 'JoinAwaitsAgreement' }
+      await super.merge(ref, { metadata: { annotations: said } })
+      return
+    }
     await super.merge(ref, { data: { token: null, ...this.identity } })
   }
 
@@ -41,6 +51,11 @@ export class InstallingAdmin extends MemoryAdmin {
     if (kind === 'DaemonSet') return this.daemons
     return kind === 'Deployment' ? { readyReplicas: 2, updatedReplicas: 2 } : undefined
   }
+}
+
+interface SecretShape {
+  readonly data?: { readonly token?: string | null }
+  readonly metadata: { readonly annotations?: Readonly<Record<string, string>> }
 }
 
 function withoutUndefined({ namespace, labelSelector }: { namespace?: string | undefined; labelSelector?: string }) {

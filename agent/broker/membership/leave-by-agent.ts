@@ -6,7 +6,7 @@
  *   leaving, said by `sealane leave --force` ──► the broker is told, or not ──► the identity goes
  */
 import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
-import { whenMembership } from '../../../kubeapi/membership.ts'
+import { watchLeaving, whenMembership } from '../../../kubeapi/membership.ts'
 import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION, isLeaveRequested } from '../../../model/membership.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
 import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
@@ -25,12 +25,26 @@ export async function reportLeaving(
   store: IdentityStore & JoinStore,
   signal: AbortSignal,
 ): Promise<void> {
+  // Also one that is over before the next look: the other parts of this process have begun to leave.
+  const leaving = watchLeaving(deps.api)
+  try {
+    await tellUntilDone(deps, store, { hasBegun: () => leaving.signal.aborted }, signal)
+  } finally {
+    leaving.close()
+  }
+}
+
+async function tellUntilDone(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  store: IdentityStore & JoinStore,
+  { hasBegun }: { readonly hasBegun: () => boolean },
+  signal: AbortSignal,
+): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
   let isNoted = false
-  let hasBegun = false
+  const isTakenBack = ({ spec }: Membership): boolean => hasBegun() && spec.phase === 'joined'
   for (;;) {
     const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
-    hasBegun ||= membership?.spec.phase === 'leaving'
     // A request that is taken back is none, nor is what stood in its way.
     if (isNoted && membership !== undefined && !isToLeave(membership)) {
       await store.problem(undefined).then(
@@ -38,10 +52,8 @@ export async function reportLeaving(
         () => undefined,
       )
     }
-    if (hasBegun && membership?.spec.phase === 'joined') return
-    const found = await whenMembership(deps.api, isToLeave, signal)
-    hasBegun ||= found?.spec.phase === 'leaving'
-    if (signal.aborted) return
+    const found = await whenMembership(deps.api, (one) => isTakenBack(one) || isToLeave(one), signal)
+    if (found === undefined || isTakenBack(found)) return
     const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', {

@@ -33,7 +33,7 @@ export interface KnownMembershipInit {
 }
 
 /** Of an earlier join, and what this one is about. */
-export interface EarlierMembership extends Pick<EarlierInstall, 'state' | 'clusterId'> {
+export interface EarlierMembership extends Pick<EarlierInstall, 'clusterId'> {
   /** The id that this cluster is to have. */
   readonly wanted: ClusterId
 }
@@ -48,8 +48,6 @@ export async function knownMembership(
 ): Promise<MemberIdentity | undefined> {
   const { title, token, flags, clock, say } = init
   const known = await secretIdentity(secret).read()
-  // Every part takes itself out: what is installed now would go with it.
-  if (earlier.state === 'leaving' && (token !== undefined || !init.dryRun)) throw isLeaving(known, init)
   if (known === undefined) {
     await tokenWaits(secret, earlier, init)
     return undefined
@@ -108,29 +106,24 @@ function needsToken(problem: string, cluster: string, { flags }: KnownMembership
   })
 }
 
-/** An identity that is gone means that the broker has got the departure. */
-function isLeaving(known: MemberIdentity | undefined, { title, flags }: KnownMembershipInit): UserError {
-  if (known === undefined) {
-    return new UserError(`${title} is leaving its clusterset: its parts take themselves out`, {
-      hint: `finish that first: sealane leave ${flags}`,
-    })
-  }
-  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker does not know it yet`, {
-    hint: `finish that first: sealane leave ${flags}; with --force where the broker is gone for good`,
-  })
-}
-
 /** For the agent, where there is no identity that counts. One that the broker refuses goes: else it would be used. */
 export async function bringToken(
   secret: SecretAccess,
-  { known, clock }: { readonly known: MemberIdentity | undefined; readonly clock: Clock },
+  { known, clock, asksFirst }: BringTokenInit,
   token: string,
 ): Promise<void> {
   if (known !== undefined) return
   const stale = await secretIdentity(secret).read()
-  await leaveToken(secret, token)
+  await leaveToken(secret, token, asksFirst)
   // The agent itself sees that one has ended, and goes on as it can until the token has made another.
   if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
+}
+
+export interface BringTokenInit {
+  readonly known: MemberIdentity | undefined
+  readonly clock: Clock
+  /** See ASK_FIRST_ANNOTATION. */
+  readonly asksFirst: boolean
 }
 
 /** An agent that looks for its identity every few seconds has put it back by then. */

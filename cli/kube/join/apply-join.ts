@@ -4,7 +4,7 @@ import { planCrds } from '../../../install/crds/plan-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { SecretAccess } from '../../../protocol/identity/secret-identity.ts'
-import { NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
+import { ASK_FIRST_ANNOTATION, NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Applied, ClusterAdmin } from '../access/admin.ts'
 import type { NodeChange } from '../gateways/plan-gateways.ts'
@@ -77,8 +77,9 @@ export async function applyNodes(nodes: readonly NodeChange[], context: ApplyCon
 
 /**
  * The token goes in before what reads it starts; an identity that is there stays. An earlier refusal is forgotten: its
- * cause may be mended.
+ * cause may be mended. `asksFirst`: see ASK_FIRST_ANNOTATION.
  */
-export async function leaveToken(secret: SecretAccess, token: string): Promise<void> {
-  await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations: NO_PROBLEM })
+export async function leaveToken(secret: SecretAccess, token: string, asksFirst = false): Promise<void> {
+  const annotations = { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: asksFirst ? 'true' : null }
+  await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations })
 }

@@ -19,7 +19,12 @@ import { type Ask, type Discovery, discover } from '../../discovery/discover.ts'
 import { readSnapshot } from '../../discovery/snapshot/read-snapshot.ts'
 import { type LookAtJoin, agreeOnRenumbering } from '../../site/agree-on-renumbering.ts'
 import { sealaneVersion } from '../../../runtime/version.ts'
-import { type SecretAccess, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import {
+  ASK_FIRST_ANNOTATION,
+  NO_PROBLEM,
+  type SecretAccess,
+  secretIdentity,
+} from '../../../protocol/identity/secret-identity.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
 import { checkRights, memberRights } from '../access/check-rights.ts'
@@ -131,7 +136,7 @@ export async function joinCluster(
   const secret = identitySecret(admin, init.values.member.namespace, signal)
   const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
   if (isRunning && !dryRun) await offerSecret(secret, init)
-  const earlier = { state: discovery.earlier.state, clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
+  const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeInstalled(plan, live, known !== undefined))
   const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
@@ -139,11 +144,11 @@ export async function joinCluster(
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
     await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
   }
-  if (known === undefined) await agreeOnOthers(plan, init)
+  const asksFirst = known === undefined && (await agreeOnOthers(plan, init)) === 'unknown'
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, { ...init, secret, known, isWanted })
+  await install(plan, context, { ...init, secret, known, asksFirst, isWanted })
   await applyObjects(
     adviceObjects(given).filter((object) => isWanted(refOf(object))),
     context,
@@ -157,13 +162,22 @@ export async function joinCluster(
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
 }
 
-/** A member that joins again has done this. */
-async function agreeOnOthers({ clusterId, podCIDRs, serviceCIDRs }: JoinPlan, init: JoinClusterInit): Promise<void> {
+/** A member that joins again has done this. `unknown`: the agent asks the broker, from inside, before it joins. */
+async function agreeOnOthers(
+  { clusterId, podCIDRs, serviceCIDRs }: JoinPlan,
+  init: JoinClusterInit,
+): Promise<'agreed' | 'unknown'> {
   const { token, look, clock, dryRun, confirm, say, signal } = init
-  if (token === undefined || look === undefined) return
+  if (token === undefined || look === undefined) return 'agreed'
   const facts = { podCIDRs, serviceCIDRs, labels: {}, version: sealaneVersion() }
   const ask = { token: parseJoinToken(token, clock.now()), cluster: clusterId, facts }
-  await agreeOnRenumbering({ ...ask, look, say, signal, confirm: dryRun ? undefined : confirm })
+  const agreed = await agreeOnRenumbering({ ...ask, look, say, signal, confirm: dryRun ? undefined : confirm })
+  if (agreed === 'unknown') {
+    say(
+      'note: the broker is not reached from here: the agent asks it, before it joins, what changes for other members\n',
+    )
+  }
+  return agreed
 }
 
 /** Of what runs the image. */
@@ -233,6 +247,7 @@ export function adviceObjects(given: readonly Advice[]): readonly ManifestObject
 interface InstallInit extends JoinClusterInit {
   readonly secret: SecretAccess
   readonly known: MemberIdentity | undefined
+  readonly asksFirst: boolean
   /** False for what stays as it is: applying it would make us an owner of what others wrote. */
   readonly isWanted: (ref: ObjectRef) => boolean
 }
@@ -260,15 +275,42 @@ async function watchStart(
   const { values, secret, signal, say, clock } = init
   const { namespace } = values.member
   const approvalMs = init.approvalMs ?? tokenLasts(init)
-  await until(init, 'the broker to take this cluster in', () =>
-    joinProgress(admin, { secret, settings: site, namespace, nowMs: clock.now(), approvalMs }, signal),
-  )
+  let answeringMs = 0
+  await until(init, 'the broker to take this cluster in', async () => {
+    const place = { secret, settings: site, namespace, nowMs: clock.now(), approvalMs }
+    const missing = await joinProgress(admin, place, signal)
+    if (missing?.asks === undefined) return missing && withMore(missing, init, answeringMs)
+    const begun = clock.monotonic()
+    await agreeFromInside(missing.asks, init)
+    answeringMs += clock.monotonic() - begun
+    return joinProgress(admin, place, signal)
+  })
   // One lies there still where the agent had another one, and was faster.
   await until(init, 'the token to go', async () => {
     await secretIdentity(secret).dropToken()
     return undefined
   })
   say('joined\n')
+}
+
+/** A person who was asked took so long: nobody else did. */
+function withMore(missing: Missing, { timeoutMs }: JoinClusterInit, moreMs: number): Missing {
+  return moreMs === 0 ? missing : { ...missing, mayTakeMs: (missing.mayTakeMs ?? timeoutMs) + moreMs }
+}
+
+/** What the agent has heard from the broker before it joins: nothing has changed for anybody yet. */
+async function agreeFromInside(
+  text: string,
+  { secret, confirm, say }: JoinClusterInit & { readonly secret: SecretAccess },
+): Promise<void> {
+  say(`${text}\n`)
+  if (confirm !== undefined && !(await confirm('Join all the same'))) {
+    await secretIdentity(secret).dropToken()
+    throw new UserError('this cluster has not joined: the token is taken away, and nobody has got other addresses', {
+      hint: 'take out what was installed with sealane leave',
+    })
+  }
+  await secret.change({ annotations: { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: null } })
 }
 
 /** Milliseconds; one that an earlier join has brought is not known here. */

@@ -30,12 +30,17 @@ export interface JoinPlace {
   readonly approvalMs?: number | undefined
 }
 
+export interface JoinMissing extends Missing {
+  /** What the join would change for other members: somebody has to agree. */
+  readonly asks?: string
+}
+
 /** Throws UserError when the broker, or the token itself, says no. */
 export async function joinProgress(
   admin: Pick<ClusterAdmin, 'list'>,
   { secret, settings, namespace, nowMs, approvalMs }: JoinPlace,
   signal: AbortSignal,
-): Promise<Missing | undefined> {
+): Promise<JoinMissing | undefined> {
   const identity = await secretIdentity(secret).read()
   if (identity !== undefined && endOfIdentity(identity) > nowMs) return undefined
   const problem = joinProblem(await secret.read(), settings)
@@ -47,6 +52,9 @@ export async function joinProgress(
   }
   // A person needs that at once, to read it to another one.
   if (problem?.reason === 'JoinAwaitsApproval') return { what: oneLine(problem.text), mayTakeMs: approvalMs }
+  // A person may take a while to answer; after that the agent joins at once.
+  if (problem?.reason === 'JoinAwaitsAgreement')
+    return { what: 'agent', asks: oneLine(problem.text), mayTakeMs: Infinity }
   if (problem !== undefined) return { what: 'agent', why: problem.text }
   return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
 }

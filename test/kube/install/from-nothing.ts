@@ -304,8 +304,6 @@ function masked(text: string, directory: string): string {
       )
       .join('\n')
       .replaceAll(directory, 'FOLDER')
-      // The command line is outside the nodes' network here.
-      .replace(/(is not known before) \([^)]*\);/, '$1 (WHY);')
       .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))
       .replaceAll(/10\.53\.\d+\.\d+/g, (address) =>
         address === '10.53.0.0' || address === '10.53.0.10' ? address : 'DNS',

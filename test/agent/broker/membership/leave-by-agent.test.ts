@@ -203,6 +203,15 @@ t.test('taken back after the parts have begun: it ends, to begin again as a memb
   await ended
   t.ok(await cluster.isKnownHere())
   t.equal(joinProblem(cluster.secret.content, ''), undefined)
+
+  const again = cluster.agent()
+  await cluster.says(ASKED)
+  await eventually(() => cluster.untold() > 1, { deadlineMs: 60_000 })
+  // While it waits for the next try.
+  await cluster.says({}, 'leaving')
+  await cluster.says({})
+  await again.ended
+  t.ok(await cluster.isKnownHere(), 'also where that was over before it looked again')
 })
 
 t.test('without an identity nobody can tell: all stays', async (t) => {

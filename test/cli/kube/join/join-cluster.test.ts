@@ -63,13 +63,21 @@ const secret = (data: Readonly<Record<string, string>>): ManifestObject => ({
   data,
 })
 
+/** This cluster's own with the members that the broker told of: those that are here. */
+function told(object: ManifestObject, all: readonly ManifestObject[]): ManifestObject {
+  if (object.kind !== 'Cluster' || object.metadata.name !== 'paris') return object
+  const ids = all.filter(({ kind }) => kind === 'Cluster').map(({ metadata }) => metadata.name)
+  const annotations = { 'sealane.io/known-members': ids.sort().join() }
+  return { ...object, metadata: { ...object.metadata, annotations } }
+}
+
 async function join(
   objects: readonly ManifestObject[],
   change: (admin: InstallingAdmin) => void = () => undefined,
   more: Partial<JoinClusterInit> = {},
 ) {
   const given = objects.some(({ kind }) => kind === 'Membership') ? [] : [MEMBERSHIP]
-  const admin = new InstallingAdmin([...given, ...objects])
+  const admin = new InstallingAdmin([...given, ...objects].map((object) => told(object, objects)))
   const clock = new FakeClock()
   admin.identity = await secretParts(clock.now())
   change(admin)
@@ -242,23 +250,41 @@ t.test('a token that came too late goes; where none lies there, nothing is writt
   t.equal(written(late) - written(inTime), 1)
 })
 
-t.test('a cluster that is leaving is not installed again, whether or not the broker was told', async (t) => {
-  const kind = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' }
-  const leaving = [
-    { ...kind, metadata: { name: 'memberships.sealane.io' } },
-    { ...MEMBERSHIP, spec: { clusterId: 'paris', phase: 'leaving' } },
+t.test('a leave that broke off is taken back, or finished where the broker knows of it', async (t) => {
+  const there = await earlier()
+  const says = (annotations: object, phase: string): readonly ManifestObject[] =>
+    there.map((object) => {
+      if (object.kind !== 'Membership') return object
+      return {
+        ...object,
+        metadata: { ...object.metadata, annotations },
+        spec: { clusterId: 'paris', phase },
+      } as ManifestObject
+    })
+  const membership = { apiVersion: OURS, kind: 'Membership', name: 'self' }
+  const rows: readonly (readonly [say: string, objects: readonly ManifestObject[]])[] = [
+    ['asked for', says({ 'sealane.io/leave-requested': 'true' }, 'joined')],
+    ['begun, and the broker has not been told', says({ 'sealane.io/leave-untold': 'true' }, 'leaving')],
   ]
-  const reported = await join([node('n1', 'True'), ...leaving])
-  const error = await failure(reported.done)
-  t.equal(error.message, 'context "c1" of kubeconfig is leaving its clusterset: its parts take themselves out')
-  t.match(error, { hint: 'finish that first: sealane leave --context c1' })
-  const unreported = await failure(
-    (await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done,
+  for (const [say, objects] of rows) {
+    const { admin, said, reported } = await join(objects)
+    t.match(said, 'a leave that did not reach the broker is taken back\n', say)
+    t.match(reported, ['already joined as paris: the token is not used'], say)
+    const after = await admin.get(membership)
+    t.match(after, { spec: { phase: 'joined' } }, say)
+    t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-requested': String }, say)
+    t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-untold': String }, say)
+  }
+  const told = says({}, 'leaving').map((object) =>
+    object.kind === 'Secret' ? ({ ...object, data: {} }) : object,
   )
-  t.equal(unreported.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker does not know it yet')
-  t.match(unreported, {
-    hint: 'finish that first: sealane leave --context c1; with --force where the broker is gone for good',
+  const error = await failure((await join(told, undefined, { token: undefined })).done)
+  t.equal(error.message, 'context "c1" of kubeconfig has left its clusterset: its parts take themselves out')
+  t.match(error, {
+    hint: 'finish that: sealane leave --context c1; or join anew with a token: sealane join --context c1 ',
   })
+  const { said } = await join(told, undefined, { dryRun: true })
+  t.match(said, 'a leave that did not end is finished first\n')
 })
 
 t.test('a cluster that its agent has not looked around in yet is not said to be the first', async (t) => {
@@ -380,18 +406,44 @@ t.test('members whose addresses the join changes are named before, and asked abo
   t.notMatch(nobody.said, /addresses by this join|is not known before/)
 })
 
-t.test('a broker that cannot say before stops nobody', async (t) => {
+t.test('a broker of an older release cannot say before, and stops nobody', async (t) => {
   const objects = [node('n1', 'True'), cluster('paris'), gateway()]
-  const rows: readonly (readonly [error: Error, why: string])[] = [
-    [new RefusedError('InvalidValue', 'csr', 'csr: malformed'), 'the broker is of an older release'],
-    [new Error('nobody answers at 192.0.2.1:7443'), 'nobody answers at 192.0.2.1:7443'],
-  ]
-  for (const [error, why] of rows) {
-    const { said, reported } = await join(objects, undefined, { look: () => Promise.reject(error) })
-    t.ok(
-      said.includes(`note: whether this join changes addresses of other members is not known before (${why}); `),
-      why,
-    )
-    t.strictSame(reported, ['joined', 'all parts are ready'])
-  }
+  const error = new RefusedError('InvalidValue', 'csr', 'csr: malformed')
+  const { said, reported } = await join(objects, undefined, { look: () => Promise.reject(error) })
+  const note =
+    'note: whether this join changes addresses of other members is not known before (the broker is of an older'
+  t.match(said, note)
+  t.strictSame(reported, ['joined', 'all parts are ready'])
 })
+
+t.test(
+  'a broker that is not reached from here is asked by the agent, before anything changes for others',
+  async (t) => {
+    const objects = [node('n1', 'True'), cluster('paris'), gateway()]
+    const look = (): Promise<never> => Promise.reject(new Error('nobody answers at 192.0.2.1:7443'))
+    const note =
+      'note: the broker is not reached from here: the agent asks it, before it joins, what changes for other members'
+    const nobody = await join(objects, undefined, { look })
+    t.match(nobody.said, note)
+    t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
+    const text = 'other members get global addresses by this join: milano (244.1.0.0/16)'
+    const asked: string[] = []
+    for (const yes of [false, true, undefined]) {
+      const confirm = (question: string): Promise<boolean> => (asked.push(question), Promise.resolve(yes === true))
+      const more = yes === undefined ? { look } : { look, confirm }
+      const done = await join(objects, (admin) => (admin.wouldRenumber = text), more)
+      t.match(done.said, `${text}\n`, `said, ${String(yes)}`)
+      if (yes === false) {
+        t.match(done.outcome, { message: /^this cluster has not joined: the token is taken away/ })
+        const left = await done.admin.get({
+          apiVersion: 'v1',
+          kind: 'Secret',
+          name: 'sealane-identity',
+          namespace: SYSTEM,
+        })
+        t.notMatch(left, { data: { token: String } }, 'the agent finds none')
+      } else t.strictSame(done.reported, ['joined', 'all parts are ready'])
+    }
+    t.strictSame(asked, ['Join all the same', 'Join all the same'], 'with --yes it is only said')
+  },
+)
