@@ -275,9 +275,7 @@ t.test('a leave that broke off is taken back, or finished where the broker knows
     t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-requested': String }, say)
     t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-untold': String }, say)
   }
-  const told = says({}, 'leaving').map((object) =>
-    object.kind === 'Secret' ? ({ ...object, data: {} }) : object,
-  )
+  const told = says({}, 'leaving').map((object) => (object.kind === 'Secret' ? { ...object, data: {} } : object))
   const error = await failure((await join(told, undefined, { token: undefined })).done)
   t.equal(error.message, 'context "c1" of kubeconfig has left its clusterset: its parts take themselves out')
   t.match(error, {
