@@ -8,6 +8,7 @@ import {
   findCondition,
 } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
+import { isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
 import {
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_VERSIONS,
@@ -41,11 +42,14 @@ export interface MemberReportWorld {
 
 /** Numbers that change with every packet are no part of it: a report goes out when something has become so. */
 export function planMemberReport(world: MemberReportWorld): MemberReport {
-  const connections = world.gateways.flatMap(({ status }) => status?.connections ?? [])
+  // What a gateway wrote before it fell silent says nothing of its links now.
+  const connections = world.gateways.flatMap((gateway) =>
+    (gateway.status?.connections ?? []).map(({ state }) => (isTakenAsSilent(gateway) ? 'unknown' : state)),
+  )
   const failed = [...world.exports.values()].filter(({ valid }) => valid.status === 'False')
   return {
     versions: versionsOf(world),
-    lanes: { up: connections.filter(({ state }) => state === 'up').length, of: connections.length },
+    lanes: { up: connections.filter((state) => state === 'up').length, of: connections.length },
     exports: { count: world.exports.size, failed: failed.length },
     problems: problemsOf(world),
   }

@@ -59,6 +59,14 @@ t.test('nothing is wrong', (t) => {
   t.end()
 })
 
+t.test('links of a gateway that has stopped to report do not count as up', (t) => {
+  const gone = gateway('0.2.0', ['up', 'up'], { conditions: [condition('Ready', 'Unknown', 'GatewayStatusStale')] })
+  const { lanes, problems } = planMemberReport({ ...NOTHING, gateways: [gateway('0.2.0', ['up']), gone] })
+  t.same(lanes, { up: 1, of: 3 })
+  t.match(problems, [{ code: 'GatewayStatusStale', count: 1 }])
+  t.end()
+})
+
 t.test('problems are counted by code, the worst first', (t) => {
   const world: MemberReportWorld = {
     ...NOTHING,
