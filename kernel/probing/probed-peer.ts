@@ -55,6 +55,8 @@ export interface PeerEntry<P> {
   answered: 'no' | 'probe' | 'kernel'
   /** The last question that was answered was answered by the kernel alone. */
   kernelOnly: boolean
+  /** So many questions in a row that the kernel alone answered. */
+  kernelInRow: number
   /** When it was asked beside the beat, monotonic. */
   askedAtOnceMs: number
   /** When the last question was sent. */
@@ -93,6 +95,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     size: undefined,
     answered: 'no',
     kernelOnly: false,
+    kernelInRow: 0,
     askedAtOnceMs: -Infinity,
     askedMs: -Infinity,
     knocks: new Knocks(),

@@ -25,6 +25,8 @@ export type { ProberDeps, ProberInit } from './prober-init.ts'
 const REOPEN_MS = 1000
 /** Between two questions in a row: a moment in which packets are lost does not take them all. */
 const ROW_MS = 10
+/** A way that loses packets now and then takes the probe and leaves the knock: seldom so many times in a row. */
+const PROCESS_SILENT_AFTER = 4
 /** Far ends that are tried with many sizes at once: each is sent some 150 kB/s for half a second. */
 const MOST_TRIED = 16
 
@@ -218,6 +220,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     } else {
       knocks.silenceEnds()
       entry.kernelOnly = answered === 'kernel'
+      entry.kernelInRow = entry.kernelOnly ? entry.kernelInRow + 1 : 0
+      if (entry.kernelInRow >= PROCESS_SILENT_AFTER) entry.stats.excuse()
     }
     const pause = pauseMs(this.#moment(entry)) - waitedMs
     this.#turn(entry, Math.max(0, pause), () => this.#ask(entry))
