@@ -99,6 +99,7 @@ function isOfThisMachine({ probes }: World, holder: string): boolean {
 const CALLED = [
   'BrokerSilent',
   'BrokerNoTls',
+  'BrokerLate',
   'ClockDiffers',
   'CertificateExpired',
   'CertificateNotYetValid',

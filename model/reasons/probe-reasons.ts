@@ -84,6 +84,11 @@ export const PROBE_REASONS = {
     todo: 'Find out what listens there: a proxy in between, or another program in the place of the broker.',
     shows: DIAGNOSE,
   },
+  BrokerLate: {
+    means: 'The broker takes connections, and does not end the TLS handshake in its time.',
+    todo: 'Look at the broker: whether its process hangs, or has more to do than it can. It may be a proxy that is silent.',
+    shows: [...DIAGNOSE, 'log of the agent'],
+  },
   UdpOneWay: {
     means: 'Packets of the links to a cluster pass in one direction only.',
     todo: 'Open the UDP port that the message names in the firewall of the end that it names.',

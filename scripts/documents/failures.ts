@@ -65,7 +65,8 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   'The broker and identities': [
     ...rows('machine', {
       BrokerSilent: 'New services do not appear, and nobody answers at the broker',
-      BrokerNoTls: 'The broker takes connections and says nothing',
+      BrokerLate: 'The broker takes connections and says nothing',
+      BrokerNoTls: 'The broker takes connections and closes them, or something else listens there',
       ClockDiffers: 'The broker refuses this cluster, or is refused, and a clock is wrong',
       CertificateNotYetValid: 'A certificate of the broker begins in the future',
       CertificateUntrusted: 'Another broker answers than the one that was joined',
