@@ -25,6 +25,7 @@ import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PlannedExport } from './plan-exports.ts'
 
 const CUT_OFF: ReasonCode = 'NodesCutOff'
+const AWAITED: ReasonCode = 'FarGatewayAwaited'
 
 export interface MemberReportWorld {
   /** Id of this cluster. */
@@ -79,7 +80,9 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
   for (const { status, metadata } of world.clusters) {
     if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
     else {
-      unlessTrue('down', status?.conditions, CONDITION_CONNECTED)
+      // One that has no gateway yet is missed by nobody.
+      const isAwaited = findCondition(status?.conditions, CONDITION_CONNECTED)?.reason === AWAITED
+      unlessTrue(isAwaited ? 'notice' : 'down', status?.conditions, CONDITION_CONNECTED)
       unlessTrue('notice', status?.conditions, CONDITION_IN_CONTACT)
     }
   }

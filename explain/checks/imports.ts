@@ -23,12 +23,20 @@ function lostFinding(
   const because: readonly Cause[] = isReached
     ? [leftOut, ...(many ? [{ reason: 'ImportsWithoutBackends' as const, subject: selfSubject }] : [])]
     : clusters.flatMap((name) =>
-        (['ClusterCutOff', 'UdpOneWay', 'NeitherEndCallable', 'NoLane', 'Silent', 'GatewayStatusStale'] as const).map(
-          (reason) => ({
-            reason,
-            subject: { kind: 'Cluster', name },
-          }),
-        ),
+        (
+          [
+            'ClusterCutOff',
+            'UdpOneWay',
+            'NeitherEndCallable',
+            'NoLane',
+            'FarGatewayAwaited',
+            'Silent',
+            'GatewayStatusStale',
+          ] as const
+        ).map((reason) => ({
+          reason,
+          subject: { kind: 'Cluster', name },
+        })),
       )
   return {
     reason: 'ImportsWithoutBackends',

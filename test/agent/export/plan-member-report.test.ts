@@ -74,6 +74,7 @@ t.test('problems are counted by code, the worst first', (t) => {
     clusters: [
       cluster('milano', condition('ClusterDNS', 'False', 'ClusterDNSNotWired'), condition('Connected', 'False', 'Own')),
       cluster('paris', condition('Connected', 'False', 'NoLane')),
+      cluster('lyon', condition('Connected', 'False', 'FarGatewayAwaited')),
       cluster('tokyo', condition('Connected', 'Unknown', 'NoLane'), condition('InContact', 'False', 'Silent')),
     ],
     exports: exported('ServiceNotFound', undefined, 'ServiceNotFound'),
@@ -95,6 +96,7 @@ t.test('problems are counted by code, the worst first', (t) => {
       'degraded ClusterDNSNotWired 1',
       'degraded RoundFailed 1',
       'degraded ServiceNotFound 2',
+      'notice FarGatewayAwaited 1',
       'notice NamespaceMissing 1',
       'notice PortConflict 1',
       'notice Silent 1',
