@@ -144,6 +144,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   }),
   'The API server': rows('anywhere', {
     PartForbidden: 'A part is alive and does nothing: it has lost its rights',
+    IdentityMissing: 'The certificate of a cluster is not renewed: its Secret was deleted',
     AdmissionRefuses:
       'A part is alive and nothing of what it writes is kept: a webhook, a policy or a quota refuses it',
     ApiServerReadOnly: 'Everything stays as it was: the API server takes no writes',

@@ -36,6 +36,18 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
     brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
     ['degraded PartForbidden Deployment sealane-system/sealane-agent (AgentSilent ×1)'],
   ],
+  'the Secret with the identity was deleted': [
+    brokenMember(() => undefined),
+    ['degraded IdentityMissing Secret sealane-system/sealane-identity'],
+  ],
+  'the Secret with the identity was deleted, and the agent was started anew': [
+    brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
+    ['degraded IdentityMissing Secret sealane-system/sealane-identity (AgentSilent ×1)'],
+  ],
+  'the agent may not change its Secret any more': [
+    brokenMember(() => undefined),
+    ['degraded PartForbidden Deployment sealane-system/sealane-agent'],
+  ],
   'a webhook refuses what the agent publishes': [
     brokenMember(
       (at) => {
@@ -118,6 +130,15 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
 const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'the agent may not write its Lease any more': [
     agentReport({ refused: [refusal('PartForbidden', 'update leases.coordination.k8s.io')] }),
+  ],
+  'the Secret with the identity was deleted': [
+    agentReport({ broker: HEALTHY_BROKER, refused: [refusal('PartForbidden', 'create secrets')] }),
+  ],
+  'the Secret with the identity was deleted, and the agent was started anew': [
+    agentReport({ refused: [refusal('PartForbidden', 'create secrets')] }),
+  ],
+  'the agent may not change its Secret any more': [
+    agentReport({ broker: HEALTHY_BROKER, refused: [refusal('PartForbidden', 'patch secrets')] }),
   ],
   'a webhook refuses what the agent publishes': [
     agentReport({
