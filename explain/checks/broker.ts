@@ -92,6 +92,8 @@ function agentSilent(world: World): readonly Finding[] {
           subject: AGENT,
         })),
         ...refusalCauses('agent'),
+        { reason: 'DiskFull' as const },
+        { reason: 'DiskReadOnly' as const },
         ...(isOfThisMachine(world, holderIdentity ?? '') ? hangingHere(world) : []),
       ],
     },

@@ -45,9 +45,14 @@ export const PROBE_REASONS = {
     shows: DIAGNOSE,
   },
   DiskFull: {
-    means: 'The disk of a folder in which Sealane writes is full, or nearly.',
+    means: 'The disk of a folder in which Sealane writes is full, or nearly, or a quota of it is used up.',
     todo: 'Make room there. What cannot be written is told in the log, and tried again.',
-    shows: DIAGNOSE,
+    shows: [...DIAGNOSE, 'log of every component at a site'],
+  },
+  DiskReadOnly: {
+    means: 'A folder in which Sealane writes is on a file system that takes no writes.',
+    todo: 'Look in the log of the kernel for errors of the disk, repair it, and mount it for writing.',
+    shows: [...DIAGNOSE, 'log of every component at a site'],
   },
   FilesNearlyOut: {
     means: 'A process of Sealane has nearly as many files and sockets open as it may.',

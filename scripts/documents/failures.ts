@@ -120,6 +120,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   'Machines and processes': [
     ...rows('machine', {
       DiskFull: 'A gateway, or what it knows, stays as it was: the disk is full',
+      DiskReadOnly: 'A gateway, or what it knows, stays as it was: the disk takes no writes',
       FilesNearlyOut: 'A part stops to answer or to write: it has no more files',
       NothingRuns: 'On a machine of a site nothing of Sealane runs',
       DefinitionOutdated: 'After an update some fields are never there: a definition was not updated',
