@@ -48,6 +48,25 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
     brokenMember(() => undefined),
     ['degraded PartForbidden Deployment sealane-system/sealane-agent'],
   ],
+  'the broker is away, and what is wrong with exports was so before': [
+    brokenMember(
+      (at) => {
+        const [conflict, missing, unused] = at('ServiceExport')
+        conflict?.status.conditions.splice(2, 2)
+        conflict?.status.conditions.push(condition('Conflict', 'True', 'PortConflict'))
+        if (missing !== undefined) missing.status.conditions = [condition('Valid', 'False', 'NoService', 'none')]
+        unused?.status.conditions.splice(2, 2)
+        unused?.status.conditions.push(condition('sealane.io/Imported', 'False', 'NotImported', 'paris: no namespace'))
+      },
+      { services: 3 },
+    ),
+    [
+      'degraded BrokerUnreached Broker -',
+      'degraded NoService ServiceExport shop/web1',
+      'notice NotImported ServiceExport shop/web2',
+      'notice PortConflict ServiceExport shop/web0',
+    ],
+  ],
   'a webhook refuses what the agent publishes': [
     brokenMember(
       (at) => {
@@ -140,6 +159,10 @@ const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'the agent may not change its Secret any more': [
     agentReport({ broker: HEALTHY_BROKER, refused: [refusal('PartForbidden', 'patch secrets')] }),
   ],
+  'the broker is away, and what is wrong with exports was so before': healthyReports({
+    ...HEALTHY_BROKER,
+    ...{ watch: 'waiting', publish: 'waiting', since: '2026-11-25T11:30:00Z' },
+  }),
   'a webhook refuses what the agent publishes': [
     agentReport({
       broker: HEALTHY_BROKER,
