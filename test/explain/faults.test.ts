@@ -46,31 +46,6 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     ),
     ['degraded LaneProbeTimeout Link gw0 lane 0 to paris lane 1'],
   ],
-  'paris has joined, and has no gateway yet': [
-    brokenMember((at) => withoutGateways(at, 'paris')),
-    ['notice FarGatewayAwaited Cluster paris'],
-  ],
-  'all others have joined, and have no gateways yet': [
-    brokenMember((at) => withoutGateways(at, 'paris', 'tokyo')),
-    ['notice FarGatewayAwaited Cluster paris', 'notice FarGatewayAwaited Cluster tokyo'],
-  ],
-  'paris has no gateway, and a service that only it exports': [
-    brokenMember((at) => {
-      withoutGateways(at, 'paris')
-      const [web] = at('ServiceImport')
-      if (web !== undefined) Object.assign(web.status, { clusters: [{ cluster: 'paris' }] })
-      at('EndpointSlice').splice(0, 9, importedSlice('web0', 'paris') as Loose)
-    }),
-    ['down FarGatewayAwaited Cluster paris (ImportsWithoutBackends ×1)'],
-  ],
-  'no gateway here has a link to a gateway of paris': [
-    brokenMember((at) => {
-      const endpoints = [...at('Endpoint')]
-      withoutGateways(at, 'paris')
-      at('Endpoint').splice(0, 99, ...endpoints)
-    }),
-    ['down NoLane Cluster paris'],
-  ],
   'a cluster that is switched off, and a service that only it exports': [
     brokenMember((at) => {
       changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN)
@@ -381,15 +356,6 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     ),
     ['degraded ImportsWithoutBackends ServiceImport shop/web0'],
   ],
-}
-
-/** These clusters have published no Endpoint, so that no gateway here knows of a link to them. */
-function withoutGateways(at: (kind: keyof ObjectsByKind) => Loose[], ...clusters: readonly string[]): void {
-  const stay = at('Endpoint').filter(({ spec }) => !clusters.includes(String(spec['cluster'])))
-  at('Endpoint').splice(0, 99, ...stay)
-  for (const { status } of at('Gateway')) {
-    status.connections = status.connections.filter(({ cluster }) => !clusters.includes(cluster))
-  }
 }
 
 for (const [name, [objects, lines]] of Object.entries(FAULTS)) {
