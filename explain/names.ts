@@ -1,6 +1,8 @@
 /** Names that an installation gives, as its objects show them (install/names.ts says them to who installs). */
 
 export const AGENT_LEASE = 'sealane-agent'
+/** The Secret that the agent keeps the identity of the cluster in. */
+export const IDENTITY_SECRET = { kind: 'Secret', namespace: 'sealane-system', name: 'sealane-identity' } as const
 /** Label of pods and workloads that says which part they are. */
 export const LABEL_COMPONENT = 'app.kubernetes.io/component'
 

@@ -2,7 +2,7 @@
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../model/lanes/heartbeat.ts'
 import { type ConnectionStatus, MEMBERSHIP_NAME } from '../model/objects.ts'
 import { type ReasonCode, knownReason } from '../model/reasons/reasons.ts'
-import { AGENT_LEASE, type MemberPart, workloadSubject } from './names.ts'
+import { AGENT_LEASE, IDENTITY_SECRET, type MemberPart, workloadSubject } from './names.ts'
 import type { FactObjects } from './facts/fact.ts'
 import type { KnownFacts, Seen } from './facts/read-facts.ts'
 import type { BrokerReport, FactKind, PartReport } from './facts/shapes.ts'
@@ -129,12 +129,15 @@ export function absentAt({ takenAt }: World): Pick<Finding, 'source' | 'at'> {
 
 /** What the API server does not let a part do, which is about that part. */
 export const REFUSED_PART = ['PartForbidden', 'AdmissionRefuses', 'ObjectNotWritten'] as const
+/** Without it the agent that begins has no certificate, and one that runs keeps no newer one. */
+export const IDENTITY_MISSING: Cause = { reason: 'IdentityMissing', subject: IDENTITY_SECRET }
 export const API_SERVER = { kind: 'ApiServer', name: '-' } as const
 
 /** Why these parts may not do what they have to, as far as that hangs on the API server. */
 export function refusalCauses(...parts: readonly MemberPart[]): readonly Cause[] {
   const ofParts = parts.flatMap((part) => REFUSED_PART.map((reason) => ({ reason, subject: workloadSubject(part) })))
-  return [{ reason: 'ApiServerReadOnly', subject: API_SERVER }, ...ofParts]
+  const identity: readonly Cause[] = parts.includes('agent') ? [IDENTITY_MISSING] : []
+  return [{ reason: 'ApiServerReadOnly', subject: API_SERVER }, ...identity, ...ofParts]
 }
 
 export const OWN_MEMBERSHIP = { kind: 'Membership', name: MEMBERSHIP_NAME } as const

@@ -41,7 +41,10 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     connectionUp: gauge('connection_up', '1 when the peer answers probes over this link, else 0.'),
     connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
     connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
-    connectionLoss: gauge('connection_loss_ratio', 'Share of the last 50 probes without an answer, 0 to 1.'),
+    connectionLoss: gauge(
+      'connection_loss_ratio',
+      'Share of the last 20 to 50 probes since it came up without an answer, 0 to 1.',
+    ),
     connectionMtu: gauge('connection_mtu_bytes', 'Largest packet that gets to the peer, as padded probes find it.'),
     handshakeAge: gauge('handshake_age_seconds', 'Time since the last WireGuard handshake with the peer.'),
     receivedBytes: gauge('received_bytes', 'Bytes received from the peer since it was last made on the lane device.'),

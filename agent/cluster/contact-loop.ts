@@ -62,7 +62,7 @@ export class ContactLoop {
     )
     const poke = (): void => this.#loop.poke()
     const { api } = deps
-    this.#subscriptions.add(api.cache('Cluster').onChange(poke))
+    for (const kind of ['Cluster', 'Endpoint'] as const) this.#subscriptions.add(api.cache(kind).onChange(poke))
     const stop = api.cache('Lease').onChange((change) => {
       if (change?.type === 'removed') deps.writer.forget(change.object)
       poke()
@@ -136,7 +136,8 @@ export class ContactLoop {
     metrics.silent.set(plan.expired.length)
     const gateways = api.cache('Gateway').list()
     const leases = new Map(plan.apply.map((lease: Lease) => [objectKeyText(lease), lease]))
-    const statuses = planClusterStatus({ nowMs, clusters, silent, gateways, stale: this.#deps.gateways.stale() })
+    const [withGateway, stale] = [this.#withGateway(), this.#deps.gateways.stale()]
+    const statuses = planClusterStatus({ nowMs, clusters, silent, gateways, withGateway, stale })
     const failures = [
       ...(await writer.apply(leases, signal)),
       ...(await writer.remove(plan.remove, signal)),
@@ -144,6 +145,11 @@ export class ContactLoop {
     ]
     for (const event of clusterEvents(clusters, statuses)) api.report(event)
     if (failures[0] !== undefined) throw failures[0]
+  }
+
+  #withGateway(): ReadonlySet<string> | undefined {
+    const endpoints = this.#deps.api.cache('Endpoint')
+    return endpoints.synced ? new Set(endpoints.list().map(({ spec }) => spec.cluster)) : undefined
   }
 
   #connected(): ReadonlySet<string> {

@@ -24,6 +24,8 @@ export interface ClusterStatusWorld {
   readonly silent: ReadonlyMap<string, number> | undefined
   /** Those of this cluster; undefined while they have not been read. */
   readonly gateways: readonly Gateway[] | undefined
+  /** Members that have published a gateway; undefined while nobody knows. */
+  readonly withGateway: ReadonlySet<string> | undefined
   /** Names of gateways that have stopped to report. */
   readonly stale: readonly string[]
 }
@@ -98,7 +100,7 @@ function redundant({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
 }
 
 /** One lane that is up is enough, as long as its gateway reports. */
-function connected({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
+function connected({ gateways, stale, withGateway }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
   if (gateways === undefined) return undefined
   const all = gateways.flatMap(({ metadata, status }) =>
     (status?.connections ?? [])
@@ -119,5 +121,6 @@ function connected({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
   }
   if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
   if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
+  if (withGateway?.has(id) === false) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
   return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
 }

@@ -8,6 +8,7 @@ import {
   findCondition,
 } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
+import { isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
 import {
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_VERSIONS,
@@ -24,6 +25,7 @@ import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PlannedExport } from './plan-exports.ts'
 
 const CUT_OFF: ReasonCode = 'NodesCutOff'
+const AWAITED: ReasonCode = 'FarGatewayAwaited'
 
 export interface MemberReportWorld {
   /** Id of this cluster. */
@@ -41,11 +43,14 @@ export interface MemberReportWorld {
 
 /** Numbers that change with every packet are no part of it: a report goes out when something has become so. */
 export function planMemberReport(world: MemberReportWorld): MemberReport {
-  const connections = world.gateways.flatMap(({ status }) => status?.connections ?? [])
+  // What a gateway wrote before it fell silent says nothing of its links now.
+  const connections = world.gateways.flatMap((gateway) =>
+    (gateway.status?.connections ?? []).map(({ state }) => (isTakenAsSilent(gateway) ? 'unknown' : state)),
+  )
   const failed = [...world.exports.values()].filter(({ valid }) => valid.status === 'False')
   return {
     versions: versionsOf(world),
-    lanes: { up: connections.filter(({ state }) => state === 'up').length, of: connections.length },
+    lanes: { up: connections.filter((state) => state === 'up').length, of: connections.length },
     exports: { count: world.exports.size, failed: failed.length },
     problems: problemsOf(world),
   }
@@ -75,7 +80,9 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
   for (const { status, metadata } of world.clusters) {
     if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
     else {
-      unlessTrue('down', status?.conditions, CONDITION_CONNECTED)
+      // One that has no gateway yet is missed by nobody.
+      const isAwaited = findCondition(status?.conditions, CONDITION_CONNECTED)?.reason === AWAITED
+      unlessTrue(isAwaited ? 'notice' : 'down', status?.conditions, CONDITION_CONNECTED)
       unlessTrue('notice', status?.conditions, CONDITION_IN_CONTACT)
     }
   }

@@ -40,6 +40,16 @@ export async function readBrokerStatus(stateDir: string, clock: Clock, signal: A
   return planStatus({ ...facts, log }, clock.now())
 }
 
+/** Who serves this state now; undefined where nobody can know. Throws StateError as readBrokerStatus() does. */
+export async function readServing(
+  stateDir: string,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<readonly ReplicaFacts[] | undefined> {
+  const config = await readStoreConfig(stateDir)
+  return config === undefined ? replicaHere(stateDir) : (await etcdFacts(config, clock, signal)).replicas
+}
+
 async function readLog(stateDir: string, clock: Clock, isOwn: boolean): Promise<BrokerFacts['log']> {
   try {
     const opened = await openBeside(stateDir, clock)

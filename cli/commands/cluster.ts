@@ -22,6 +22,7 @@ import { writeTokenFile } from '../broker/token-file.ts'
 import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption } from '../within-time.ts'
 import { bytesCell, fullRemarks, limitCell, recordsCell } from '../broker/quota-text.ts'
+import { unservedText } from '../broker/unserved.ts'
 import { withMembers } from '../broker/with-members.ts'
 import { addClusterQuota } from './cluster-quota.ts'
 
@@ -68,6 +69,7 @@ function addList(cluster: Command, context: CommandContext): void {
         // A broker of an earlier release knows of none.
         options.output === 'table' ? await members.waiting().catch(() => []) : [],
       ])
+      const unserved = await unservedText({ ...options, kube }, context, rows)
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
       const notes = shown.flatMap(({ id, notes }) =>
         ((notes as readonly string[] | undefined) ?? []).map((note) => `${id}: ${note}\n`),
@@ -87,6 +89,7 @@ function addList(cluster: Command, context: CommandContext): void {
       ])
       if (options.output === 'table') for (const note of notes) output.remark(note)
       output.remark(waitingRemark(waiting))
+      if (unserved !== undefined) output.remark(`${unserved}\n`)
       for (const { id } of shown)
         if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
       for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)

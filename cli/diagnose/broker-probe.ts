@@ -90,8 +90,10 @@ async function call(
     return done({ stage: 'tls' })
   } catch (error) {
     signal.throwIfAborted()
-    const stage = (await isAnswered(text, signal)) ? 'tcp' : 'nothing'
-    return done({ stage, ...reasonField(error), message: messageOf(error) })
+    const named = reasonField(error)
+    // What has a name came over TCP. To ask once more, on a machine that is busy, may be in vain.
+    const stage = named.reason !== undefined || (await isAnswered(text, signal)) ? 'tcp' : 'nothing'
+    return done({ stage, ...named, message: messageOf(error) })
   }
 }
 

@@ -90,11 +90,12 @@ function fileFact(problem: FileProblem, source: string): Fact {
 }
 
 function stateFacts(api: FileApi, source: string): readonly Fact[] {
-  return api.troubledState().map((path) => ({
+  return api.troubledState().map(({ path, reason }) => ({
     t: 'unanswered',
     what: `State ${path}`,
-    reason: 'NotReadable',
-    message: 'it cannot be read: what is in it is not known',
+    ...(reason === 'DiskFull' || reason === 'DiskReadOnly'
+      ? { reason, message: 'nothing can be written there' }
+      : { reason: 'NotReadable', message: 'it cannot be read: what is in it is not known' }),
     needed: true,
     source,
     at: new Date().toISOString(),

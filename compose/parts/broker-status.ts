@@ -1,6 +1,6 @@
 /** How a broker is, apart from the broker itself, which brings a server along. */
 import type { BrokerStatus } from '../../broker/status/broker-status.ts'
-import { readBrokerStatus } from '../../broker/status/read-status.ts'
+import { readBrokerStatus, readServing } from '../../broker/status/read-status.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { withHint } from './broker-store.ts'
 
@@ -10,4 +10,10 @@ export type { BrokerStatus, Health, StatusProblem } from '../../broker/status/br
 /** Throws UserError or StateError where no broker has ever been on this state, or it cannot be read. */
 export async function brokerStatus(state: string, signal: AbortSignal): Promise<BrokerStatus> {
   return readBrokerStatus(state, new SystemClock(), signal).catch(withHint)
+}
+
+/** Whether a broker serves this state now; undefined where nobody can know. Throws as brokerStatus() does. */
+export async function isServed(state: string, signal: AbortSignal): Promise<boolean | undefined> {
+  const replicas = await readServing(state, new SystemClock(), signal).catch(withHint)
+  return replicas === undefined ? undefined : replicas.length > 0
 }

@@ -1,7 +1,15 @@
 /** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
 import { knownReason, reasonRow } from '../../model/reasons/reasons.ts'
 import type { Cause, Finding, Subject } from '../finding.ts'
-import { type World, durationText, hangingHere, seenAt, seenSubject, refusalCauses } from '../world.ts'
+import {
+  IDENTITY_MISSING,
+  type World,
+  durationText,
+  hangingHere,
+  seenAt,
+  seenSubject,
+  refusalCauses,
+} from '../world.ts'
 
 /** By the clocks of two machines. A holder renews every few seconds. */
 const LEASE_OLD_MS = 45_000
@@ -84,6 +92,8 @@ function agentSilent(world: World): readonly Finding[] {
           subject: AGENT,
         })),
         ...refusalCauses('agent'),
+        { reason: 'DiskFull' as const },
+        { reason: 'DiskReadOnly' as const },
         ...(isOfThisMachine(world, holderIdentity ?? '') ? hangingHere(world) : []),
       ],
     },
@@ -99,6 +109,7 @@ function isOfThisMachine({ probes }: World, holder: string): boolean {
 const CALLED = [
   'BrokerSilent',
   'BrokerNoTls',
+  'BrokerLate',
   'ClockDiffers',
   'CertificateExpired',
   'CertificateNotYetValid',
@@ -140,6 +151,7 @@ function causes(selfSubject: Subject): readonly Cause[] {
   return [
     { reason: 'ClockDiffers', subject: selfSubject },
     { reason: 'CertificateExpired', subject: selfSubject },
+    IDENTITY_MISSING,
     ...CALLED.map((reason) => ({ reason, subject: { kind: 'Broker', name: '-' } })),
     { reason: 'FilesNearlyOut' },
     { reason: 'PolicyStopsPart', subject: AGENT },
@@ -161,8 +173,12 @@ function certificate({ broker, nowMs, selfSubject }: World): readonly Finding[] 
   const leftMs = Date.parse(ends ?? '') - nowMs
   if (broker === undefined || ends === undefined || !(leftMs < CERTIFICATE_SOON_MS)) return []
   const at = { subject: selfSubject, ...seenAt(broker) }
-  if (leftMs <= 0) return [{ reason: 'CertificateExpired', severity: 'degraded', seen: `it ended at ${ends}`, ...at }]
-  const because = [{ reason: 'BrokerUnreached' as const }, { reason: 'MemberEvicted' as const }]
+  // What cannot be kept is not renewed.
+  if (leftMs <= 0) {
+    const seen = `it ended at ${ends}`
+    return [{ reason: 'CertificateExpired', severity: 'degraded', seen, ...at, because: [IDENTITY_MISSING] }]
+  }
+  const because = [IDENTITY_MISSING, { reason: 'BrokerUnreached' as const }, { reason: 'MemberEvicted' as const }]
   const seen = `it ends at ${ends}, in ${durationText(leftMs)}`
   return [{ reason: 'CertificateEndsSoon', severity: 'degraded', seen, ...at, because }]
 }

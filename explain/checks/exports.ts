@@ -5,7 +5,7 @@ import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/r
 import { NAME_TOO_LONG, OUTSIDE_PODS } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
-import type { Finding } from '../finding.ts'
+import type { Cause, Finding } from '../finding.ts'
 import { CONTROL_PLANE_CAUSES, type World, refusalCauses, seenAt, seenSubject } from '../world.ts'
 
 type SeenExport = Seen<FactObjects['ServiceExport']>
@@ -25,7 +25,7 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
   if (ready?.status === 'True') return []
   if (ready !== undefined && ready.reason !== 'Pending') {
     // A part of its endpoints is refused, or all of it.
-    return [conditionFinding(one, ready, 'degraded')]
+    return [conditionFinding(one, ready, 'degraded', CONTROL_PLANE_CAUSES)]
   }
   const since = ready?.lastTransitionTime ?? metadata.creationTimestamp
   const isOld = !(nowMs - Date.parse(since ?? '') < PENDING_MS)
@@ -66,8 +66,16 @@ function leftOutFinding(one: SeenExport, reason: ReasonCode, ready: Condition | 
   return { reason, severity: 'notice', subject, seen, ...seenAt(one, ready?.lastTransitionTime) }
 }
 
-/** Another program may have written the condition, or a later release. */
-function conditionFinding(one: SeenExport, condition: Condition, severity: Finding['severity']): Finding {
+/**
+ * Another program may have written the condition, or a later release. What the Service, another export or an importer
+ * is the reason of has no cause in the control plane.
+ */
+function conditionFinding(
+  one: SeenExport,
+  condition: Condition,
+  severity: Finding['severity'],
+  causes: readonly Cause[] = [],
+): Finding {
   const reason = knownReason(firstReason(condition.reason)) ?? 'Failed'
   return {
     reason,
@@ -75,6 +83,6 @@ function conditionFinding(one: SeenExport, condition: Condition, severity: Findi
     subject: seenSubject('ServiceExport', one),
     seen: condition.message === '' ? `${condition.type} is ${condition.status}` : condition.message,
     ...seenAt(one, condition.lastTransitionTime),
-    because: CONTROL_PLANE_CAUSES.filter(({ reason: cause }) => cause !== reason),
+    because: causes.filter(({ reason: cause }) => cause !== reason),
   }
 }

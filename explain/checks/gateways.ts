@@ -68,6 +68,7 @@ function silentFinding(world: World, gateway: SeenGateway): Finding {
         nodeCause(metadata.name),
         GATEWAY_PODS,
         { reason: 'DiskFull' as const },
+        { reason: 'DiskReadOnly' as const },
         // Of a site, whose page says no node.
         ...(isHere ? [{ reason: 'FilesNearlyOut' as const }] : []),
         { reason: 'FilesNearlyOut' as const, subject: { kind: 'Part', name: `gateway ${metadata.name}` } },

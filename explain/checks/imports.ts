@@ -1,41 +1,65 @@
 /** Whether a call to an imported service finds a pod. */
+import { findCondition } from '../../model/conditions.ts'
+import { OUTSIDE_PODS } from '../../model/status-text.ts'
 import type { Cause, Finding } from '../finding.ts'
 import { type ImportState, importStates } from '../overview/import-states.ts'
 import { type World, named, seenAt, seenSubject } from '../world.ts'
 
 export function imports(world: World): readonly Finding[] {
   const lost = importStates(world).filter(({ usable }) => usable === 0)
-  const own = lost.filter(({ isReached }) => isReached)
+  const own = lost.filter((state) => !isBlocked(state) && !isLeftOut(world, state))
   return [...lost.map((state) => lostFinding(world, state, own.length > 1)), ...together(world, own)]
 }
 
-function lostFinding(
-  { selfSubject }: World,
-  { service, ready, clusters, isReached }: ImportState,
-  many: boolean,
-): Finding {
-  const from = named(clusters)
-  const seen = isReached
-    ? `none of its pods in ${from} is ready`
-    : `its ${ready} ready pods are in ${from}, which is not reached`
+/** It has pods that are ready, or may have: no link leads there. */
+function isBlocked({ ready, isReached }: ImportState): boolean {
+  return !isReached || ready > 0
+}
+
+/** Exported here too, with pods that this cluster leaves out: that is told of the export. */
+function isLeftOut({ objects }: World, { service: { object } }: ImportState): boolean {
+  const { name, namespace } = object.metadata
+  const own = objects.ServiceExport?.find(
+    ({ object: { metadata } }) => metadata.name === name && metadata.namespace === namespace,
+  )
+  return findCondition(own?.object.status?.conditions, 'Ready')?.message.includes(OUTSIDE_PODS) === true
+}
+
+function lostFinding({ selfSubject, self, reached }: World, state: ImportState, many: boolean): Finding {
+  const { service, ready, clusters } = state
+  const blocked = isBlocked(state)
+  const unreached = clusters.filter((cluster) => cluster !== self && reached?.has(cluster) !== true)
+  const from = named(blocked ? unreached : clusters)
+  const seen = blocked
+    ? `its ${ready} ready pods are in ${from}, which is not reached`
+    : `none of its pods in ${from} is ready`
   const subject = seenSubject('ServiceImport', service)
   const leftOut: Cause = { reason: 'AddressOutsidePods', subject: { ...subject, kind: 'ServiceExport' } }
-  const because: readonly Cause[] = isReached
+  const because: readonly Cause[] = !blocked
     ? [leftOut, ...(many ? [{ reason: 'ImportsWithoutBackends' as const, subject: selfSubject }] : [])]
-    : clusters.flatMap((name) =>
-        (['ClusterCutOff', 'UdpOneWay', 'NeitherEndCallable', 'NoLane', 'Silent', 'GatewayStatusStale'] as const).map(
-          (reason) => ({
-            reason,
-            subject: { kind: 'Cluster', name },
-          }),
-        ),
+    : unreached.flatMap((name) =>
+        (
+          [
+            'ClusterCutOff',
+            'UdpOneWay',
+            'NeitherEndCallable',
+            'NoLane',
+            'FarGatewayAwaited',
+            'Silent',
+            'GatewayStatusStale',
+          ] as const
+        ).map((reason) => ({
+          reason,
+          subject: { kind: 'Cluster', name },
+        })),
       )
   return {
     reason: 'ImportsWithoutBackends',
-    severity: isReached ? 'degraded' : 'down',
+    severity: blocked ? 'down' : 'degraded',
     subject,
     seen,
     ...seenAt(service),
+    ...(blocked ? { mend: `Look at the links to ${from} first: what is wrong is on the way, not with the pods.` } : {}),
     because,
   }
 }

@@ -41,11 +41,16 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
     return findCondition(status?.conditions, CONDITION_IN_CONTACT)?.status === 'False'
   })
   const isAway = new Set(away.map(({ object }) => object.spec.id))
-  const here = cutOff.filter((id) => !isAway.has(id))
+  const here = cutOff.filter((id) => !isAway.has(id) && !isAwaited(world, id))
   if (first === undefined || here.length < 2 || cutOff.length < others.length || all.length === 0) return []
   const seen = `none of ${others.length} clusters is reached: ${named(cutOff)}`
   const because: readonly Cause[] = [{ reason: 'NoGateway' }, ...WAYS_BLOCKED, ...routesMissing(all)]
   return [{ reason: 'AllClustersCutOff', severity: 'down', subject: selfSubject, seen, ...seenAt(first), because }]
+}
+
+/** It has published no gateway: it is not ready yet, or has told at home why not. */
+function isAwaited({ objects }: World, id: string): boolean {
+  return objects.Endpoint?.some(({ object }) => object.spec.cluster === id) === false
 }
 
 function cutOffFinding(world: World, id: string): Finding {
@@ -68,8 +73,12 @@ function cutOffFinding(world: World, id: string): Finding {
     ...routesMissing(down),
   ]
   if (best === undefined) {
-    const isThere = objects.Endpoint?.some(({ object: endpoint }) => endpoint.spec.cluster === id)
-    const seen = isThere === false ? 'it has no gateway' : 'no gateway of this cluster has a link to it'
+    if (isAwaited(world, id)) {
+      const seen = 'it has published no gateway yet'
+      const silent: Cause = { reason: 'Silent', subject: clusterSubject(id) }
+      return { ...base, reason: 'FarGatewayAwaited', severity: 'notice', seen, because: [silent] }
+    }
+    const seen = 'no gateway of this cluster has a link to it'
     return { reason: 'NoLane', seen, ...base, because: [...because, { reason: 'NoGateway' }] }
   }
   const hopeless = down.every(({ connection }) => connection.message.includes(NEITHER_CALLABLE))

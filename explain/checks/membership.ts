@@ -4,6 +4,7 @@ import { reasonRow } from '../../model/reasons/reasons.ts'
 import type { Cause, Finding } from '../finding.ts'
 import {
   CONTROL_PLANE_CAUSES,
+  IDENTITY_MISSING,
   OWN_MEMBERSHIP,
   type World,
   absentAt,
@@ -31,7 +32,7 @@ export function membership(world: World): readonly Finding[] {
     if (refused.length > 0) return refused
     const at = absentAt(world)
     const seen = 'there is no Membership: this cluster has not joined'
-    const because = runs(world, 'agent') ? [] : WHO_JOINS
+    const because = runs(world, 'agent') ? [IDENTITY_MISSING] : WHO_JOINS
     return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at, because }]
   }
   if (own.object.spec.phase === 'leaving') {

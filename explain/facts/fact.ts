@@ -64,7 +64,10 @@ export interface UnansweredFact extends FactOrigin {
   readonly t: 'unanswered'
   /** What was asked for: `Gateway`, `pod sealane-agent-x2x1k`. */
   readonly what: string
-  readonly reason: Extract<ReasonCode, 'RightMissing' | 'KindMissing' | 'NotAnswered' | 'NotReadable' | 'NothingRuns'>
+  readonly reason: Extract<
+    ReasonCode,
+    'RightMissing' | 'KindMissing' | 'NotAnswered' | 'NotReadable' | 'NothingRuns' | 'DiskFull' | 'DiskReadOnly'
+  >
   readonly message: string
   /** Without it nobody can say that the cluster is well. */
   readonly needed: boolean

@@ -4,6 +4,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { Knocks } from './knocks.ts'
 import type { PathSize } from './path-size.ts'
 import { PeerHealth, type PeerHealthInit } from './peer-health.ts'
+import { PROBE_BYTES, PROBE_HEADERS } from './probe-packet.ts'
 import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
 import type { SizeBounds } from './size-search.ts'
 
@@ -55,6 +56,8 @@ export interface PeerEntry<P> {
   answered: 'no' | 'probe' | 'kernel'
   /** The last question that was answered was answered by the kernel alone. */
   kernelOnly: boolean
+  /** So many questions in a row that the kernel alone answered. */
+  kernelInRow: number
   /** When it was asked beside the beat, monotonic. */
   askedAtOnceMs: number
   /** When the last question was sent. */
@@ -93,6 +96,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     size: undefined,
     answered: 'no',
     kernelOnly: false,
+    kernelInRow: 0,
     askedAtOnceMs: -Infinity,
     askedMs: -Infinity,
     knocks: new Knocks(),
@@ -118,8 +122,24 @@ export function measured({ health, stats, size, kernelOnly, probes, paddedOctets
   }
 }
 
+/** A way that loses packets now and then takes the probe and leaves the knock: seldom so many times in a row. */
+const PROCESS_SILENT_AFTER = 4
+
+/** Who answered the last question. A process that is silent for long is no loss of the way. */
+export function noteWhoAnswered(entry: PeerEntry<unknown>, answered: 'probe' | 'kernel'): void {
+  entry.kernelOnly = answered === 'kernel'
+  entry.kernelInRow = entry.kernelOnly ? entry.kernelInRow + 1 : 0
+  if (entry.kernelInRow >= PROCESS_SILENT_AFTER) entry.stats.excuse()
+}
+
 export function stopEntry({ cancel, knocks, size }: Pick<PeerEntry<unknown>, 'cancel' | 'knocks' | 'size'>): void {
   cancel()
   knocks.stop()
   size?.stop()
+}
+
+/** A packet of a probe was sent there, or came from there. */
+export function count(entry: Pick<PeerEntry<unknown>, 'probes' | 'paddedOctets'>, bytes: Buffer): void {
+  entry.probes += 1
+  if (bytes.length > PROBE_BYTES) entry.paddedOctets += bytes.length + PROBE_HEADERS
 }

@@ -13,11 +13,20 @@ import { messageOf } from '../../runtime/thrown.ts'
 import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
 import { PathSize } from './path-size.ts'
 import { type Notice, decodeNotice, encodeNotice } from './notice-packet.ts'
-import { PROBE_BYTES, PROBE_HEADERS, type Probe, type SizedProbe, decodeProbe, encodeProbe } from './probe-packet.ts'
+import { type Probe, type SizedProbe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { ProbeSocket } from './probe-socket.ts'
 import type { ProberDeps, ProberInit } from './prober-init.ts'
 import type { SizeBounds } from './size-search.ts'
-import { type MeasuredPeer, type PeerEntry, type ProbedPeer, measured, newEntry, stopEntry } from './probed-peer.ts'
+import {
+  type MeasuredPeer,
+  type PeerEntry,
+  type ProbedPeer,
+  count,
+  measured,
+  newEntry,
+  noteWhoAnswered,
+  stopEntry,
+} from './probed-peer.ts'
 
 export type { MeasuredPeer, ProbedPeer } from './probed-peer.ts'
 export type { ProberDeps, ProberInit } from './prober-init.ts'
@@ -27,6 +36,7 @@ const REOPEN_MS = 1000
 const ROW_MS = 10
 /** Far ends that are tried with many sizes at once: each is sent some 150 kB/s for half a second. */
 const MOST_TRIED = 16
+const TIMER_STEP_MS = 10
 
 export class Prober<P extends ProbedPeer = ProbedPeer> {
   readonly #deps: ProberDeps<P>
@@ -217,7 +227,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       if (state.is === 'down') this.#knock(entry)
     } else {
       knocks.silenceEnds()
-      entry.kernelOnly = answered === 'kernel'
+      noteWhoAnswered(entry, answered)
     }
     const pause = pauseMs(this.#moment(entry)) - waitedMs
     this.#turn(entry, Math.max(0, pause), () => this.#ask(entry))
@@ -335,10 +345,9 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         this.#sendCounted(entry, encodeProbe({ ...probe, type: 'sizedAnswer', carries: entry.size?.sent ?? 0 }))
         return
       case 'answer':
-      case 'sizedAnswer': {
+      case 'sizedAnswer':
         this.#onAnswer(entry, probe)
         return
-      }
     }
   }
 
@@ -387,11 +396,4 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     }
     return true
   }
-}
-
-const TIMER_STEP_MS = 10
-
-function count(entry: Pick<PeerEntry<unknown>, 'probes' | 'paddedOctets'>, bytes: Buffer): void {
-  entry.probes += 1
-  if (bytes.length > PROBE_BYTES) entry.paddedOctets += bytes.length + PROBE_HEADERS
 }

@@ -4,10 +4,23 @@
  */
 import { randomBytes } from 'node:crypto'
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
-import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
 const TEMPORARY = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
+
+/** Makes the folder and those above it where they are missing. Throws the system's error. */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true })
+  } catch (error) {
+    const parent = dirname(path)
+    if (!isMissing(error) || parent === path) throw error
+    // Node says ENOENT of a file system that is read-only, too.
+    if (statSync(parent, { throwIfNoEntry: false }) === undefined) makeFolder(parent)
+    mkdirSync(path)
+  }
+}
 
 /** A name of our own in the folder of `path`, for what is not yet or no more to be seen. */
 export function temporaryPath(path: string): string {
@@ -49,7 +62,7 @@ async function openInFolder(path: string, mode: number): Promise<Awaited<ReturnT
     return await open(path, 'wx', mode)
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw error
-    await mkdir(dirname(path), { recursive: true })
+    makeFolder(dirname(path))
     return await open(path, 'wx', mode)
   }
 }
@@ -60,7 +73,7 @@ async function openInFolder(path: string, mode: number): Promise<Awaited<ReturnT
  */
 export function createFileOnce(path: string, text: string): boolean {
   const temporary = temporaryPath(path)
-  mkdirSync(dirname(path), { recursive: true })
+  makeFolder(dirname(path))
   writeFileSync(temporary, text)
   try {
     linkSync(temporary, path)
@@ -98,4 +111,18 @@ export function errorCode(error: unknown): string | undefined {
 export function isMissing(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'ENOENT' || code === 'ENOTDIR'
+}
+
+const DISK_REASONS: Readonly<Record<string, 'DiskFull' | 'DiskReadOnly'>> = {
+  ENOSPC: 'DiskFull',
+  EDQUOT: 'DiskFull',
+  EROFS: 'DiskReadOnly',
+}
+
+/** The disk is why a write failed, and not what is on it; undefined for anything else. */
+export function diskReason(error: unknown): 'DiskFull' | 'DiskReadOnly' | undefined {
+  return (
+    DISK_REASONS[errorCode(error) ?? ''] ??
+    (error instanceof Error && error.cause !== undefined ? diskReason(error.cause) : undefined)
+  )
 }

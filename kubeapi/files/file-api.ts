@@ -3,7 +3,6 @@
  * API: several processes share them, each follows them by itself, and nobody serves.
  */
 import { randomUUID } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
@@ -22,12 +21,13 @@ import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
 import type { LeaseStore } from '../lease-store.ts'
 import { WriteQueue } from '../write-queue.ts'
+import { makeFolder } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { type NodeGateway, withGatewayLabels } from './gateway-labels.ts'
 import { KindFiles } from './kind-files.ts'
 import { FileLeases } from './leases/file-leases.ts'
 import type { FileProblem } from './problem.ts'
-import { ProblemBoard } from './problem-board.ts'
+import { ProblemBoard, type StateTrouble } from './problem-board.ts'
 import { UserFolder } from './user/user-folder.ts'
 
 export interface FileApiDeps {
@@ -106,8 +106,8 @@ export class FileApi implements ClusterApi {
     return this.#problems.list()
   }
 
-  /** Paths in the state folder that could not be read or written so far. */
-  troubledState(): readonly string[] {
+  /** What in the state folder could not be read or written so far. */
+  troubledState(): readonly StateTrouble[] {
     return this.#problems.troubledState()
   }
 
@@ -256,7 +256,7 @@ export class FileApi implements ClusterApi {
   /** Made before it is watched; where that fails, reads see nothing and writes say why. */
   #makeFolder(path: string): void {
     try {
-      mkdirSync(path, { recursive: true })
+      makeFolder(path)
     } catch (error) {
       this.#problems.stateError(path, error)
     }

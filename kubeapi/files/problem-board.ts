@@ -1,14 +1,20 @@
 /** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
+import { diskReason } from './atomic-write.ts'
 import { type FileProblem, formatProblem } from './problem.ts'
+
+/** A place in the state folder that could not be read or written. */
+export interface StateTrouble {
+  readonly path: string
+  readonly reason: 'StateFileDamaged' | 'StateFolderUnusable' | 'DiskFull' | 'DiskReadOnly'
+}
 
 export class ProblemBoard {
   readonly #logger: Logger
   readonly #places = new Map<string, readonly FileProblem[]>()
-  /** Complaints about the state folder, by path and reason. */
-  readonly #state = new Map<string, string>()
+  /** Complaints about the state folder, by path and what was said. */
+  readonly #state = new Map<string, StateTrouble>()
   readonly #odd = new Set<string>()
 
   constructor(logger: Logger) {
@@ -49,20 +55,31 @@ export class ProblemBoard {
 
   /** The state folder refuses a read or a note. */
   stateError(path: string, error: unknown): void {
-    this.#once('StateFolderUnusable', { path, why: messageOf(error) }, 'state folder cannot be used')
+    const reason = diskReason(error) ?? 'StateFolderUnusable'
+    this.#once(reason, { path, why: messageOf(error) }, 'state folder cannot be used')
   }
 
-  /** Paths in the state folder that there were complaints about, sorted. */
-  troubledState(): string[] {
-    return [...new Set(this.#state.values())].sort()
+  /** What there were complaints about, by path, each path once. */
+  troubledState(): readonly StateTrouble[] {
+    const byPath = new Map<string, StateTrouble>()
+    for (const trouble of this.#state.values()) {
+      // A folder that could not be made is then not there: the disk is why.
+      const before = byPath.get(trouble.path)?.reason
+      if (before !== 'DiskFull' && before !== 'DiskReadOnly') byPath.set(trouble.path, trouble)
+    }
+    return [...byPath.values()].sort((a, b) => (a.path < b.path ? -1 : 1))
   }
 
-  #once(reason: ReasonCode, { path, why }: { readonly path: string; readonly why: string }, message: string): void {
+  #once(
+    reason: StateTrouble['reason'],
+    { path, why }: { readonly path: string; readonly why: string },
+    message: string,
+  ): void {
     const key = `${path}: ${why}`
     if (this.#state.has(key)) return
     // Bounded: after very many complaints the oldest may be reported again.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
-    this.#state.set(key, path)
+    this.#state.set(key, { path, reason })
     this.#logger.warn(`${message}: ${key}`, { reason, path, why })
   }
 }

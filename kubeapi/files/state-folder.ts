@@ -155,6 +155,8 @@ function explain(error: unknown): string {
       return 'the file system is read-only'
     case 'ENOSPC':
       return 'no space left'
+    case 'EDQUOT':
+      return 'the quota of the disk is used up'
     case 'ENOTDIR':
     case 'EEXIST':
       return 'something that is not a folder is in the way'

@@ -204,6 +204,11 @@ export const ACCESS_REASONS = {
     todo: 'Run `sealane join` again: it applies the roles and bindings of Sealane. The message names what is refused.',
     shows: FOUND,
   },
+  IdentityMissing: {
+    means: 'The Secret with the identity of this cluster is gone, and the agent may not make one.',
+    todo: 'Run `sealane join` again: it makes the Secret, and the agent that runs puts its identity into it.',
+    shows: FOUND,
+  },
   AdmissionRefuses: {
     means:
       'An admission webhook, an admission policy or a quota refuses what a part of Sealane writes; a webhook that does not answer refuses, too.',

@@ -146,7 +146,7 @@ export const HEALTH_REASONS = {
   },
   ImportsWithoutBackends: {
     means: 'Imported services have no pod that is ready in a cluster that is reached.',
-    todo: 'Look at the pods of the service where it is exported.',
+    todo: 'Look where it is exported: at what its ServiceExport says (`AddressOutsidePods`), then at its pods.',
     shows: STATUS,
   },
   PolicyKeepsOut: {

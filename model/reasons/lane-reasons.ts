@@ -137,6 +137,11 @@ export const LANE_REASONS = {
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
+  FarGatewayAwaited: {
+    means: 'Another cluster has published no gateway, so that no link to it can be made yet.',
+    todo: 'Wait, if it has just joined or begun. If it stays, look there: `sealane status` says why it has no gateway.',
+    shows: ['condition Connected of Cluster', 'output of the command'],
+  },
   NoGateway: {
     means: 'No node of this cluster is a gateway, so that it reaches no other cluster.',
     todo: 'Label a node: `kubectl label node NODE sealane.io/gateway=true`. On a plain site name it in `site.yaml`.',

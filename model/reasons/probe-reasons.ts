@@ -45,9 +45,14 @@ export const PROBE_REASONS = {
     shows: DIAGNOSE,
   },
   DiskFull: {
-    means: 'The disk of a folder in which Sealane writes is full, or nearly.',
+    means: 'The disk of a folder in which Sealane writes is full, or nearly, or a quota of it is used up.',
     todo: 'Make room there. What cannot be written is told in the log, and tried again.',
-    shows: DIAGNOSE,
+    shows: [...DIAGNOSE, 'log of every component at a site'],
+  },
+  DiskReadOnly: {
+    means: 'A folder in which Sealane writes is on a file system that takes no writes.',
+    todo: 'Look in the log of the kernel for errors of the disk, repair it, and mount it for writing.',
+    shows: [...DIAGNOSE, 'log of every component at a site'],
   },
   FilesNearlyOut: {
     means: 'A process of Sealane has nearly as many files and sockets open as it may.',
@@ -83,6 +88,11 @@ export const PROBE_REASONS = {
     means: 'At the address of the broker TCP is answered, and no TLS as a broker has it.',
     todo: 'Find out what listens there: a proxy in between, or another program in the place of the broker.',
     shows: DIAGNOSE,
+  },
+  BrokerLate: {
+    means: 'The broker takes connections, and does not end the TLS handshake in its time.',
+    todo: 'Look at the broker: whether its process hangs, or has more to do than it can. It may be a proxy that is silent.',
+    shows: [...DIAGNOSE, 'log of the agent'],
   },
   UdpOneWay: {
     means: 'Packets of the links to a cluster pass in one direction only.',

@@ -132,9 +132,13 @@ function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TL
       settle()
     }
     const onAbort = (): void => finish(() => reject(signal.reason as Error))
-    const cancelTimer = init.clock.setTimer(init.timeoutMs, () =>
-      finish(() => reject(new BrokerUnreachableError(`broker at ${where}: no answer within ${init.timeoutMs} ms`))),
-    )
+    let isConnected = false
+    socket.once('connect', () => (isConnected = true))
+    const cancelTimer = init.clock.setTimer(init.timeoutMs, () => {
+      const reason = isConnected ? ({ reason: 'BrokerLate' } as const) : {}
+      const text = `broker at ${where}: no answer within ${init.timeoutMs} ms`
+      finish(() => reject(new BrokerUnreachableError(text, reason)))
+    })
     signal.addEventListener('abort', onAbort, { once: true })
     socket.on('error', (error: NodeJS.ErrnoException) => finish(() => reject(unreachable(where, host, error))))
     socket.on('secureConnect', () => {

@@ -54,7 +54,8 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     GatewaySilent: 'A gateway does not report',
     GatewayStatusStale: 'Whether a cluster is reached is not known',
     NoGateway: 'This cluster has no gateway',
-    NoLane: 'Another cluster has no gateway, or no link to it is made',
+    NoLane: 'Another cluster has a gateway, and no link to it is made',
+    FarGatewayAwaited: 'A cluster has just joined, or all its gateways have gone, and it is not reached',
     OneGatewayOnly: 'The loss of one node would cut the cluster off',
     GatewayDraining: 'A gateway is leaving',
     RoundFailed: 'A gateway or node says that it could not do its work',
@@ -65,7 +66,8 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   'The broker and identities': [
     ...rows('machine', {
       BrokerSilent: 'New services do not appear, and nobody answers at the broker',
-      BrokerNoTls: 'The broker takes connections and says nothing',
+      BrokerLate: 'The broker takes connections and says nothing',
+      BrokerNoTls: 'The broker takes connections and closes them, or something else listens there',
       ClockDiffers: 'The broker refuses this cluster, or is refused, and a clock is wrong',
       CertificateNotYetValid: 'A certificate of the broker begins in the future',
       CertificateUntrusted: 'Another broker answers than the one that was joined',
@@ -118,6 +120,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   'Machines and processes': [
     ...rows('machine', {
       DiskFull: 'A gateway, or what it knows, stays as it was: the disk is full',
+      DiskReadOnly: 'A gateway, or what it knows, stays as it was: the disk takes no writes',
       FilesNearlyOut: 'A part stops to answer or to write: it has no more files',
       NothingRuns: 'On a machine of a site nothing of Sealane runs',
       DefinitionOutdated: 'After an update some fields are never there: a definition was not updated',
@@ -142,6 +145,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   }),
   'The API server': rows('anywhere', {
     PartForbidden: 'A part is alive and does nothing: it has lost its rights',
+    IdentityMissing: 'The certificate of a cluster is not renewed: its Secret was deleted',
     AdmissionRefuses:
       'A part is alive and nothing of what it writes is kept: a webhook, a policy or a quota refuses it',
     ApiServerReadOnly: 'Everything stays as it was: the API server takes no writes',

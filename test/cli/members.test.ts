@@ -5,8 +5,8 @@ import { eventually } from '../support/eventually.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
 import { runCli, startCli } from './run-cli.ts'
 
-const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
-const plain = (text: string): string => text.replace(TIME, 'TIME').replaceAll(/ +/g, ' ')
+const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/
+const plain = (text: string): string => text.replaceAll(new RegExp(TIME, 'g'), 'TIME').replaceAll(/ +/g, ' ')
 
 t.test('nobody has joined', async (t) => {
   const broker = await LoopbackBroker.start(t)
@@ -64,4 +64,25 @@ t.test('members of this release and of an earlier one', async (t) => {
   const lines = stdout.trimEnd().split('\n')
   t.ok(lines.length >= 2, `${lines.length} looks`)
   for (const line of lines) t.ok(Array.isArray((JSON.parse(line) as { items: unknown }).items), 'each is one document')
+})
+
+t.test('a broker that has ended', async (t) => {
+  const { broker } = await startTarget(t)
+  const milano = await RawMember.join(t, broker, 'milano', { podCidrs: ['10.50.0.0/16'] })
+  await milano.publish().open()
+  const look = () => runCli(['members', '--state', broker.state])
+  t.equal((await look()).code, 0, 'while it runs')
+  await broker.stop()
+  const { code, stdout, stderr } = await look()
+  t.equal(code, 1)
+  t.match(stdout, /^milano +silent /m, 'nobody is in contact with it')
+  const since = TIME.exec(stdout)?.[0]
+  t.match(
+    stderr,
+    `no broker runs on ${broker.state}: what is shown is what it wrote, it heard a member last at ${since}`,
+  )
+  t.match(stderr, 'reason: BrokerSilent\n')
+  const { code: listed, stderr: remark } = await runCli(['cluster', 'list', '--state', broker.state])
+  t.equal(listed, 0, 'who belongs to the clusterset does not hang on a broker that runs')
+  t.match(remark, 'no broker runs on ')
 })

@@ -311,6 +311,32 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
       'notice PortConflict ServiceExport shop/web3',
     ],
   ],
+  'two services without a pod that is exported: the pods of one are outside the ranges': [
+    brokenMember(
+      (at) => {
+        const [one] = at('ServiceExport')
+        const said = 'exported; 10.99.0.1: outside the pod CIDRs'
+        if (one !== undefined)
+          one.status.conditions = [condition('Valid', 'True', 'Valid'), condition('Ready', 'True', 'Exported', said)]
+        for (const slice of at('EndpointSlice'))
+          if (/^web[01]-/.test(slice.metadata.name)) Object.assign(slice, { endpoints: [] })
+      },
+      { services: 3 },
+    ),
+    [
+      'degraded AddressOutsidePods ServiceExport shop/web0 (ImportsWithoutBackends ×1)',
+      'degraded ImportsWithoutBackends ServiceImport shop/web1',
+    ],
+  ],
+  'a service whose ready pods are behind a blocked link, and an exporter that is reached has none': [
+    brokenMember((at) => {
+      changeLinks(at, ({ cluster }) => cluster === 'paris', DOWN)
+      const [web] = at('ServiceImport')
+      if (web !== undefined) Object.assign(web.status, { clusters: [{ cluster: 'paris' }, { cluster: 'tokyo' }] })
+      at('EndpointSlice').splice(0, 9, importedSlice('web0', 'paris') as Loose)
+    }),
+    ['down ClusterCutOff Cluster paris (ImportsWithoutBackends ×1, LaneProbeTimeout ×4)'],
+  ],
   'services without pods': [
     brokenMember(
       (at) => {

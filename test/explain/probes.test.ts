@@ -133,6 +133,13 @@ t.test('servers of names, and brokers', async (t) => {
   const call = { address: '192.0.2.1:7443', ms: 1 } as const
   t.same(said('broker-call', [{ ...call, stage: 'tls' }]), [])
   t.same(said('broker-call', [{ ...call, stage: 'nothing' }]), ['notice BrokerSilent Broker -'])
+  t.same(said('broker-call', [{ ...call, stage: 'tcp' }]), ['notice BrokerNoTls Broker -'])
+  const late = { ...call, stage: 'tcp', reason: 'BrokerLate' } as const
+  const other = { ...call, address: '192.0.2.2:7443' }
+  t.same(said('broker-call', [late]), ['notice BrokerLate Broker -'], 'a machine that is busy is no proxy in between')
+  t.same(said('broker-call', [late, { ...other, stage: 'nothing' }]), ['notice BrokerLate Broker -'])
+  const untrusted = { ...other, stage: 'tcp', reason: 'CertificateUntrusted' } as const
+  t.same(said('broker-call', [late, untrusted]), ['notice CertificateUntrusted Broker -'])
   t.same(said('identity', [{ begins: '2026-11-26T00:00:00Z', ends: '2026-11-27T00:00:00Z' }]), [
     'degraded ClockDiffers Cluster milano',
   ])

@@ -36,6 +36,37 @@ const REFUSED: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: 
     brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
     ['degraded PartForbidden Deployment sealane-system/sealane-agent (AgentSilent ×1)'],
   ],
+  'the Secret with the identity was deleted': [
+    brokenMember(() => undefined),
+    ['degraded IdentityMissing Secret sealane-system/sealane-identity'],
+  ],
+  'the Secret with the identity was deleted, and the agent was started anew': [
+    brokenMember((at) => void at('Lease').splice(0, 1, lease('sealane-agent', '') as unknown as Loose)),
+    ['degraded IdentityMissing Secret sealane-system/sealane-identity (AgentSilent ×1)'],
+  ],
+  'the agent may not change its Secret any more': [
+    brokenMember(() => undefined),
+    ['degraded PartForbidden Deployment sealane-system/sealane-agent'],
+  ],
+  'the broker is away, and what is wrong with exports was so before': [
+    brokenMember(
+      (at) => {
+        const [conflict, missing, unused] = at('ServiceExport')
+        conflict?.status.conditions.splice(2, 2)
+        conflict?.status.conditions.push(condition('Conflict', 'True', 'PortConflict'))
+        if (missing !== undefined) missing.status.conditions = [condition('Valid', 'False', 'NoService', 'none')]
+        unused?.status.conditions.splice(2, 2)
+        unused?.status.conditions.push(condition('sealane.io/Imported', 'False', 'NotImported', 'paris: no namespace'))
+      },
+      { services: 3 },
+    ),
+    [
+      'degraded BrokerUnreached Broker -',
+      'degraded NoService ServiceExport shop/web1',
+      'notice NotImported ServiceExport shop/web2',
+      'notice PortConflict ServiceExport shop/web0',
+    ],
+  ],
   'a webhook refuses what the agent publishes': [
     brokenMember(
       (at) => {
@@ -119,6 +150,19 @@ const REPORTS: Readonly<Record<string, readonly Fact[]>> = {
   'the agent may not write its Lease any more': [
     agentReport({ refused: [refusal('PartForbidden', 'update leases.coordination.k8s.io')] }),
   ],
+  'the Secret with the identity was deleted': [
+    agentReport({ broker: HEALTHY_BROKER, refused: [refusal('PartForbidden', 'create secrets')] }),
+  ],
+  'the Secret with the identity was deleted, and the agent was started anew': [
+    agentReport({ refused: [refusal('PartForbidden', 'create secrets')] }),
+  ],
+  'the agent may not change its Secret any more': [
+    agentReport({ broker: HEALTHY_BROKER, refused: [refusal('PartForbidden', 'patch secrets')] }),
+  ],
+  'the broker is away, and what is wrong with exports was so before': healthyReports({
+    ...HEALTHY_BROKER,
+    ...{ watch: 'waiting', publish: 'waiting', since: '2026-11-25T11:30:00Z' },
+  }),
   'a webhook refuses what the agent publishes': [
     agentReport({
       broker: HEALTHY_BROKER,

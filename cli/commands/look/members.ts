@@ -2,6 +2,8 @@
 import type { Command } from 'commander'
 import type { MemberSummary } from '../../../compose/parts/broker-store.ts'
 import type { MemberReport } from '../../../model/member-status.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { unservedText } from '../../broker/unserved.ts'
 import { withMembers } from '../../broker/with-members.ts'
 import { type CommandContext, clustersetOption, outputOption, stateOption, subcommand } from '../../context.ts'
 import { type OutputFormat, printItems } from '../../output.ts'
@@ -27,6 +29,7 @@ interface MemberLook {
 }
 
 const TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
+const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
 /** Of one member, in a table that is not wide. */
 const MAX_PROBLEMS = 3
 
@@ -44,13 +47,20 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
       const kube = targetToSee(command, context, options.state)
       const look = async (at: KubeTarget | undefined) => {
         const all = await withMembers({ ...options, kube: at }, context, (members) => members.members())
-        await print(options, context, all)
+        const unserved = await unservedText({ ...options, kube: at }, context, all)
+        await print(options, context, unserved === undefined ? all : all.map(asSilent))
+        if (unserved !== undefined) throw new UserError(unserved, { hint: HINT, reason: 'BrokerSilent' })
       }
       await look(kube)
       // Which cluster was taken is said once.
       const again = kube && (kubeTarget(kube) ?? {})
       if (options.watch) await lookAgain(context, () => look(again))
     })
+}
+
+/** Nobody is in contact with a broker that does not run, whatever it noted before it ended. */
+function asSilent(member: MemberSummary): MemberSummary {
+  return member.state === 'in contact' ? { ...member, state: 'silent' } : member
 }
 
 async function print(

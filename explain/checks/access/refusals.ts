@@ -2,7 +2,7 @@
 import type { RefusalReport } from '../../facts/shapes.ts'
 import type { Seen } from '../../facts/read-facts.ts'
 import type { Finding } from '../../finding.ts'
-import { MEMBER_PARTS, type MemberPart, workloadSubject } from '../../names.ts'
+import { IDENTITY_SECRET, MEMBER_PARTS, type MemberPart, workloadSubject } from '../../names.ts'
 import { API_SERVER, REFUSED_PART, type World, named, seenAt } from '../../world.ts'
 
 /** So many are named; the others are counted. */
@@ -29,11 +29,21 @@ export function refusals({ reports }: World): readonly Finding[] {
       ),
     ),
   )
-  return [...readOnly(all), ...ofParts]
+  return [...readOnly(all), ...identityMissing(all), ...ofParts]
+}
+
+/** No role of the agent lets it create a Secret, so it tries that only where its own is gone. */
+function isAboutIdentity({ part, seen: { object } }: Refused): boolean {
+  return part === 'agent' && object.code === 'PartForbidden' && object.what === 'create secrets'
+}
+
+function identityMissing(all: readonly Refused[]): readonly Finding[] {
+  const found = all.filter(isAboutIdentity)
+  return found.length === 0 ? [] : [finding('IdentityMissing', found, { subject: IDENTITY_SECRET })]
 }
 
 function ofPart(reason: RefusedPart, part: MemberPart, all: readonly Refused[]): readonly Finding[] {
-  const found = all.filter(({ seen }) => seen.object.code === reason)
+  const found = all.filter((one) => one.seen.object.code === reason && !isAboutIdentity(one))
   return found.length === 0 ? [] : [finding(reason, found, { subject: workloadSubject(part) })]
 }
 
@@ -43,7 +53,7 @@ function readOnly(all: readonly Refused[]): readonly Finding[] {
 }
 
 function finding(
-  reason: RefusedPart | 'ApiServerReadOnly',
+  reason: RefusedPart | 'ApiServerReadOnly' | 'IdentityMissing',
   found: readonly Refused[],
   about: Pick<Finding, 'subject'>,
 ): Finding {

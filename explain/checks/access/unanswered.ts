@@ -2,7 +2,7 @@
 import type { Cause, Finding } from '../../finding.ts'
 import type { World } from '../../world.ts'
 
-export function unanswered({ unanswered, malformed }: World): readonly Finding[] {
+export function unanswered({ unanswered, malformed, probes }: World): readonly Finding[] {
   return [
     ...unanswered.map(({ what, reason, message, needed, source, at }): Finding => {
       return {
@@ -13,7 +13,12 @@ export function unanswered({ unanswered, malformed }: World): readonly Finding[]
         seen: message,
         source,
         at,
-        because: [...becauseOf(what), ...(reason === 'NothingRuns' ? STARTS_NOT : [])],
+        because: [
+          ...becauseOf(what),
+          ...(reason === 'NothingRuns' ? STARTS_NOT : []),
+          // Who looked at the disk itself says how full it is.
+          ...(reason === 'DiskFull' ? (probes.host ?? []).map(({ object: { node } }) => fullDisk(node)) : []),
+        ],
       }
     }),
     ...malformed.map(({ what, problem, source, at }): Finding => {
@@ -31,6 +36,10 @@ export function unanswered({ unanswered, malformed }: World): readonly Finding[]
 
 /** A process does not begin with such settings, and says so itself. */
 const STARTS_NOT: readonly Cause[] = [{ reason: 'DnsLoop' }]
+
+function fullDisk(node: string): Cause {
+  return { reason: 'DiskFull', subject: { kind: 'Node', name: node } }
+}
 
 /** `pod sealane-agent-x2x1k`: the first word is the kind. */
 function subjectOfQuestion(what: string): Finding['subject'] {

@@ -1,5 +1,5 @@
 /** What came of calls to the broker at each of its addresses, and whether this member's own certificate can be used. */
-import { knownReason } from '../../../model/reasons/reasons.ts'
+import { type ReasonCode, knownReason } from '../../../model/reasons/reasons.ts'
 import type { BrokerCall } from '../../facts/probe-shapes.ts'
 import type { Seen } from '../../facts/read-facts.ts'
 import type { Finding } from '../../finding.ts'
@@ -67,12 +67,18 @@ function calls({ probes: { 'broker-call': all = [] }, selfSubject, broker }: Wor
   const severity = isLive ? 'notice' : 'degraded'
   const because = [{ reason: 'ClockDiffers' as const, subject: selfSubject }]
   const base = { severity, subject: BROKER, seen: named(failed.map(textOf), 3), ...seenAt(first), because } as const
-  const reasons = new Set(failed.map(({ object }) => knownReason(object.reason)))
-  const [reason] = reasons
+  // One that answers says more of the broker than one that does not, and one that says something more than a late one.
+  const reasons = failed.map(({ object }) => knownReason(object.reason) ?? unnamed(object))
+  const reason = reasons.sort((a, b) => SAYS_LESS.indexOf(a) - SAYS_LESS.indexOf(b))[0] ?? 'BrokerSilent'
   if (reason === 'CertificateNotYetValid') return [{ ...base, reason: 'ClockDiffers', because: [] }]
-  if (reason !== undefined && reasons.size === 1) return [{ ...base, reason }]
-  const isRefused = failed.every(({ object }) => object.stage === 'nothing')
-  return [{ ...base, reason: isRefused ? 'BrokerSilent' : 'BrokerNoTls' }]
+  return [{ ...base, reason }]
+}
+
+/** What is not among them says the most. */
+const SAYS_LESS: readonly ReasonCode[] = ['BrokerNoTls', 'BrokerLate', 'BrokerSilent']
+
+function unnamed({ stage }: BrokerCall): ReasonCode {
+  return stage === 'nothing' ? 'BrokerSilent' : 'BrokerNoTls'
 }
 
 function textOf({ object: { address, stage, message = '' } }: Call): string {

@@ -166,6 +166,7 @@ function reason(error: unknown): string {
   if (isCode(error, 'EACCES')) return 'permission denied'
   if (isCode(error, 'EROFS')) return 'the file system is read-only'
   if (isCode(error, 'ENOSPC')) return 'no space left'
+  if (isCode(error, 'EDQUOT')) return 'the quota of the disk is used up'
   if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'there is a file where a directory is expected'
   if (isCode(error, 'EISDIR')) return 'there is a directory where a file is expected'
   return messageOf(error)

@@ -1,13 +1,12 @@
 /** The Leases of a site without Kubernetes: read and written as clusters do, and shown to whoever follows the kind. */
 import { randomUUID } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { orAborted, withDeadline } from '../../../reconcile/until-aborted.ts'
 import type { LeaseStore, StoredLease } from '../../lease-store.ts'
 import { objectKey, type ObjectKey } from '../../object-key.ts'
-import { removeStaleTemporaries } from '../atomic-write.ts'
+import { makeFolder, removeStaleTemporaries } from '../atomic-write.ts'
 import type { ProblemBoard } from '../problem-board.ts'
 import { TreeWatcher } from '../user/tree-watcher.ts'
 import { LeaseFolder } from './lease-folder.ts'
@@ -104,7 +103,7 @@ export class FileLeases implements LeaseStore {
   /** Once: a root that vanishes later means that the state is out of sight. */
   #makeRoot(): void {
     if (this.#isMade) return
-    mkdirSync(this.#root, { recursive: true })
+    makeFolder(this.#root)
     this.#isMade = true
   }
 

@@ -16,12 +16,18 @@ function cluster(id: string, ...conditions: (readonly [type: string, status: 'Tr
 
 function show(clusters: readonly Cluster[], silent: Readonly<Record<string, number>> | undefined): string[] {
   const known = silent === undefined ? undefined : new Map(Object.entries(silent).map(([id, s]) => [id, s * 1000]))
-  return planClusterStatus({ nowMs: NOW, clusters, silent: known, gateways: undefined, stale: [] }).flatMap(
-    ({ spec, status }) =>
-      (status?.conditions ?? []).map(
-        ({ type, status: is, reason, message, lastTransitionTime }) =>
-          `${spec.id} ${type}=${is} ${reason} (${message}) ${lastTransitionTime}`,
-      ),
+  return planClusterStatus({
+    nowMs: NOW,
+    clusters,
+    silent: known,
+    gateways: undefined,
+    withGateway: undefined,
+    stale: [],
+  }).flatMap(({ spec, status }) =>
+    (status?.conditions ?? []).map(
+      ({ type, status: is, reason, message, lastTransitionTime }) =>
+        `${spec.id} ${type}=${is} ${reason} (${message}) ${lastTransitionTime}`,
+    ),
   )
 }
 
@@ -62,6 +68,7 @@ t.test('which clusters lanes lead to', (t) => {
       nowMs: NOW,
       silent: undefined,
       gateways: given.map(gatewaySaying),
+      withGateway: new Set(['c1', 'c2']),
       stale: stale === '' ? [] : [stale],
     }
     const [written] = planClusterStatus({ ...world, clusters: [cluster('c1', ['Other', 'True'])] })
@@ -70,13 +77,28 @@ t.test('which clusters lanes lead to', (t) => {
     t.strictSame(found, ['Other True Pending', `Connected ${want}`], `${given.join('; ')} ${stale}`)
     if (written !== undefined) t.strictSame(planClusterStatus({ ...world, clusters: [written] }), [], 'said once')
   }
-  const unread = { nowMs: NOW, silent: undefined, gateways: undefined, stale: [], clusters: [cluster('c1')] }
+  const unread = {
+    ...{ nowMs: NOW, silent: undefined, gateways: undefined, stale: [] },
+    ...{ withGateway: undefined, clusters: [cluster('c1')] },
+  }
   t.strictSame(planClusterStatus(unread), [], 'not read yet')
   t.end()
 })
 
+t.test('a cluster that has published no gateway', (t) => {
+  const said = (withGateway: ReadonlySet<string> | undefined): unknown => {
+    const world = { nowMs: NOW, silent: undefined, gateways: [gatewaySaying('g1')], stale: [], withGateway }
+    const [written] = planClusterStatus({ ...world, clusters: [cluster('c1')] })
+    return written?.status?.conditions?.find(({ type }) => type === 'Connected')?.reason
+  }
+  t.equal(said(new Set(['c2'])), 'FarGatewayAwaited')
+  t.equal(said(new Set(['c1'])), 'NoLane')
+  t.equal(said(undefined), 'NoLane', 'nobody knows')
+  t.end()
+})
+
 t.test('what people are told when a cluster is cut off, and reached again', (t) => {
-  const world = { nowMs: NOW, silent: undefined, stale: [] as string[] }
+  const world = { nowMs: NOW, silent: undefined, withGateway: undefined, stale: [] as string[] }
   let clusters = [cluster('c1')]
   const after = (stale: string, ...gateways: string[]): string[] => {
     const given = { ...world, stale: stale === '' ? [] : [stale], gateways: gateways.map(gatewaySaying) }
@@ -128,6 +150,7 @@ t.test('whether a gateway may go', (t) => {
       nowMs: NOW,
       silent: undefined,
       gateways: given.map(gatewaySaying),
+      withGateway: new Set(['c1', 'c2']),
       stale: stale === '' ? [] : [stale],
       clusters: [cluster('c1')],
     })

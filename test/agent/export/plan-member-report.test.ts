@@ -59,6 +59,14 @@ t.test('nothing is wrong', (t) => {
   t.end()
 })
 
+t.test('links of a gateway that has stopped to report do not count as up', (t) => {
+  const gone = gateway('0.2.0', ['up', 'up'], { conditions: [condition('Ready', 'Unknown', 'GatewayStatusStale')] })
+  const { lanes, problems } = planMemberReport({ ...NOTHING, gateways: [gateway('0.2.0', ['up']), gone] })
+  t.same(lanes, { up: 1, of: 3 })
+  t.match(problems, [{ code: 'GatewayStatusStale', count: 1 }])
+  t.end()
+})
+
 t.test('problems are counted by code, the worst first', (t) => {
   const world: MemberReportWorld = {
     ...NOTHING,
@@ -66,6 +74,7 @@ t.test('problems are counted by code, the worst first', (t) => {
     clusters: [
       cluster('milano', condition('ClusterDNS', 'False', 'ClusterDNSNotWired'), condition('Connected', 'False', 'Own')),
       cluster('paris', condition('Connected', 'False', 'NoLane')),
+      cluster('lyon', condition('Connected', 'False', 'FarGatewayAwaited')),
       cluster('tokyo', condition('Connected', 'Unknown', 'NoLane'), condition('InContact', 'False', 'Silent')),
     ],
     exports: exported('ServiceNotFound', undefined, 'ServiceNotFound'),
@@ -87,6 +96,7 @@ t.test('problems are counted by code, the worst first', (t) => {
       'degraded ClusterDNSNotWired 1',
       'degraded RoundFailed 1',
       'degraded ServiceNotFound 2',
+      'notice FarGatewayAwaited 1',
       'notice NamespaceMissing 1',
       'notice PortConflict 1',
       'notice Silent 1',

@@ -1,6 +1,7 @@
 /** `sealane machine-facts` in a pod of the agent: a real broker, real DNS servers, and the Secret of an API server. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
+import { type Socket, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { joinWithToken } from '../../../agent/broker/join-with-token.ts'
 import type { Fact } from '../../../explain/facts/fact.ts'
@@ -81,6 +82,17 @@ t.test('the broker is called with the identity of the Secret, which is read once
   await broker.stop()
   const gone = await look(server, '--broker')
   t.match(gone.facts[1], { kind: 'broker-call', items: [{ stage: 'nothing', message: /connection refused/ }] })
+  const rows: readonly (readonly [name: string, hello: (socket: Socket) => void, reason: string | undefined])[] = [
+    ['it takes connections and says nothing, as one that hangs', () => undefined, 'BrokerLate'],
+    ['it closes them', (socket) => socket.destroy(), undefined],
+  ]
+  for (const [name, hello, reason] of rows) {
+    const held = createServer((socket) => hello(socket.on('error', () => undefined))).listen(broker.port, '127.0.0.1')
+    await once(held, 'listening')
+    const { facts } = await look(server, '--broker')
+    held.close()
+    t.match(facts[1], { kind: 'broker-call', items: [{ stage: 'tcp', reason }] }, name)
+  }
 })
 
 t.test('an identity that cannot be had', async (t) => {

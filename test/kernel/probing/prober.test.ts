@@ -34,7 +34,45 @@ t.test('up at the first answer; doubted after four without, down after some time
   const { figures, state } = prober.health().get('paris')!
   t.equal(state, 'up')
   t.equal(figures.rttMs, 0)
-  t.ok(figures.loss! > 0.1 && figures.loss! < 0.9, `loss ${figures.loss}`)
+  t.equal(figures.loss, undefined, 'nothing is known yet of the link since it is up again')
+  await clock.advance(4000)
+  t.equal(prober.health().get('paris')?.figures.loss, 0, 'what was lost while it was not up is no loss of it')
+})
+
+t.test(
+  'probes that found nobody are no losses: before the first answer, and of a process that is restarted',
+  async (t) => {
+    const { clock, probes, prober } = setUp(t)
+    const loss = () => prober.health().get('paris')?.figures.loss
+    await clock.advance(9000)
+    t.equal(loss(), undefined, 'nothing is known of a way on which nobody was ever heard')
+    probes.alive.add(PARIS.address)
+    await clock.advance(5000)
+    t.equal(loss(), 0, 'the far end came up later')
+    probes.kernels.add(PARIS.address)
+    probes.alive.clear()
+    await clock.advance(9000)
+    probes.alive.add(PARIS.address)
+    await clock.advance(5000)
+    t.equal(loss(), 0, 'the kernel answered while the process did not')
+    t.equal(prober.health().get('paris')?.state, 'up')
+  },
+)
+
+t.test('a way that loses packets says so', async (t) => {
+  const { clock, probes, prober } = setUp(t)
+  probes.alive.add(PARIS.address)
+  probes.kernels.add(PARIS.address)
+  await clock.advance(12_000)
+  for (let i = 0; i < 20; i += 1) {
+    probes.alive.delete(PARIS.address)
+    await clock.advance(1000)
+    probes.alive.add(PARIS.address)
+    await clock.advance(2000)
+  }
+  const { figures, state } = prober.health().get('paris')!
+  t.equal(state, 'up')
+  t.ok(figures.loss! > 0.2 && figures.loss! < 0.6, `loss ${figures.loss}, though its kernel answered each time`)
 })
 
 t.test('five questions a second where traffic flows, one where none does', async (t) => {

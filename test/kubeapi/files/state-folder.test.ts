@@ -146,7 +146,7 @@ t.test('a folder that cannot be read when it is first looked at is not taken for
   t.equal(cache.synced, false, 'also after it has looked again')
   const onceOnly = site.open({ once: true })
   t.equal(names(await synced(onceOnly, 'ServiceImport')), '', 'who looks only once gets what there is')
-  t.same(onceOnly.troubledState(), [folder])
+  t.same(onceOnly.troubledState(), [{ path: folder, reason: 'StateFolderUnusable' }])
   t.equal(site.warnings().filter((line) => line === reported).length, 2, 'each of the two says it once')
 
   unlinkSync(folder)

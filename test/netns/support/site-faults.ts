@@ -257,7 +257,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
   [
     {
       name: 'the broker hangs',
-      found: { 'milano/gw1': ['BrokerNoTls'], 'paris/gw1': ['BrokerNoTls'], 'roma/gw1': ['BrokerNoTls'] },
+      found: { 'milano/gw1': ['BrokerLate'], 'paris/gw1': ['BrokerLate'], 'roma/gw1': ['BrokerLate'] },
       inject: ({ broker }) => {
         broker.signal('SIGSTOP')
         return () => broker.signal('SIGCONT')

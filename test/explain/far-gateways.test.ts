@@ -1,0 +1,51 @@
+/** Another cluster that has no gateway yet, and one whose gateways no link leads to: one line for each problem. */
+import t from 'tap'
+import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import { type ObjectsByKind, factSet, healthyReports, importedSlice } from '../support/objects/member-facts.ts'
+import { type Loose, brokenMember, linesOf } from './broken-member.ts'
+
+/** Name → what is broken, and what is said. */
+const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
+  'paris has joined, and has no gateway yet': [
+    brokenMember((at) => withoutGateways(at, 'paris')),
+    ['notice FarGatewayAwaited Cluster paris'],
+  ],
+  'all others have joined, and have no gateways yet': [
+    brokenMember((at) => withoutGateways(at, 'paris', 'tokyo')),
+    ['notice FarGatewayAwaited Cluster paris', 'notice FarGatewayAwaited Cluster tokyo'],
+  ],
+  'paris has no gateway, and a service that only it exports': [
+    brokenMember((at) => {
+      withoutGateways(at, 'paris')
+      const [web] = at('ServiceImport')
+      if (web !== undefined) Object.assign(web.status, { clusters: [{ cluster: 'paris' }] })
+      at('EndpointSlice').splice(0, 9, importedSlice('web0', 'paris') as Loose)
+    }),
+    ['down FarGatewayAwaited Cluster paris (ImportsWithoutBackends ×1)'],
+  ],
+  'no gateway here has a link to a gateway of paris': [
+    brokenMember((at) => {
+      const endpoints = [...at('Endpoint')]
+      withoutGateways(at, 'paris')
+      at('Endpoint').splice(0, 99, ...endpoints)
+    }),
+    ['down NoLane Cluster paris'],
+  ],
+}
+
+/** These clusters have published no Endpoint, so that no gateway here knows of a link to them. */
+function withoutGateways(at: (kind: keyof ObjectsByKind) => Loose[], ...clusters: readonly string[]): void {
+  const stay = at('Endpoint').filter(({ spec }) => !clusters.includes(String(spec['cluster'])))
+  at('Endpoint').splice(0, 99, ...stay)
+  for (const { status } of at('Gateway')) {
+    status.connections = status.connections.filter(({ cluster }) => !clusters.includes(cluster))
+  }
+}
+
+for (const [name, [objects, lines]] of Object.entries(FAULTS)) {
+  t.test(name, async (t) => {
+    const { health, problems } = diagnoseMember(factSet(objects, healthyReports()))
+    t.same(linesOf(problems), lines)
+    t.equal(health, lines[0]?.startsWith('down') === true ? 'down' : 'healthy')
+  })
+}

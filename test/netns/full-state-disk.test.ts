@@ -1,0 +1,61 @@
+/** What is said of a site whose state is on a disk that takes nothing: the disk is the cause, and not what is on it. */
+import { spawnSync } from 'node:child_process'
+import { cpSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { runCli } from '../cli/run-cli.ts'
+import { siteWith } from '../cli/status/site-with.ts'
+import { netnsMissing } from '../support/netns.ts'
+
+const skip = netnsMissing() ?? false
+
+/** A healthy site on a file system of its own that has room for some 400 files. */
+async function siteOnDisk(t: Test): Promise<{ readonly file: string; readonly state: string }> {
+  const site = await siteWith(t)
+  const [state, before] = [site.path('state'), site.path('before')]
+  cpSync(state, before, { recursive: true })
+  mount(t, ['-t', 'tmpfs', '-o', 'nr_inodes=400', 'tmpfs', state])
+  t.teardown(() => spawnSync('umount', ['--lazy', state]))
+  cpSync(before, state, { recursive: true })
+  // What the command would make anew.
+  rmSync(join(state, 'leases'), { recursive: true, force: true })
+  return { file: site.file, state }
+}
+
+function mount(t: Test, words: readonly string[]): void {
+  const { status, stderr } = spawnSync('mount', words, { encoding: 'utf8' })
+  t.equal(status, 0, stderr)
+}
+
+/** Until not one file more goes in. */
+function fill(state: string): void {
+  for (let i = 0; i < 500; i += 1) {
+    try {
+      writeFileSync(join(state, `ballast-${i}`), '')
+    } catch {
+      return
+    }
+  }
+  throw new Error('it took 500 files')
+}
+
+async function reasons(file: string): Promise<readonly string[]> {
+  const { stdout } = await runCli(['status', '--site', file, '--ask', '127.0.0.1:1', '-o', 'json'])
+  return (JSON.parse(stdout) as { problems: { reason: string }[] }).problems.map(({ reason }) => reason)
+}
+
+t.test('the disk of the state is full', { skip }, async (t) => {
+  const { file, state } = await siteOnDisk(t)
+  fill(state)
+  const said = await reasons(file)
+  t.ok(said.includes('DiskFull'), said.join())
+  t.notOk(said.includes('NotReadable'), said.join())
+})
+
+t.test('the disk of the state takes no writes', { skip }, async (t) => {
+  const { file, state } = await siteOnDisk(t)
+  mount(t, ['-o', 'remount,ro', state])
+  const said = await reasons(file)
+  t.ok(said.includes('DiskReadOnly'), said.join())
+  t.notOk(said.includes('NotReadable'), said.join())
+})
