@@ -395,3 +395,24 @@ t.test('a broker that cannot say before stops nobody', async (t) => {
     t.strictSame(reported, ['joined', 'all parts are ready'])
   }
 })
+
+t.test('what the rules of a cluster refuse is named, all of it, before anything is changed', async (t) => {
+  const world = [node('n1', 'True'), cluster('paris'), gateway()]
+  const refused = (admin: InstallingAdmin): void => {
+    admin.refuses.set('Deployment sealane-system/sealane-agent', 'label cost-center is missing')
+    admin.refuses.set('DaemonSet sealane-system/sealane-gateway', 'limits.cpu is missing')
+  }
+  const { admin, outcome } = await join(world, refused, { force: false })
+  t.match(outcome, {
+    reason: 'AdmissionRefuses',
+    message: new RegExp(
+      '^context "c1" of kubeconfig: it refuses 2 of \\d+ objects:\n' +
+        '  Deployment sealane-system/sealane-agent: label cost-center is missing\n' +
+        '  DaemonSet sealane-system/sealane-gateway: limits.cpu is missing$',
+    ),
+  })
+  t.strictSame(admin.done, [], 'nothing was changed')
+  const forced = await join(world, refused)
+  t.match(forced.outcome, { others: { alone: true } })
+  t.match(forced.said, 'it refuses 2 of')
+})
