@@ -427,7 +427,7 @@ async function companyRules(t: Test, api: KubeRequest, kubeconfig: string): Prom
   t.teardown(() => kube.close())
   const admin = adminOf(kube)
   const refused = (objects: readonly KubeObject[], force = false): Promise<string> =>
-    messageOf(requireAdmission(admin, objects as never, { force, signal, say: () => undefined }))
+    messageOf(requireAdmission(admin, objects, { force, signal, say: () => undefined }))
   const wanted = memberObjects()
   const workloads = wanted.filter(({ kind }) => kind === 'Deployment' || kind === 'DaemonSet')
   await eventually(async () => /refuses 4 of/.test(await refused(wanted)), {
