@@ -14,8 +14,8 @@ import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeRequest, kubeRequest } from './support/kube-request.ts'
 import { endpoint, membership } from './support/manifest-objects.ts'
 import { dryDelete, refusedWithin } from './support/refusals.ts'
+import { SITE, lease, own, serviceImport, slice } from './policies/stolen-objects.ts'
 import { boundToken } from './support/bound-token.ts'
-import { sliceObject } from '../support/objects/service-objects.ts'
 import { nodeObject } from '../support/objects/node-objects.ts'
 
 t.setTimeout(300_000)
@@ -30,20 +30,6 @@ const LEASES = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases`
 const DRY = '?dryRun=All'
 const PARTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
 const FORBIDDEN = /forbidden/i
-
-/** `shop` is no word of the list, and `kube-node-lease` and `kube-public` are no item of it. */
-const SITE = [
-  'apiVersion: sealane.io/v1alpha1',
-  'kind: Site',
-  'metadata: {name: roma}',
-  'spec:',
-  '  podCIDRs: [10.1.0.0/16]',
-  '  allowedNamespaces:',
-  '    - kube-public-x',
-  '    - "kube-system"',
-  '  labels: {a: kube-public}',
-  '  kube-node-lease: x',
-].join('\n')
 
 /** Members and broker of one cluster, as `sealane join` and `sealane broker deploy` leave them. */
 async function installed(): Promise<ControlPlane> {
@@ -390,36 +376,6 @@ function beyond(
     ...(part === 'gateway' ? {} : { 'a Gateway': () => as.delete(`${OURS}/gateways/n1`) }),
     ...(part === 'routeagent' ? {} : { 'a RouteAgent': () => as.delete(`${OURS}/routeagents/n1`) }),
   }
-}
-
-function own(kind: string, name: string): Json {
-  return { apiVersion: 'sealane.io/v1alpha1', kind, metadata: { name } }
-}
-
-function lease(name: string, holderIdentity: string): Json {
-  return { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name }, spec: { holderIdentity } }
-}
-
-function serviceImport(name: string, labels: Readonly<Record<string, string>> = {}): Json {
-  const spec = { type: 'ClusterSetIP', ports: [] }
-  return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name, labels }, spec }
-}
-
-/** Of slices that are named kube-dns-evil-… */
-const MIRRORED = {
-  'multicluster.kubernetes.io/service-name': 'kube-dns',
-  'multicluster.kubernetes.io/source-cluster': 'evil',
-}
-
-function slice(
-  namespace: string,
-  name: string,
-  more: Readonly<Record<string, string>>,
-  managedBy = 'agent.sealane.io',
-): Json {
-  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy, ...MIRRORED, ...more }
-  const endpoints = [{ addresses: ['10.1.2.3'] }]
-  return { ...sliceObject({ name, namespace, labels }, { endpoints }) }
 }
 
 const missing = kubeProgramsMissing()

