@@ -16,6 +16,7 @@ import {
   partLabels,
   selectorLabels,
 } from './names.ts'
+import { DEVICES, NODE_MOUNTS, SYSCTLS, TUN } from './node-mounts.ts'
 import { type Mount, NODE_NAME, SITE_MOUNT, mountOf, nodeNetworkPod, unprivilegedPod, upArgs, volumeOf } from './pod.ts'
 import { DNS_CONTAINER_PORT, STATUS_PORTS } from './ports.ts'
 import { optional, when } from './template-value.ts'
@@ -66,7 +67,8 @@ export function identitySecret(namespace: string, files: Readonly<Record<string,
 
 function planShared({ member }: InstallValues): readonly ManifestObject[] {
   return [
-    // The gateway and the routeagent are on the node's own network, which only this level allows.
+    // The gateway and the routeagent are on the node's own network, which only this level allows. Policy sealane-pods
+    // holds all other pods there to `restricted`.
     ...when(member.createNamespace, namespaceObject(member.namespace, 'privileged')),
     ...when(member.criticalPodsQuota, criticalPodsQuota(member.namespace)),
     ...when(member.site, siteConfigMap(member.namespace, member.site)),
@@ -117,28 +119,6 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
   ]
 }
 
-/**
- * The runtime shows /proc/sys read-only to containers; these are the settings of the node's own network namespace. Only
- * net/: with the rest of /proc/sys root in the container could take over the node.
- */
-const SYSCTLS: Mount = {
-  name: 'sysctls',
-  path: '/host/proc/sys/net',
-  source: { hostPath: { path: '/proc/sys/net', type: 'Directory' } },
-}
-/** Receive queues of lanes and overlay, read-only in containers too. */
-const DEVICES: Mount = {
-  name: 'devices',
-  path: '/host/sys/devices/virtual/net',
-  source: { hostPath: { path: '/sys/devices/virtual/net', type: 'Directory' } },
-}
-/** Lane keys, made on the node and never leaving it, and what was switched on there. */
-const NODE_STATE: Mount = {
-  name: 'state',
-  path: '/var/lib/sealane',
-  source: { hostPath: { path: '/var/lib/sealane', type: 'DirectoryOrCreate' } },
-}
-const NODE_MOUNTS = [SITE_MOUNT, NODE_STATE, SYSCTLS, DEVICES]
 const NODE_ENV = [
   NODE_NAME,
   { name: 'SEALANE_SYSCTL_NET', value: SYSCTLS.path },
@@ -147,11 +127,6 @@ const NODE_ENV = [
 
 /** Sockets of WireGuard in user space. */
 const SOCKETS: Mount = { name: 'wireguard', path: '/var/run/wireguard', source: { emptyDir: { medium: 'Memory' } } }
-const TUN: Mount = {
-  name: 'tun',
-  path: '/dev/net/tun',
-  source: { hostPath: { path: '/dev/net/tun', type: 'CharDevice' } },
-}
 
 function planGateway(values: InstallValues): readonly ManifestObject[] {
   const place: PartRef = { part: 'gateway', namespace: values.member.namespace }

@@ -44,13 +44,17 @@ export function isObjectName(value: string): boolean {
 /** Of an installation without a name of its own. */
 const OWN_NAMESPACES: ReadonlySet<string> = new Set([SYSTEM_NAMESPACE, 'sealane-broker'])
 
+/** What guardedNamespace() goes by, for who has to say it in another language: names, and how names begin. */
+export const GUARDED_NAMESPACES: readonly string[] = [...OWN_NAMESPACES, 'default']
+export const GUARDED_PREFIXES: readonly string[] = ['kube-', 'openshift']
+
 /**
  * What a namespace is that nobody exports from or into unless an operator allows it, to be read after its name. Names
  * in those of the platform and in our own are believed; in `default` lies what names no namespace, of every cluster.
  * Undefined for all others.
  */
 export function guardedNamespace(namespace: string): string | undefined {
-  if (namespace.startsWith('kube-') || namespace.startsWith('openshift')) return 'is a system namespace'
+  if (GUARDED_PREFIXES.some((prefix) => namespace.startsWith(prefix))) return 'is a system namespace'
   if (OWN_NAMESPACES.has(namespace)) return 'is a namespace of Sealane itself'
   return namespace === 'default' ? 'is where everything lies that names no namespace' : undefined
 }

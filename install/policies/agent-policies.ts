@@ -1,18 +1,24 @@
 /** What the agent may do beyond its role: somebody who steals its token gets no further than its own objects. */
+import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
+import { GUARDED_NAMESPACES, GUARDED_PREFIXES } from '../../model/ids.ts'
+import { CLUSTERSET_IPV6_PREFIX } from '../../model/kernel-ids.ts'
 import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
 import { LEAVE_REQUESTED_ANNOTATION } from '../../model/membership.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
   LABEL_K8S_SERVICE_NAME,
   LABEL_MANAGED_BY,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
   MANAGED_BY_SEALANE,
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
 } from '../../model/spec-constants.ts'
-import { account, constraints, policy } from './admission-policy.ts'
+import { MEMBERSHIP_KIND, account, celList, constraints, matching, policy } from './admission-policy.ts'
 import type { ManifestObject } from '../manifest-object.ts'
-import { AGENT_LEASE } from '../names.ts'
+import { AGENT_LEASE, SITE_CONFIG, SITE_KEY } from '../names.ts'
 
 function byAgent(namespace: string): object {
   return {
@@ -45,6 +51,17 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
               `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,
             message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would be a Service's`,
           },
+          {
+            // As importedSlice() names it. Which addresses a cluster has, no policy knows: it looks at one object.
+            expression:
+              'object == null || (' +
+              `${labelOf(LABEL_SERVICE_NAME)} != '' && ${labelOf(LABEL_SOURCE_CLUSTER)} != '' && ` +
+              `object.metadata.name.startsWith(${labelOf(LABEL_SERVICE_NAME)} + '-' + ` +
+              `${labelOf(LABEL_SOURCE_CLUSTER)} + '-'))`,
+            message:
+              `the agent writes only EndpointSlices that are named after labels ${LABEL_SERVICE_NAME} and ` +
+              LABEL_SOURCE_CLUSTER,
+          },
         ],
       },
     }),
@@ -57,6 +74,71 @@ function agentObjects(namespace: string): readonly ManifestObject[] {
       },
     }),
   ]
+}
+
+function labelOf(label: string): string {
+  return `object.metadata.?labels[?'${label}'].orValue('')`
+}
+
+/**
+ * The clusterset IP of a ServiceImport is what nodes send elsewhere: one outside the range would take traffic that has
+ * nothing to do with Sealane, such as that to the API server.
+ */
+function importAddresses(namespace: string): readonly ManifestObject[] {
+  const twins = formatPrefix(parsePrefix(CLUSTERSET_IPV6_PREFIX))
+  return policy({
+    name: 'sealane-agent-import-ips',
+    param: { name: MEMBERSHIP_NAME, absent: 'Deny' },
+    spec: {
+      ...constraints('multicluster.x-k8s.io', '*', ['serviceimports'], ['CREATE', 'UPDATE']),
+      paramKind: MEMBERSHIP_KIND,
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression:
+            'object.spec.?ips.orValue([]).all(one, isIP(one) && (ip(one).family() == 4 ' +
+            `? cidr(params.spec.clustersetIpRange).containsIP(one) : cidr('${twins}').containsIP(one)))`,
+          messageExpression:
+            "'the agent gives a ServiceImport only clusterset IPs, of ' + params.spec.clustersetIpRange + " +
+            `' and ${twins}'`,
+        },
+      ],
+    },
+  })
+}
+
+/**
+ * Names in namespaces of the platform and in our own are believed: the agent writes there only where the site file says
+ * so, which it cannot write. What was allowed once may be cleaned up.
+ */
+function guardedNamespaces(namespace: string): readonly ManifestObject[] {
+  const operations = ['CREATE', 'UPDATE']
+  // The words of the list: what follows it has a colon. A namespace is of a-z, 0-9 and -, and so means itself there.
+  const allowed =
+    `params.data['${SITE_KEY}'].matches('allowedNamespaces.?:[^:]*[^a-z0-9:-]' + request.namespace + ` +
+    `'([^a-z0-9:-]|$)')`
+  return policy({
+    name: 'sealane-agent-namespaces',
+    param: { name: SITE_CONFIG, namespace, absent: 'Deny' },
+    spec: {
+      ...matching([
+        { group: 'discovery.k8s.io', version: '*', resources: ['endpointslices'], operations },
+        { group: 'multicluster.x-k8s.io', version: '*', resources: ['serviceimports'], operations },
+      ]),
+      paramKind: { apiVersion: 'v1', kind: 'ConfigMap' },
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression:
+            `!(${GUARDED_PREFIXES.map((prefix) => `request.namespace.startsWith('${prefix}')`).join(' || ')} || ` +
+            `request.namespace in ${celList([...GUARDED_NAMESPACES, namespace])}) || ${allowed}`,
+          messageExpression:
+            "'the agent imports nothing into namespace ' + request.namespace + ': it is guarded, and allowedNamespaces " +
+            "of the site file does not name it'",
+        },
+      ],
+    },
+  })
 }
 
 /** Its own election, and what it knows of other clusters. Who serves a lane is the gateways' matter. */
@@ -95,6 +177,13 @@ function agentMembership(namespace: string): readonly ManifestObject[] {
           expression: `!${asked('object')} || ${asked('oldObject')}`,
           message: 'the agent does not ask for this cluster to leave its clusterset: sealane leave does',
         },
+        {
+          // Another policy goes by them.
+          expression:
+            "oldObject.spec.phase != 'joined' || (object.spec.clustersetIpRange == oldObject.spec.clustersetIpRange " +
+            '&& object.spec.globalRange == oldObject.spec.globalRange)',
+          message: 'the agent does not change the ranges of the clusterset that this cluster is a member of',
+        },
       ],
     },
   })
@@ -110,7 +199,7 @@ function agentProperties(namespace: string): readonly ManifestObject[] {
       ...byAgent(namespace),
       validations: [
         {
-          expression: `object.metadata.name in [${names.map((name) => `'${name}'`).join(', ')}]`,
+          expression: `object.metadata.name in ${celList(names)}`,
           message: `the agent makes no ClusterProperty but ${names.join(' and ')}`,
         },
       ],
@@ -145,6 +234,8 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
 export function agentPolicies(namespace: string): readonly ManifestObject[] {
   return [
     ...agentObjects(namespace),
+    ...importAddresses(namespace),
+    ...guardedNamespaces(namespace),
     ...agentLeases(namespace),
     ...agentMembership(namespace),
     ...agentProperties(namespace),

@@ -1,14 +1,16 @@
 /**
  * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Some hold our own ServiceAccounts to less than their
- * roles let them, and one the nodes' accounts; two keep the About API's promises (KEP-2149), and one the way out of a
- * clusterset. None of them concerns what an administrator does with objects of other products.
+ * roles let them, one the nodes' accounts, and one the pods of our namespace; two keep the About API's promises
+ * (KEP-2149), and one the way out of a clusterset. None of them concerns what an administrator does with objects of
+ * other products.
  */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
-import { account, constraints, policy } from './admission-policy.ts'
+import { MEMBERSHIP_KIND, account, constraints, policy } from './admission-policy.ts'
 import { agentPolicies } from './agent-policies.ts'
+import { podPolicies } from './pod-policies.ts'
 import type { ManifestObject } from '../manifest-object.ts'
 
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
@@ -109,8 +111,6 @@ function gatewayLabel(): readonly ManifestObject[] {
     },
   })
 }
-
-const MEMBERSHIP_KIND = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership' }
 
 /**
  * A node speaks for its own cluster alone: nodes of several clusters may have the same name. Two policies, since a
@@ -213,6 +213,7 @@ function aboutClusterset(): readonly ManifestObject[] {
 export function memberPolicies(namespace: string): readonly ManifestObject[] {
   return [
     ...agentPolicies(namespace),
+    ...podPolicies(namespace),
     ...nodeWrites(namespace),
     ...laneLeases(namespace),
     ...gatewayLabel(),

@@ -211,8 +211,8 @@ export const ACCESS_REASONS = {
   },
   AdmissionRefuses: {
     means:
-      'An admission webhook, an admission policy or a quota refuses what a part of Sealane writes; a webhook that does not answer refuses, too.',
-    todo: 'Let the service accounts of `sealane-system` past what the message names, or mend it.',
+      'An admission webhook, an admission policy or a quota refuses what a part of Sealane writes, or what a command is to install; a webhook that does not answer refuses, too.',
+    todo: 'Let the service accounts of `sealane-system` past what the message names, or mend it. To install: make an exception for what the message names, or go on with `--force`.',
     shows: FOUND,
   },
   ApiServerReadOnly: {

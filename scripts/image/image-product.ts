@@ -51,7 +51,10 @@ function addNpmPackages(home: string, cpu: string): void {
   }
 }
 
-/** Of the version that package.json pins, from the npm package of that architecture. */
+/**
+ * Of the version that package.json pins, from the npm package of that architecture. Throws where its hash is another
+ * than the pinned one, wherever it came from.
+ */
 function addNode(home: string, cpu: string, work: string): void {
   const { dependencies } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
     dependencies: { node: string }
@@ -70,5 +73,11 @@ function addNode(home: string, cpu: string, work: string): void {
     const [{ filename } = { filename: '' }] = JSON.parse(said.toString()) as { filename: string }[]
     run('tar', ['-xzf', join(work, filename), '-C', folder, '--strip-components=1', 'package/bin/node'])
   }
+  requirePinnedNode(program, cpu)
   chmodSync(program, 0o755)
+}
+
+/** Throws with both hashes unless `program` is the Node that bin/node.sha256 pins for this processor (npm's name). */
+export function requirePinnedNode(program: string, cpu: string): void {
+  run(join(checkout, 'bin', 'check-node'), [program, cpu])
 }

@@ -123,7 +123,11 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
     for (const part of ['agent', 'gateway', 'routeagent', 'dns', 'broker']) {
       const namespace = part === 'broker' ? 'sealane-broker' : SYSTEM
       const { template } = templateOf([...memberObjects(), ...brokerObjects()], part)
-      const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: `try-${part}`, namespace }, spec: template.spec }
+      const name = `sealane-${part}`
+      const owner = { apiVersion: 'apps/v1', kind: 'DaemonSet', name, uid: '1', controller: true }
+      const made = ['gateway', 'routeagent'].includes(part) ? { ownerReferences: [owner] } : {}
+      const metadata = { name: `try-${part}`, namespace, ...made }
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata, spec: template.spec }
       const path = `/api/v1/namespaces/${namespace}/pods?dryRun=All&fieldValidation=Strict`
       await eventually(() => api.post(path, pod), { deadlineMs: 30_000, say: `a pod of ${part}` })
       t.pass(part)

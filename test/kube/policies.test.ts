@@ -2,9 +2,12 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
+import { companyRules } from './policies/company-rules.ts'
+import { privilegedPods } from './policies/privileged-pods.ts'
 import { CRDS, applyCrds, planeWithShop } from './support/apply-manifests.ts'
 import { pathOf } from './support/object-path.ts'
 import { boundToken } from './support/bound-token.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
 import { memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
@@ -22,7 +25,8 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
   const cluster = await planeWithShop(t)
   const { api } = cluster
   await applyCrds(api)
-  const objects = memberObjects()
+  const site = 'apiVersion: sealane.io/v1alpha1\nkind: Site\n'
+  const objects = memberObjects({ ...DEFAULT_VALUES, member: { ...DEFAULT_VALUES.member, site } })
   for (const object of objects.filter(({ kind }) => kind === 'Namespace')) await api.apply(pathOf(object), object)
   for (const object of objects) await api.apply(pathOf(object), object)
 
@@ -31,14 +35,23 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     t.teardown(() => agent.close())
     const path = (name: string): string => `/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/${name}`
     await api.apply(path('theirs'), slice('theirs', 'endpointslice-controller.k8s.io'))
-    await agent.apply(path('ours'), slice('ours', 'agent.sealane.io'))
+    const ours = 'web-roma-1'
+    const mirrored = slice(ours, 'agent.sealane.io')
+    // Policies see the site file a moment later than it is stored.
+    await eventually(() => agent.apply(path(ours), mirrored), { deadlineMs: 30_000, say: 'its own is taken' })
     const refusal = /the agent writes only EndpointSlices with label/
     await eventuallyRefused(t, () => agent.apply(path('new'), slice('new', 'someone')), refusal, 'creates')
     await t.rejects(agent.apply(path('theirs'), slice('theirs', 'agent.sealane.io')), refusal, 'takes over')
     await t.rejects(agent.delete(path('theirs')), refusal, 'deletes')
-    await agent.delete(path('ours'))
+    await agent.delete(path(ours))
     await api.delete(path('theirs'))
   })
+
+  await t.test('what the rules of a company refuse is named before anything is installed', (t) =>
+    companyRules(t, api, cluster.kubeconfig),
+  )
+
+  await t.test('who is privileged in our namespace', (t) => privilegedPods(t, api))
 
   await t.test('the agent sets conditions of a Gateway, and nothing else', async (t) => {
     const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
@@ -262,6 +275,10 @@ async function ownEndpointsOnly(
 }
 
 function slice(name: string, managedBy: string): Json {
-  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
+  const labels = {
+    'endpointslice.kubernetes.io/managed-by': managedBy,
+    'multicluster.kubernetes.io/service-name': 'web',
+    'multicluster.kubernetes.io/source-cluster': 'roma',
+  }
   return { ...sliceObject({ name, labels }, { endpoints: [] }) }
 }

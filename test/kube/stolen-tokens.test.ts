@@ -1,23 +1,28 @@
 /** What the token of each part can do beside its work, on a real API server. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { clustersetIpv6 } from '../../model/addresses/clusterset-ip.ts'
+import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
 import { attack } from '../hostile/support/attack.ts'
 import { eventually } from '../support/eventually.ts'
 import { applyCrds, planeWithShop } from './support/apply-manifests.ts'
 import { pathOf } from './support/object-path.ts'
 import type { ControlPlane } from './support/control-plane.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
 import { brokerObjects, memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeRequest, kubeRequest } from './support/kube-request.ts'
 import { endpoint, membership } from './support/manifest-objects.ts'
 import { dryDelete, refusedWithin } from './support/refusals.ts'
+import { SITE, lease, own, serviceImport, slice } from './policies/stolen-objects.ts'
 import { boundToken } from './support/bound-token.ts'
-import { sliceObject } from '../support/objects/service-objects.ts'
 import { nodeObject } from '../support/objects/node-objects.ts'
 
 t.setTimeout(300_000)
 
 const SYSTEM = 'sealane-system'
+/** Of 245.0.0.1. */
+const TWIN = formatAddress(clustersetIpv6(parseAddress('245.0.0.1')))
 const eventuallyRefused = refusedWithin(10_000)
 const SLICES = '/apis/discovery.k8s.io/v1/namespaces'
 const OURS = '/apis/sealane.io/v1alpha1'
@@ -31,7 +36,8 @@ async function installed(): Promise<ControlPlane> {
   const cluster = await planeWithShop(t)
   const { api } = cluster
   await applyCrds(api)
-  const objects = [...memberObjects(), ...brokerObjects()]
+  const values = { ...DEFAULT_VALUES, member: { ...DEFAULT_VALUES.member, site: SITE } }
+  const objects = [...memberObjects(values), ...brokerObjects()]
   for (const object of objects.filter(({ kind }) => kind === 'Namespace')) await api.apply(pathOf(object), object)
   for (const object of objects.filter(({ kind }) => !LATER.test(kind))) await api.apply(pathOf(object), object)
   await api.apply(`${OURS}/memberships/self`, membership({ clusterId: 'roma' }))
@@ -54,10 +60,11 @@ async function stolen(cluster: ControlPlane): Promise<void> {
 
   await attack('token-agent-kube-dns', async (t) => {
     const refusal = /label kubernetes.io\/service-name/
-    const path = `${SLICES}/kube-system/endpointslices/kube-dns-evil`
-    const evil = slice('kube-system', 'kube-dns-evil', { 'kubernetes.io/service-name': 'kube-dns' })
+    const path = `${SLICES}/kube-system/endpointslices/kube-dns-evil-1`
+    const evil = slice('kube-system', 'kube-dns-evil-1', { 'kubernetes.io/service-name': 'kube-dns' })
     await eventuallyRefused(t, () => agent.apply(`${path}${DRY}`, evil), refusal, 'made')
-    await agent.apply(path, slice('kube-system', 'kube-dns-evil', {}))
+    const harmless = slice('kube-system', 'kube-dns-evil-1', {})
+    await eventually(() => agent.apply(path, harmless), { deadlineMs: 30_000, say: 'policies know the site file' })
     await t.rejects(agent.apply(path, evil), refusal, 'applied later')
     const labels = { 'kubernetes.io/service-name': 'kube-dns' }
     await t.rejects(agent.merge(path, { metadata: { labels } }), refusal, 'merged later')
@@ -86,9 +93,75 @@ async function stolen(cluster: ControlPlane): Promise<void> {
     const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
     await t.rejects(agent.merge(`${path}/theirs`, { metadata: { labels } }), refusal, 'taken over')
     await t.rejects(agent.delete(`${path}/theirs`), refusal, 'deleted')
-    await agent.apply(`${path}/ours`, serviceImport('ours', labels))
+    await eventually(() => agent.apply(`${path}/ours`, serviceImport('ours', labels)), {
+      deadlineMs: 30_000,
+      say: 'policies know the Membership',
+    })
     await agent.delete(`${path}/ours`)
     t.pass('its own it writes')
+  })
+
+  await attack('token-agent-foreign-names', async (t) => {
+    const refusal = /the agent writes only EndpointSlices that are named after labels/
+    const made =
+      (name: string, labels: Readonly<Record<string, string>> = {}) =>
+      (): Promise<unknown> =>
+        agent.apply(`${SLICES}/shop/endpointslices/${name}${DRY}`, slice('shop', name, labels))
+    await eventuallyRefused(t, made('web-1'), refusal, 'another name')
+    await t.rejects(made('kube-dns-evil')(), refusal, 'a part of the name')
+    const cluster = 'multicluster.kubernetes.io/source-cluster'
+    await t.rejects(made('kube-dns-evil-1', { [cluster]: '' })(), refusal, 'no cluster')
+    await t.rejects(made('kube-dns-evil-1', { [cluster]: 'paris' })(), refusal, 'another cluster')
+    await made('kube-dns-evil-1')()
+  })
+
+  await attack('token-agent-import-ips', async (t) => {
+    const refusal = /the agent gives a ServiceImport only clusterset IPs, of 245\.0\.0\.0\/16 and fd/
+    const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
+    const made = (...ips: readonly string[]): Promise<unknown> => {
+      const { spec, ...rest } = serviceImport('taken', labels)
+      const path = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceimports/taken'
+      return agent.apply(`${path}${DRY}`, { ...rest, spec: { ...(spec as object), ips } })
+    }
+    await eventuallyRefused(t, () => made('10.96.0.1'), refusal, 'of the API server')
+    for (const ips of [['245.1.0.1'], ['245.0.0.1', '169.254.169.254'], ['fd00::1'], ['::ffff:245.0.0.1']]) {
+      await t.rejects(made(...ips), /only clusterset IPs|Invalid value/, ips.join())
+    }
+    await made('245.0.0.1', TWIN)
+    const membership = (): Promise<unknown> =>
+      agent.merge(`${OURS}/memberships/self${DRY}`, { spec: { clustersetIpRange: '10.96.0.0/12' } })
+    await eventuallyRefused(t, membership, /the agent does not change the ranges/, 'nor is the range another')
+  })
+
+  await attack('token-agent-guarded-namespaces', async (t) => {
+    const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
+    const imported = (namespace: string): Promise<unknown> =>
+      agent.apply(
+        `/apis/multicluster.x-k8s.io/v1beta1/namespaces/${namespace}/serviceimports/kubernetes${DRY}`,
+        serviceImport('kubernetes', labels),
+      )
+    const sliced = (namespace: string): Promise<unknown> =>
+      agent.apply(
+        `${SLICES}/${namespace}/endpointslices/kube-dns-evil-1${DRY}`,
+        slice(namespace, 'kube-dns-evil-1', {}),
+      )
+    await api.apply('/api/v1/namespaces/openshift-dns', {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: { name: 'openshift-dns' },
+    })
+    const guarded = ['kube-public', 'kube-node-lease', 'default', 'openshift-dns', SYSTEM, 'sealane-broker']
+    for (const namespace of guarded) {
+      const refusal = new RegExp(`the agent imports nothing into namespace ${namespace}: it is guarded`)
+      await eventuallyRefused(t, () => imported(namespace), refusal, `ServiceImport in ${namespace}`)
+      await t.rejects(sliced(namespace), refusal, `EndpointSlice in ${namespace}`)
+    }
+    for (const namespace of ['shop', 'kube-system']) await Promise.all([imported(namespace), sliced(namespace)])
+    t.pass('what the site file allows is taken')
+    const slices = `${SLICES}/kube-public/endpointslices/kube-dns-evil-1`
+    await api.apply(slices, slice('kube-public', 'kube-dns-evil-1', {}))
+    await agent.delete(slices)
+    t.pass('what was allowed once is cleaned up')
   })
 
   await attack('token-agent-lanes', async (t) => {
@@ -303,30 +376,6 @@ function beyond(
     ...(part === 'gateway' ? {} : { 'a Gateway': () => as.delete(`${OURS}/gateways/n1`) }),
     ...(part === 'routeagent' ? {} : { 'a RouteAgent': () => as.delete(`${OURS}/routeagents/n1`) }),
   }
-}
-
-function own(kind: string, name: string): Json {
-  return { apiVersion: 'sealane.io/v1alpha1', kind, metadata: { name } }
-}
-
-function lease(name: string, holderIdentity: string): Json {
-  return { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name }, spec: { holderIdentity } }
-}
-
-function serviceImport(name: string, labels: Readonly<Record<string, string>> = {}): Json {
-  const spec = { type: 'ClusterSetIP', ports: [] }
-  return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name, labels }, spec }
-}
-
-function slice(
-  namespace: string,
-  name: string,
-  more: Readonly<Record<string, string>>,
-  managedBy = 'agent.sealane.io',
-): Json {
-  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy, ...more }
-  const endpoints = [{ addresses: ['10.1.2.3'] }]
-  return { ...sliceObject({ name, namespace, labels }, { endpoints }) }
 }
 
 const missing = kubeProgramsMissing()

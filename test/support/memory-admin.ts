@@ -65,6 +65,13 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve({ before, after })
   }
 
+  /** By title of an object: what refuses it. */
+  readonly refuses = new Map<string, string>()
+
+  refusal(object: ManifestObject): Promise<string | undefined> {
+    return Promise.resolve(this.refuses.get(titleOf(refOf(object))))
+  }
+
   create(object: ManifestObject): Promise<ManifestObject> {
     if (object.kind === 'SelfSubjectAccessReview') return Promise.resolve(this.#reviewed(object))
     this.done.push(`create ${titleOf(refOf(object))}`)

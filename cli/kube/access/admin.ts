@@ -39,6 +39,12 @@ export interface ClusterAdmin {
   apply(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<Applied>
   /** What apply() would do, as the server says; what would be created is not shown to it. Changes nothing. */
   preview(object: ManifestObject, signal: AbortSignal): Promise<Preview>
+  /**
+   * What the server would refuse to take this object with, in its words; undefined where it takes it, or cannot be
+   * asked: its kind, or what it names, is not there yet. Where its namespace is not there, namespace `default` is asked
+   * in its place. Changes nothing.
+   */
+  refusal(object: ManifestObject, signal: AbortSignal): Promise<string | undefined>
   /** Creates without applying; for probes and reviews. */
   create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<ManifestObject>
   /** JSON merge patch (RFC 7386). */

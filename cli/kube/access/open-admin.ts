@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import type { DynamicClient, DynamicObject } from '../../../kubeapi/kube/dynamic-client.ts'
 import type { KubeApi } from '../../../kubeapi/kube/kube-api.ts'
+import { lacksRight } from '../../../kubeapi/kube/http/refusals.ts'
 import { KubeError } from '../../../kubeapi/kube/kube-error.ts'
 import { type ObjectRef, refOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
@@ -34,6 +35,7 @@ export function adminOf(api: Pick<KubeApi, 'dynamic' | 'access' | 'exec'>): Clus
       const after = before === undefined ? object : await dynamic.apply(object, { dryRun: true }, signal)
       return { before, after: after as ManifestObject }
     },
+    refusal: (object, signal) => refusal(dynamic, object, signal),
     create: async (object, options, signal) => (await dynamic.create(object, options, signal)) as ManifestObject,
     merge: async (ref, patch, signal) => {
       await dynamic.patch(ref, patch, { type: 'merge' }, signal)
@@ -53,6 +55,34 @@ async function canBeAsked(dynamic: DynamicClient, object: ManifestObject, signal
   const { namespace } = object.metadata
   if (namespace === undefined) return true
   return (await dynamic.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)) !== undefined
+}
+
+/** Every cluster has it, and rules that are the company's hold there as well. */
+const STAND_IN = 'default'
+
+async function refusal(
+  dynamic: DynamicClient,
+  object: ManifestObject,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if (!(await dynamic.knows(object, signal))) return undefined
+  const isThere = await canBeAsked(dynamic, object, signal)
+  const asked = isThere ? object : { ...object, metadata: { ...object.metadata, namespace: STAND_IN } }
+  try {
+    await dynamic.apply(asked, { dryRun: true }, signal)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof KubeError) || !isRefusal(error)) throw error
+    // What it names is not there yet; or a webhook is asked that takes no dry runs; or only this user may not.
+    const isUnasked = error.status === 404 || error.status === 409 || error.reason === 'BadRequest'
+    if (isUnasked || (!isThere && lacksRight(error))) return undefined
+    return isThere ? error.message : `${error.message}; asked in namespace ${STAND_IN}, as its own is not there yet`
+  }
+}
+
+/** Also of a webhook that does not answer. */
+function isRefusal({ status }: KubeError): boolean {
+  return status >= 400 && status !== 401 && status !== 429
 }
 
 /** What the server itself counts and stamps does not make a change. */

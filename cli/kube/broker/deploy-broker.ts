@@ -7,6 +7,7 @@ import { UserError } from '../../../runtime/user-error.ts'
 import { refOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type Change, applyObjects } from '../join/apply-join.ts'
+import { requireAdmission } from '../admission/ask-admission.ts'
 import { findAddress } from './broker-address.ts'
 import { requirePlace } from './broker-place.ts'
 import { brokerProgress } from '../wait/broker-rollout.ts'
@@ -62,6 +63,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   if (isInstalled(earlier)) reportKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)
   const secrets = await loginSecrets(admin, values, init)
+  await requireAdmission(admin, [...brokerObjects(values), ...secrets], init)
   const context = { admin, dryRun, signal, report }
   const early = brokerObjects(values).filter(isEarly)
   await applyObjects(early, context)

@@ -46,6 +46,16 @@ export async function applyCrds({ admin, dryRun, signal, report }: ApplyContext)
   }
 }
 
+/** What applyCrds() would apply; without those that it refuses. */
+export async function wantedCrds(
+  admin: Pick<ClusterAdmin, 'list'>,
+  signal: AbortSignal,
+): Promise<readonly ManifestObject[]> {
+  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
+  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
+  return decisions.flatMap(({ crd }) => (crd === undefined ? [] : [crd as unknown as ManifestObject]))
+}
+
 /** For waitUntil(). A kind can be used some time after its CRD was applied. */
 export async function crdsMissing(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)

@@ -26,10 +26,19 @@ import {
   secretIdentity,
 } from '../../../protocol/identity/secret-identity.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
+import {
+  type ApplyContext,
+  applyCrds,
+  applyNodes,
+  applyObjects,
+  crdsMissing,
+  describeChange,
+  wantedCrds,
+} from './apply-join.ts'
 import { checkRights, memberRights } from '../access/check-rights.ts'
 import { bringToken, identitySecret, knownMembership, offerSecret } from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
+import { requireAdmission } from '../admission/ask-admission.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
 import { answered } from './answer-questions.ts'
 import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
@@ -139,6 +148,7 @@ export async function joinCluster(
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeInstalled(plan, live, known !== undefined))
+  await requireAdmission(admin, [...(await wantedCrds(admin, signal)), ...plan.objects, ...adviceObjects(given)], init)
   const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
   const context: ApplyContext = { admin, dryRun, signal, report: (change) => say(describeChange(change, dryRun)) }
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {

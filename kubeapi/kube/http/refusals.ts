@@ -171,6 +171,11 @@ const NO_RIGHT_TO_CREATE = /\bcannot create resource\b/
 const ADMISSION =
   /admission webhook|failed calling webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota/
 
+/** Whether this user has no right to what was asked; otherwise nobody has, who asks for the same. */
+export function lacksRight({ status, message }: KubeError): boolean {
+  return status === 403 && NO_RIGHT.test(message)
+}
+
 /** Said of a namespace that is going: who writes there stops by itself. */
 const GOING = /because it is being terminated/
 const NO_SPACE = /database space exceeded/

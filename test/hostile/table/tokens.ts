@@ -22,6 +22,25 @@ export const TOKENS: readonly AttackRow[] = [
       'Policy `sealane-agent-imports`: the agent writes ServiceImports that carry its own label, before and after.',
   },
   {
+    id: 'token-agent-foreign-names',
+    tried: "With the agent's token, EndpointSlices of ours that name no cluster, or are named as no mirrored slice is.",
+    holds: 'Each is refused.',
+    against: 'Policy `sealane-agent-slices`: a slice of the agent is named after its service and its cluster.',
+  },
+  {
+    id: 'token-agent-import-ips',
+    tried: "With the agent's token, a ServiceImport with the address of the API server, or with a changed range.",
+    holds: 'Each is refused: nodes send nothing elsewhere but what is called by a clusterset IP.',
+    against:
+      'Policies `sealane-agent-import-ips` and `sealane-agent-membership`: the range of the Membership, which stays.',
+  },
+  {
+    id: 'token-agent-guarded-namespaces',
+    tried: "With the agent's token, imports in namespaces of the platform, in `default`, and in our own.",
+    holds: 'Each is refused, unless the site file allows that namespace; removing is let through.',
+    against: 'Policy `sealane-agent-namespaces`: the namespaces of `guardedNamespace()`, and the site file.',
+  },
+  {
     id: 'token-agent-lanes',
     tried: "With the agent's token, the Leases of lanes are taken, given away and ended.",
     holds: 'Each is refused: only gateways decide which of them serves a lane.',

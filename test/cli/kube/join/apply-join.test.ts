@@ -159,8 +159,11 @@ t.test('a broker takes other rights than a member: those for its own objects', a
   }
   await checkRights(admin, rights, signal)
   admin.denied.add('patch statefulsets').add('patch poddisruptionbudgets')
+  const chosen = { advertise: ['192.0.2.1:7443'], image: 'registry.example.org/sealane:1', storageClass: 'fast' }
+  const fast = { apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: 'fast' } }
+  admin.put(fast)
   const init = {
-    chosen: { advertise: ['192.0.2.1:7443'] },
+    chosen,
     force: false,
     flags: '--context c1',
     dryRun: false,
@@ -175,6 +178,17 @@ t.test('a broker takes other rights than a member: those for its own objects', a
     'context "c1" of kubeconfig: this user may not patch statefulsets.apps, patch poddisruptionbudgets.policy',
   )
   t.strictSame(admin.done, [])
+  admin.denied.clear()
+  admin.refuses.set('Service sealane-broker/sealane-broker', 'not here')
+  t.match(await failure(deployBroker(admin, { ...init, chosen: { ...chosen, serviceType: 'NodePort' } })), {
+    reason: 'AdmissionRefuses',
+    message:
+      /^context "c1" of kubeconfig: it refuses 1 of \d+ objects:\n {2}Service sealane-broker\/sealane-broker: not here$/,
+  })
+  t.notOk(
+    admin.done.some((line) => line.startsWith('apply')),
+    'nothing is applied where a rule refuses something',
+  )
 })
 
 const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')

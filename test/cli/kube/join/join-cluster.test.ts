@@ -16,8 +16,8 @@ import { InstallingAdmin } from '../../../support/installing-admin.ts'
 import { nodeObject } from '../../../support/objects/node-objects.ts'
 import { clusterObject } from '../../../support/objects/cluster-objects.ts'
 
-const OURS = 'sealane.io/v1alpha1'
-const SYSTEM = 'sealane-system'
+const [OURS, SYSTEM] = ['sealane.io/v1alpha1', 'sealane-system']
+const CARE = { force: false }
 /** By the agent, once it has got the clusterset's members. */
 const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
 
@@ -123,6 +123,8 @@ t.test('the first member, and one that reaches all others', async (t) => {
   const second = await join([node('n1', 'True'), cluster('paris'), cluster('tokyo'), gateway('tokyo')])
   t.match(second.outcome, { others: { reached: ['tokyo'], alone: false } })
   t.strictSame(second.reported, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
+  const no = await join([node('n1', 'True')], (a) => void a.refuses.set('Role sealane-system/sealane-agent', ''), CARE)
+  t.match([no.outcome, no.admin.done.length], [{ reason: 'AdmissionRefuses' }, 0], 'a rule is asked about first')
 })
 
 t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {

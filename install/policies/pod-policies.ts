@@ -1,0 +1,129 @@
+/**
+ * What pods beside the node parts may be in our namespace. Pod Security has one level for a namespace, and gateway and
+ * routeagent need the node's network: so it is `privileged`, and this policy says who gets what of it
+ * (docs/decisions/0085-who-is-privileged-in-our-namespace.md).
+ */
+import type { ManifestObject } from '../manifest-object.ts'
+import { objectName } from '../names.ts'
+import { NODE_PATHS } from '../node-mounts.ts'
+import { celList, matching, policy } from './admission-policy.ts'
+
+const NODE_ACCOUNTS = (['gateway', 'routeagent'] as const).map((part) => objectName(part))
+
+/** Kinds of volumes that Pod Security `restricted` knows. */
+const VOLUMES = [
+  ...['configMap', 'csi', 'downwardAPI', 'emptyDir', 'ephemeral', 'persistentVolumeClaim', 'projected', 'secret'],
+]
+const SELINUX_TYPES = ['', 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t']
+
+/** Of the security contexts of pod and containers, in CEL; each gives true where the field says nothing. */
+const PLAIN_SELINUX =
+  `(one.?seLinuxOptions.?type.orValue('') in ${celList(SELINUX_TYPES)} && ` +
+  `one.?seLinuxOptions.?user.orValue('') == '' && one.?seLinuxOptions.?role.orValue('') == '')`
+const CONFINED =
+  "one.?seccompProfile.?type.orValue('RuntimeDefault') != 'Unconfined' && " +
+  "one.?appArmorProfile.?type.orValue('RuntimeDefault') != 'Unconfined'"
+
+const VARIABLES = [
+  {
+    name: 'containers',
+    expression:
+      'object.spec.containers.map(one, dyn(one)) + ' +
+      'object.spec.?initContainers.orValue([]).map(one, dyn(one)) + ' +
+      'object.spec.?ephemeralContainers.orValue([]).map(one, dyn(one))',
+  },
+  {
+    // Its account alone would not do: whoever may make pods here may name any account.
+    name: 'onNode',
+    expression:
+      `object.spec.?serviceAccountName.orValue('') in ${celList(NODE_ACCOUNTS)} && ` +
+      'object.metadata.?ownerReferences.orValue([]).exists(one, ' +
+      "one.kind == 'DaemonSet' && one.name == object.spec.serviceAccountName)",
+  },
+  {
+    name: 'contexts',
+    expression:
+      '[dyn(object.spec.?securityContext.orValue({}))] + ' +
+      'variables.containers.map(one, dyn(one.?securityContext.orValue({})))',
+  },
+]
+
+const ELSE = 'only the DaemonSets of gateway and routeagent'
+
+/** Each of these in CEL, and what to say of a pod that is not so. */
+const VALIDATIONS = [
+  {
+    expression:
+      '(variables.onNode || !object.spec.?hostNetwork.orValue(false)) && ' +
+      '!object.spec.?hostPID.orValue(false) && !object.spec.?hostIPC.orValue(false)',
+    message: `hostNetwork is for ${ELSE}, hostPID and hostIPC for no pod of this namespace`,
+  },
+  {
+    expression:
+      'variables.onNode || variables.containers.all(one, ' +
+      'one.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0))',
+    message: `hostPort is for ${ELSE}`,
+  },
+  {
+    expression:
+      'object.spec.?volumes.orValue([]).all(one, has(one.hostPath) ? ' +
+      `variables.onNode && one.hostPath.path in ${celList(NODE_PATHS)} : ` +
+      `(${VOLUMES.map((kind) => `has(one.${kind})`).join(' || ')}))`,
+    message: `a hostPath volume is for ${ELSE}, and of these paths: ${NODE_PATHS.join(', ')}; of others restricted kinds`,
+  },
+  {
+    expression:
+      'variables.containers.all(one, !one.?securityContext.?privileged.orValue(false) && ' +
+      '!one.?securityContext.?allowPrivilegeEscalation.orValue(true) && ' +
+      "one.?securityContext.?procMount.orValue('Default') == 'Default')",
+    message:
+      'every container here needs allowPrivilegeEscalation: false, and none is privileged or has its own procMount',
+  },
+  {
+    expression:
+      "variables.containers.all(one, 'ALL' in one.?securityContext.?capabilities.?drop.orValue([]) && " +
+      'one.?securityContext.?capabilities.?add.orValue([]).all(name, ' +
+      "name == (variables.onNode ? 'NET_ADMIN' : 'NET_BIND_SERVICE')))",
+    message: `every container here drops ALL capabilities; NET_ADMIN is for ${ELSE}`,
+  },
+  {
+    expression:
+      'variables.onNode || (variables.contexts.all(one, one.?runAsUser.orValue(1) != 0) && ' +
+      'variables.containers.all(one, one.?securityContext.?runAsNonRoot.orValue(' +
+      'object.spec.?securityContext.?runAsNonRoot.orValue(false))))',
+    message: `runAsNonRoot: true is wanted; root is for ${ELSE}`,
+  },
+  {
+    expression:
+      `variables.contexts.all(one, ${CONFINED}) && variables.containers.all(one, ` +
+      "one.?securityContext.?seccompProfile.?type.orValue(object.spec.?securityContext.?seccompProfile.?type.orValue('')) " +
+      "!= '')",
+    message: 'every container here has seccompProfile RuntimeDefault or Localhost, and no AppArmor profile Unconfined',
+  },
+  {
+    expression:
+      `variables.contexts.all(one, ${PLAIN_SELINUX} && !one.?windowsOptions.?hostProcess.orValue(false)) && ` +
+      'object.spec.?securityContext.?sysctls.orValue([]).size() == 0',
+    message: 'no pod here has sysctls, a host process, or an SELinux user, role or type of its own',
+  },
+]
+
+export function podPolicies(namespace: string): readonly ManifestObject[] {
+  const of = { group: '', version: 'v1', resources: ['pods', 'pods/ephemeralcontainers'] }
+  return policy({
+    name: 'sealane-pods',
+    spec: {
+      ...matching([{ ...of, operations: ['CREATE', 'UPDATE'] }], namespace),
+      matchConditions: [
+        // Else nothing of what this is about can change; a pod from before may have its labels changed and go.
+        {
+          name: 'new-or-debugged',
+          expression:
+            "request.operation == 'CREATE' || (has(request.subResource) && request.subResource == 'ephemeralcontainers')",
+        },
+      ],
+      variables: VARIABLES,
+      validations: VALIDATIONS,
+    },
+  })
+}

@@ -1,0 +1,117 @@
+/** Policy sealane-pods: who is privileged in our namespace. */
+import type { Test } from 'tap'
+import { memberObjects } from '../support/installed-objects.ts'
+import type { Json, KubeRequest } from '../support/kube-request.ts'
+import { refusedWithin } from '../support/refusals.ts'
+
+const SYSTEM = 'sealane-system'
+const eventuallyRefused = refusedWithin(60_000)
+const PODS = `/api/v1/namespaces/${SYSTEM}/pods`
+
+type PodSpec = Readonly<Record<string, unknown>> & { readonly containers: readonly [Json] }
+
+function templateOf(kind: string, part: string): PodSpec {
+  const object = memberObjects().find((one) => one.kind === kind && one.metadata.name === `sealane-${part}`)
+  return (object as unknown as { spec: { template: { spec: PodSpec } } }).spec.template.spec
+}
+
+function pod(spec: object, metadata: object = {}): Json {
+  return { apiVersion: 'v1', kind: 'Pod', metadata: { generateName: 'try-', namespace: SYSTEM, ...metadata }, spec }
+}
+
+/** What the DaemonSets make is let in as it is installed, and of all else what Pod Security calls restricted. */
+export async function privilegedPods(t: Test, api: KubeRequest): Promise<void> {
+  const made =
+    (spec: object, metadata: object = {}) =>
+    (): Promise<unknown> =>
+      api.post(`${PODS}?dryRun=All&fieldValidation=Strict`, pod(spec, metadata))
+  const madeBy = (part: string): object => ({
+    ownerReferences: [
+      { apiVersion: 'apps/v1', kind: 'DaemonSet', name: `sealane-${part}`, uid: 'd1', controller: true },
+    ],
+  })
+  const plain = templateOf('Deployment', 'agent')
+  const [container] = plain.containers
+  const securityContext = (change: object): PodSpec => {
+    const before = container['securityContext'] as object
+    return { ...plain, containers: [{ ...container, securityContext: { ...before, ...change } }] }
+  }
+  const gateway = templateOf('DaemonSet', 'gateway')
+  const mounting = (spec: PodSpec, source: object): PodSpec => {
+    return { ...spec, volumes: [...(spec['volumes'] as readonly object[]), { name: 'x', ...source }] }
+  }
+  const who = 'only the DaemonSets of gateway and routeagent'
+  const host = new RegExp(`hostNetwork is for ${who}, hostPID and hostIPC for no pod`)
+  const mounts = new RegExp(`a hostPath volume is for ${who}`)
+  const capabilities = /every container here drops ALL capabilities; NET_ADMIN is for/
+  const root = /runAsNonRoot: true is wanted/
+  const escalates = /allowPrivilegeEscalation: false, and none is privileged/
+  await eventuallyRefused(t, made({ ...plain, hostNetwork: true }), host, 'the network of the node')
+  const refused: readonly (readonly [string, () => Promise<unknown>, RegExp])[] = [
+    ['processes of the node', made({ ...plain, hostPID: true }), host],
+    ['of a gateway, too', made({ ...gateway, hostPID: true }, madeBy('gateway')), host],
+    ['a file of the node', made(mounting(plain, { hostPath: { path: '/var/lib/sealane' } })), mounts],
+    ['another file for a gateway', made(mounting(gateway, { hostPath: { path: '/' } }), madeBy('gateway')), mounts],
+    ['an old kind of volume', made(mounting(plain, { nfs: { server: 's', path: '/' } })), mounts],
+    [
+      'a port of the node',
+      made({ ...plain, containers: [{ ...container, ports: [{ containerPort: 1, hostPort: 1 }] }] }),
+      /hostPort is for/,
+    ],
+    ['all power', made(securityContext({ privileged: true, allowPrivilegeEscalation: undefined })), escalates],
+    ['growing power', made(securityContext({ allowPrivilegeEscalation: true })), escalates],
+    ['no word about it', made(securityContext({ allowPrivilegeEscalation: undefined })), escalates],
+    ['a capability', made(securityContext({ capabilities: { drop: ['ALL'], add: ['NET_ADMIN'] } })), capabilities],
+    ['those that all have', made(securityContext({ capabilities: {} })), capabilities],
+    ['root', made(securityContext({ runAsUser: 0, runAsNonRoot: false })), root],
+    [
+      'root, said of the pod',
+      made({ ...plain, securityContext: { seccompProfile: { type: 'RuntimeDefault' } } }),
+      root,
+    ],
+    ['no filter of system calls', made(securityContext({ seccompProfile: { type: 'Unconfined' } })), /seccompProfile/],
+    ['none said', made({ ...plain, securityContext: { runAsNonRoot: true } }), /seccompProfile/],
+    ['another domain', made(securityContext({ seLinuxOptions: { type: 'spc_t' } })), /no pod here has sysctls/],
+    [
+      'sysctls',
+      made({
+        ...plain,
+        securityContext: {
+          ...(plain['securityContext'] as object),
+          sysctls: [{ name: 'net.ipv4.ip_forward', value: '1' }],
+        },
+      }),
+      /sysctls/,
+    ],
+    ['in a container before', made({ ...plain, initContainers: [{ name: 'i', image: 'x' }] }), escalates],
+    ['the account of a gateway alone', made(gateway), host],
+    ['the DaemonSet of another part', made(gateway, madeBy('routeagent')), host],
+    ['another account', made({ ...gateway, serviceAccountName: 'default' }, madeBy('gateway')), host],
+  ]
+  for (const [name, attempt, refusal] of refused) await t.rejects(attempt(), refusal, name)
+  for (const part of ['agent', 'dns']) await made(templateOf('Deployment', part))()
+  for (const part of ['gateway', 'routeagent']) await made(templateOf('DaemonSet', part), madeBy(part))()
+  t.pass('all parts are let in')
+  await debugged(t, api, pod(plain))
+  const policy = await api.get('/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/sealane-pods')
+  t.notOk(
+    (policy['status'] as { typeChecking?: { expressionWarnings?: unknown } } | undefined)?.typeChecking
+      ?.expressionWarnings,
+    'its expressions fit pods',
+  )
+}
+
+/** A container that is added later is asked like the others; what else changes of a pod is not looked at. */
+async function debugged(t: Test, api: KubeRequest, made: Json): Promise<void> {
+  const { metadata } = await api.post(PODS, made)
+  const path = `${PODS}/${metadata.name}`
+  const added = (securityContext: object) => (): Promise<unknown> =>
+    api.merge(`${path}/ephemeralcontainers`, {
+      spec: { ephemeralContainers: [{ name: 'debug', image: 'x', securityContext }] },
+    })
+  await t.rejects(added({ privileged: true })(), /every container here needs allowPrivilegeEscalation/, 'privileged')
+  await t.rejects(added({})(), /every container here needs allowPrivilegeEscalation/, 'as kubectl debug makes it')
+  await added({ allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } })()
+  await api.merge(path, { metadata: { labels: { other: 'free' } } })
+  await api.delete(path)
+}
