@@ -74,11 +74,8 @@ async function measure(flood: string, ms: number): Promise<Figures> {
     await sleep(1000)
     const calm = await honest.during(ms / 2)
     const member = await rawJoin(broker, 'attacker')
-    const attacker = spawn(process.execPath, [
-      join(import.meta.dirname, 'flood/client.ts'),
-      JSON.stringify({ flood, broker, member, ms: ms + 500 }),
-    ])
-    attacker.stderr.pipe(process.stderr)
+    const args = [join(import.meta.dirname, 'flood/client.ts'), JSON.stringify({ flood, broker, member, ms: ms + 500 })]
+    const attacker = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })
     children.push(attacker)
     memory.reset()
     const ended = once(attacker, 'exit')

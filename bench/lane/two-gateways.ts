@@ -8,6 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { untilWays } from '../../test/failover/carries.ts'
 import { POD_ADDRESSES, type SiteName, type SiteNode, type TwoSites, withTwoSites } from '../../test/failover/sites.ts'
 import { eventually } from '../../test/support/eventually.ts'
 import type { Netns } from '../../test/support/netns.ts'
@@ -80,6 +81,7 @@ async function withOneEach(sites: TwoSites, work: () => Promise<number>): Promis
   const spare = sites.nodes.filter(({ name }) => name === 'gw1')
   for (const gateway of spare) sites.drain(gateway, true)
   await untilWays(sites, 1)
+  await sleep(BALANCE_MS)
   const before = await sentOctets(sites)
   const gbps = await work()
   const after = await sentOctets(sites)
@@ -89,27 +91,8 @@ async function withOneEach(sites: TwoSites, work: () => Promise<number>): Promis
   }
   for (const gateway of spare) sites.drain(gateway, false)
   await untilWays(sites, 2)
-  return gbps
-}
-
-/** Waits until workers, and the gateways that are never drained, have so many ways to the other site. */
-async function untilWays({ nodes }: TwoSites, count: number): Promise<void> {
-  const rest = nodes.filter(({ name }) => name !== 'gw1')
-  let ways: readonly number[] = []
-  await eventually(
-    async () => {
-      ways = await Promise.all(rest.map(waysOf))
-      return ways.every((one) => one === count)
-    },
-    { deadlineMs: 30_000, intervalMs: 200, say: `${count} ways of each node (${ways.join(' ')})` },
-  )
   await sleep(BALANCE_MS)
-}
-
-/** Members of the largest group. */
-async function waysOf({ netns }: SiteNode): Promise<number> {
-  const listed = JSON.parse(await netns.exec('ip', ['-j', 'nexthop', 'show'])) as { group?: readonly unknown[] }[]
-  return Math.max(0, ...listed.map(({ group = [] }) => group.length))
+  return gbps
 }
 
 /** By the uplinks of both sites' first gateways, and of their second ones. */

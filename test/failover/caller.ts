@@ -14,8 +14,10 @@ export interface Load {
   /** Datagrams a second, over all flows. */
   readonly pps: number
   readonly connections: number
-  /** Between two bytes of a connection; 20 where absent. */
+  /** Between two writes of a connection; 20 where absent. */
   readonly byteMs?: number
+  /** Of one write; 1 where absent. */
+  readonly chunk?: number
   /** Of a datagram; 64 where absent. */
   readonly bytes?: number
 }
@@ -31,8 +33,8 @@ export class Caller {
   readonly #waiting: ((line: string) => void)[] = []
   readonly started: Promise<unknown>
 
-  constructor(pod: Netns, address: string, { flows, pps, connections, byteMs = 20, bytes = 64 }: Load) {
-    const args = [PROGRAM, 'call', address, ...[flows, pps, connections, byteMs, bytes].map(String)]
+  constructor(pod: Netns, address: string, { flows, pps, connections, byteMs = 20, bytes = 64, chunk = 1 }: Load) {
+    const args = [PROGRAM, 'call', address, ...[flows, pps, connections, byteMs, bytes, chunk].map(String)]
     const inside = ['netns', 'exec', pod.name, process.execPath, ...args]
     this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'inherit'] })
     this.#child.stdin?.on('error', () => undefined)

@@ -1,6 +1,6 @@
-/** Whether a gateway carries more than its own probes, by what the kernel counts. */
+/** Whether a gateway carries more than its own probes, by what the kernel counts, and over how many it is routed. */
 import { eventually } from '../support/eventually.ts'
-import type { SiteNode } from './sites.ts'
+import type { SiteNode, TwoSites } from './sites.ts'
 
 /** What the probes of both links of a gateway are in a second, at the most. */
 const PROBE_BYTES = 4000
@@ -23,8 +23,27 @@ export async function carries(gateway: SiteNode, much: boolean, say: string): Pr
   )
 }
 
+/** Waits until workers, and first gateways, have so many ways to the other site. Second gateways may be drained. */
+export async function untilWays({ nodes }: TwoSites, count: number): Promise<void> {
+  const rest = nodes.filter(({ name }) => name !== 'gw1')
+  await eventually(
+    async () => {
+      const ways = await Promise.all(rest.map(waysOf))
+      if (ways.every((one) => one === count)) return true
+      throw new Error(ways.join(' '))
+    },
+    { deadlineMs: 60_000, intervalMs: 200, say: `${count} ways of each node` },
+  )
+}
+
+/** Members of the largest group. */
+async function waysOf({ netns }: SiteNode): Promise<number> {
+  const listed = JSON.parse(await netns.exec('ip', ['-j', 'nexthop', 'show'])) as { group?: readonly unknown[] }[]
+  return Math.max(0, ...listed.map(({ group = [] }) => group.length))
+}
+
 /** Octets both ways. What the gateway itself reports of them is as old as its heartbeat. */
-async function carriedBytes({ netns }: SiteNode): Promise<number> {
+export async function carriedBytes({ netns }: SiteNode): Promise<number> {
   const counters = [0, 1].flatMap((lane) => ['rx', 'tx'].map((way) => `sealane${lane}/statistics/${way}_bytes`))
   const files = counters.map((counter) => `/sys/class/net/${counter}`)
   const text = await netns.exec('cat', files)

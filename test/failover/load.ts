@@ -1,7 +1,7 @@
 /**
  * Traffic between two pods, as a program for a namespace: `serve` answers all of it; `call ADDRESS FLOWS PPS TCP MS
- * BYTES` sends PPS datagrams of BYTES a second over FLOWS sockets, and a byte each MS over each of TCP connections, until
- * its input ends.
+ * BYTES CHUNK` sends PPS datagrams of BYTES a second over FLOWS sockets, and CHUNK bytes each MS over each of TCP
+ * connections, until its input ends.
  * One line on standard input asks for what was seen since the last one: a line of JSON (Seen).
  */
 import { createSocket } from 'node:dgram'
@@ -47,10 +47,17 @@ function touch(gap: Gap, nowMs: number): void {
   gap.lastMs = nowMs
 }
 
-function call(address: string, [flows = 0, pps = 0, connections = 0, byteMs = 0, size = 64]: readonly number[]): void {
+function call(
+  address: string,
+  [flows = 0, pps = 0, connections = 0, byteMs = 0, size = 64, chunk = 1]: readonly number[],
+): void {
   const counts = { sent: 0, answered: 0, broken: 0 }
   const udp = Array.from({ length: flows }, () => datagrams(address, size, () => (counts.answered += 1)))
-  const tcp = Array.from({ length: connections }, () => bytes(address, byteMs, () => (counts.broken += 1)))
+  const tcp = Array.from({ length: connections }, (_, i) => {
+    // Not all at one moment: that would be more than a socket's buffer takes.
+    const firstMs = (byteMs * i) / connections
+    return bytes(address, { firstMs, byteMs, chunk }, () => (counts.broken += 1))
+  })
   const startMs = performance.now()
   let due = 0
   const tickMs = Math.max(TICK_MS, 500 / pps)
@@ -96,14 +103,24 @@ function datagrams(address: string, size: number, onAnswer: () => void): Datagra
   return { gap, send: () => socket.send(bytes, PORT, address, () => undefined) }
 }
 
-function bytes(address: string, byteMs: number, onBroken: () => void): { readonly gap: Gap } {
-  const gap = { lastMs: performance.now(), longestMs: 0 }
+interface Writes {
+  /** The first one comes so long after the start. */
+  readonly firstMs: number
+  readonly byteMs: number
+  readonly chunk: number
+}
+
+function bytes(address: string, { firstMs, byteMs, chunk }: Writes, onBroken: () => void): { readonly gap: Gap } {
+  const gap = { lastMs: performance.now() + firstMs, longestMs: 0 }
   const socket: Socket = connect(PORT, address)
   socket.setNoDelay(true)
   socket.on('error', () => undefined)
   socket.on('data', () => touch(gap, performance.now()))
-  const sending = setInterval(() => socket.write('x'), byteMs)
+  const sent = Buffer.alloc(chunk, 'x')
+  let sending: NodeJS.Timeout | undefined
+  const first = setTimeout(() => (sending = setInterval(() => socket.write(sent), byteMs)), firstMs)
   socket.on('close', () => {
+    clearTimeout(first)
     clearInterval(sending)
     onBroken()
   })

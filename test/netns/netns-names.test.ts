@@ -1,5 +1,8 @@
-/** What a killed test leaves behind is removed by the next one, and nobody else's namespace is. */
-import { spawn } from 'node:child_process'
+/**
+ * What a killed test leaves behind is removed by the next one, and nobody else's namespace is. A program in a namespace
+ * goes on, whether or not a test reads what it writes.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import t from 'tap'
@@ -15,6 +18,10 @@ await withNetns(async (ns) => {
   console.log(ns.name, pid)
   await new Promise(() => setInterval(() => undefined, 1000))
 })`
+
+/** No pipe and no socket holds so much. */
+const FLOOD_BYTES = 4_000_000
+const FLOOD = `head -c ${FLOOD_BYTES} /dev/zero`
 
 await inPrivateNetns(t, import.meta.url, () => {
   t.test('a test that was killed', async (t) => {
@@ -51,6 +58,25 @@ await inPrivateNetns(t, import.meta.url, () => {
       const left = namedNetns()
       for (const [why, name, swept] of rows) t.equal(!left.includes(name), swept, `${why}: ${name}`)
       for (const [, name] of rows) await ns.tryExec('ip', ['netns', 'del', name])
+    })
+  })
+
+  t.test('a program that writes more than a pipe takes', async (t) => {
+    await withNetns(async (ns) => {
+      const writer = (): ChildProcess => ns.spawn('sh', ['-c', `echo ready; ${FLOOD}; ${FLOOD} >&2; echo last`])
+      const unread = writer()
+      const begun = writer()
+      await once(begun.stdout!, 'data')
+      const whole = writer()
+      let said = ''
+      whole.stdout?.on('data', (chunk: Buffer) => (said += chunk.toString()))
+      const all = [unread, begun, whole]
+      await eventually(() => all.every(({ exitCode }) => exitCode === 0), {
+        deadlineMs: 10_000,
+        say: 'each ends by itself, read not at all, for its first word, or whole',
+      })
+      await eventually(() => said.endsWith('last\n'), { say: 'the last word is read' })
+      t.equal(said.length, 'ready\n'.length + FLOOD_BYTES + 'last\n'.length, 'who reads misses nothing')
     })
   })
 })

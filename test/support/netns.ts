@@ -28,7 +28,10 @@ export interface Netns {
   exec(command: string, args?: readonly string[], options?: ExecOptions): Promise<string>
   /** The same, but failure is a result. */
   tryExec(command: string, args?: readonly string[], options?: ExecOptions): Promise<ExecResult>
-  /** Starts a program inside and leaves it running; it is ended with the namespace. */
+  /**
+   * Starts a program inside and leaves it running; it is ended with the namespace. A test that wants its output listens at
+   * once: what no test listens to is read and dropped, since a program stands still when its pipe is full.
+   */
   spawn(
     command: string,
     args?: readonly string[],
@@ -99,8 +102,11 @@ function netns(name: string): Netns {
     name,
     exec: (command, args = [], options = {}) => run('ip', inside(command, args), options),
     tryExec: (command, args = [], options = {}) => tryRun('ip', inside(command, args), options),
-    spawn: (command, args = [], options = {}) =>
-      spawn('ip', inside(command, args), { stdio: ['ignore', 'pipe', 'pipe'], ...options }),
+    spawn: (command, args = [], options = {}) => {
+      const child = spawn('ip', inside(command, args), { stdio: ['ignore', 'pipe', 'pipe'], ...options })
+      for (const stream of [child.stdout, child.stderr]) stream.resume()
+      return child
+    },
   }
 }
 

@@ -45,7 +45,6 @@ export async function insisting(netns: Netns, file: string, value: string): Prom
   const before = (await netns.exec('cat', [file])).trim()
   const child = netns.spawn('sh', ['-c', 'while :; do echo "$1" > "$0"; echo; sleep 0.1; done', file, value])
   await once(child.stdout!, 'data')
-  child.stdout?.resume()
   return async () => {
     child.kill('SIGKILL')
     await once(child, 'exit')
@@ -57,7 +56,6 @@ export async function insisting(netns: Netns, file: string, value: string): Prom
 export async function repeating(netns: Netns, command: string): Promise<Undo> {
   const child = netns.spawn('sh', ['-c', `while :; do ${command}; echo; sleep 0.05; done`])
   await once(child.stdout!, 'data')
-  child.stdout?.resume()
   return async () => {
     child.kill('SIGKILL')
     await once(child, 'exit')

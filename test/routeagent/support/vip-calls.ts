@@ -57,7 +57,8 @@ export interface HeldConnection {
 
 /** One TCP connection to port 80 that stays open. */
 export function holdConnection(ns: Netns, address: string): HeldConnection {
-  const child = spawn('ip', ['netns', 'exec', ns.name, process.execPath, TALKER, 'hold', address, '80'])
+  const args = ['netns', 'exec', ns.name, process.execPath, TALKER, 'hold', address, '80']
+  const child = spawn('ip', args, { stdio: ['pipe', 'pipe', 'inherit'] })
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   return {
     async ask() {

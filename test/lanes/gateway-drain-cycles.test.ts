@@ -1,0 +1,99 @@
+/**
+ * The second gateways of two sites are drained and come back, twenty times in a row; fewer on a busy machine. Each time new connections begin
+ * while both gateways carry, so that some of them go over the second ones and have to move. Each connection and each
+ * flow of datagrams is watched by itself: none is without an answer for longer than a second, and none breaks. Segments
+ * are of full size and joined as the product does it, so that one that a way would swallow for its size shows.
+ */
+import t from 'tap'
+import { Caller, type Load, answerIn } from '../failover/caller.ts'
+import { carriedBytes, untilWays } from '../failover/carries.ts'
+import type { Seen } from '../failover/load.ts'
+import { POD_ADDRESSES, type SiteNode, withTwoSites } from '../failover/sites.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = netnsMissing() ?? false
+t.setTimeout(240_000 * SLOWNESS)
+// For the processes of the nodes (test/routeagent/support/run-node.ts).
+process.env['SEALANE_TEST_TUNED'] = '1'
+
+const MOST_CYCLES = 20
+/** On a busy machine it ends after this time, but not before so many cycles. */
+const ENOUGH_MS = 70_000
+const LEAST_CYCLES = 6
+const LONGEST_MS = 1000 * SLOWNESS
+/** The same where wireguard-go did not get to run in time, and its socket lost packets: TCP sends them again, and again. */
+const LONGEST_LOSSY_MS = 10 * LONGEST_MS
+/** Two segments and a part of one in each write. */
+const LOAD = { flows: 32, pps: 80, connections: 32, byteMs: 400, bytes: 1000, chunk: 3000 } satisfies Load
+/** What the load is in a second, there and back, at the gateways of both sites. */
+const SECOND = 4 * ((LOAD.connections * LOAD.chunk * 1000) / LOAD.byteMs + LOAD.pps * LOAD.bytes)
+
+t.test('drain and undrain in cycles', { skip, timeout: 220_000 * SLOWNESS }, (t) =>
+  withTwoSites(temporaryFolder(t), async (sites) => {
+    await answerIn(sites.pods.paris)
+    const second = sites.nodes.filter(({ name }) => name === 'gw1')
+    const gateways = sites.nodes.filter(({ name }) => name !== 'worker')
+    const drain = (on: boolean): void => second.forEach((gateway) => sites.drain(gateway, on))
+    const cycles: Cycle[] = []
+    const startMs = performance.now()
+    const isEnough = (): boolean => cycles.length >= LEAST_CYCLES && performance.now() - startMs > ENOUGH_MS
+    while (cycles.length < MOST_CYCLES && !isEnough()) {
+      const before = await overflows(gateways)
+      const caller = new Caller(sites.pods.milano, POD_ADDRESSES.paris, LOAD)
+      await caller.started
+      await carryMore(second, SECOND / 8)
+      drain(true)
+      await untilWays(sites, 1)
+      await carryMore(gateways, SECOND / 4)
+      drain(false)
+      await untilWays(sites, 2)
+      // What goes dark now does not come to light in the next cycle, whose connections are new.
+      await carryMore(gateways, SECOND)
+      cycles.push({ ...(await caller.seen()), overflows: (await overflows(gateways)) - before })
+      await caller.stop()
+    }
+    const bad = cycles.flatMap((cycle, i) => (isGood(cycle) ? [] : [`cycle ${i + 1}: ${words(cycle)}`]))
+    t.strictSame(bad, [], `no flow is without an answer for longer than ${LONGEST_MS} ms, and none breaks`)
+    for (const cycle of cycles) t.comment(words(cycle))
+  }),
+)
+
+interface Cycle extends Seen {
+  /** Packets that came to sockets of the gateways, and that these had no room for. */
+  readonly overflows: number
+}
+
+function isGood({ broken, longestGapMs, longestTcpGapMs, overflows }: Cycle): boolean {
+  const mostMs = overflows === 0 ? LONGEST_MS : LONGEST_LOSSY_MS
+  return broken === 0 && longestGapMs <= mostMs && longestTcpGapMs <= mostMs
+}
+
+function words({ broken, longestGapMs, longestTcpGapMs, sent, answered, overflows }: Cycle): string {
+  const [udp, tcp] = [longestGapMs, longestTcpGapMs].map(Math.round)
+  const lost = `${sent - answered} of ${sent} lost, ${overflows} at sockets`
+  return `${broken} broken; longest without an answer: TCP ${tcp} ms, UDP ${udp} ms (${lost})`
+}
+
+/** Waits until they have carried so many octets more, all together. */
+async function carryMore(gateways: readonly SiteNode[], octets: number): Promise<void> {
+  const end = (await sum(gateways, carriedBytes)) + octets
+  const say = `${gateways.map(({ port }) => port).join(', ')} carry`
+  await eventually(async () => (await sum(gateways, carriedBytes)) >= end, { deadlineMs: 40_000, say })
+}
+
+/** RcvbufErrors of UDP, as /proc/net/snmp has it. */
+function overflows(gateways: readonly SiteNode[]): Promise<number> {
+  return sum(gateways, async ({ netns }) => {
+    const [names = [], values = []] = (await netns.exec('cat', ['/proc/net/snmp']))
+      .split('\n')
+      .filter((line) => line.startsWith('Udp: '))
+      .map((line) => line.split(' '))
+    return Number(values[names.indexOf('RcvbufErrors')])
+  })
+}
+
+async function sum(gateways: readonly SiteNode[], of: (gateway: SiteNode) => Promise<number>): Promise<number> {
+  return (await Promise.all(gateways.map(of))).reduce((total, one) => total + one, 0)
+}
