@@ -28,13 +28,13 @@ export async function reportLeaving(
   // Also one that is over before the next look: the other parts of this process have begun to leave.
   const leaving = watchLeaving(deps.api)
   try {
-    await tellUntilDone(deps, store, { hasBegun: () => leaving.signal.aborted }, signal)
+    await reportUntilDone(deps, store, { hasBegun: () => leaving.signal.aborted }, signal)
   } finally {
     leaving.close()
   }
 }
 
-async function tellUntilDone(
+async function reportUntilDone(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore & JoinStore,
   { hasBegun }: { readonly hasBegun: () => boolean },
@@ -54,7 +54,7 @@ async function tellUntilDone(
     }
     const found = await whenMembership(deps.api, (one) => isTakenBack(one) || isToLeave(one), signal)
     if (found === undefined || isTakenBack(found)) return
-    const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
+    const problem = await reportAndLeave(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', {
       reason: 'LeaveNotReported',
@@ -71,7 +71,7 @@ function isToLeave(membership: Membership): boolean {
 }
 
 /** Undefined when the broker knows, or need not, and every part sees that this cluster leaves. */
-async function tell(
+async function reportAndLeave(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore,
   signal: AbortSignal,

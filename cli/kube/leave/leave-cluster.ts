@@ -92,7 +92,7 @@ async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveCluste
 
 async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, say } = init
-  await tellBroker(admin, init)
+  await reportFirst(admin, init)
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)
@@ -107,7 +107,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 }
 
 /** Before anything is taken away, but with --force. Where the broker is not told in time, all stays as it was. */
-async function tellBroker(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, force, say } = init
   const wait = (): Promise<boolean> =>
     step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))

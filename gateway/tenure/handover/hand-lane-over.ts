@@ -68,7 +68,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
       for (const cancel of cancels) cancel()
       resolve(is)
     }
-    const tell = (): void => {
+    const report = (): void => {
       note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
       logger.warn(note, { reason: 'LaneNotHandedOver', lane })
       api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
@@ -76,7 +76,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
     const cancels = [
       tenure.onChange(look),
       api.cache('Gateway').onChange(look),
-      clock.setTimer(UNTAKEN_MS, tell),
+      clock.setTimer(UNTAKEN_MS, report),
       clock.setTimer(LAST_MS, () => end(false)),
     ]
     look()

@@ -295,18 +295,16 @@ async function uninstalling(t: Test, world: World): Promise<void> {
 
 /** Without what differs from run to run: how long things take decides what is waited for. */
 function masked(text: string, directory: string): string {
-  return (
-    text
-      .split('\n')
-      .filter(
-        (line) =>
-          !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1|to hand clusterset.local to Sealane)[,:])/.test(line),
-      )
-      .join('\n')
-      .replaceAll(directory, 'FOLDER')
-      .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))
-      .replaceAll(/10\.53\.\d+\.\d+/g, (address) =>
-        address === '10.53.0.0' || address === '10.53.0.10' ? address : 'DNS',
-      )
-  )
+  return text
+    .split('\n')
+    .filter(
+      (line) =>
+        !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1|to hand clusterset.local to Sealane)[,:])/.test(line),
+    )
+    .join('\n')
+    .replaceAll(directory, 'FOLDER')
+    .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))
+    .replaceAll(/10\.53\.\d+\.\d+/g, (address) =>
+      address === '10.53.0.0' || address === '10.53.0.10' ? address : 'DNS',
+    )
 }

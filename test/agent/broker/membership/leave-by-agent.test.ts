@@ -106,7 +106,7 @@ class Cluster {
     return (await this.identity.read()) !== undefined
   }
 
-  untold(): number {
+  failures(): number {
     return this.logger.messages('warn').filter((text) => text.startsWith('the broker could not be told')).length
   }
 
@@ -158,7 +158,7 @@ t.test('while the broker is away nothing is taken away, and the request can be t
   const own = new CountingClock()
   const { stop } = cluster.agent(own)
   await cluster.says(ASKED)
-  await eventually(() => cluster.untold() === 2 && own.sleeping > 0, { deadlineMs: 60_000, say: 'it tries twice' })
+  await eventually(() => cluster.failures() === 2 && own.sleeping > 0, { deadlineMs: 60_000, say: 'it tries twice' })
   t.equal(cluster.phase, 'joined', 'no part hears of it')
   t.ok(await cluster.isKnownHere())
   await cluster.says({})
@@ -167,7 +167,7 @@ t.test('while the broker is away nothing is taken away, and the request can be t
   await eventually(() => joinProblem(cluster.secret.content, '') === undefined, { deadlineMs: 60_000, say: 'no more' })
   t.equal(own.sleeping, 0, 'nothing is to be tried again')
   await stop()
-  t.equal(cluster.untold(), 2, 'and does not')
+  t.equal(cluster.failures(), 2, 'and does not')
   t.equal(cluster.phase, 'joined')
   t.ok(await cluster.isMemberThere(), 'a member as before')
 })
@@ -177,7 +177,7 @@ t.test('asked for again when the broker is back', async (t) => {
   await cluster.brokerAway()
   const { ended } = cluster.agent()
   await cluster.says(ASKED)
-  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  await eventually(() => cluster.failures() > 0, { deadlineMs: 60_000 })
   await cluster.brokerUp()
   await ended
   t.equal(cluster.phase, 'leaving')
@@ -198,7 +198,7 @@ t.test('taken back after the parts have begun: it ends, to begin again as a memb
   await cluster.brokerAway()
   const { ended } = cluster.agent()
   await cluster.says({}, 'leaving')
-  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  await eventually(() => cluster.failures() > 0, { deadlineMs: 60_000 })
   await cluster.says({})
   await ended
   t.ok(await cluster.isKnownHere())
@@ -206,7 +206,7 @@ t.test('taken back after the parts have begun: it ends, to begin again as a memb
 
   const again = cluster.agent()
   await cluster.says(ASKED)
-  await eventually(() => cluster.untold() > 1, { deadlineMs: 60_000 })
+  await eventually(() => cluster.failures() > 1, { deadlineMs: 60_000 })
   // While it waits for the next try.
   await cluster.says({}, 'leaving')
   await cluster.says({})
@@ -219,7 +219,7 @@ t.test('without an identity nobody can tell: all stays', async (t) => {
   await cluster.identity.dropIdentity()
   const { stop } = cluster.agent()
   await cluster.says(ASKED)
-  await eventually(() => cluster.untold() > 0, { deadlineMs: 60_000 })
+  await eventually(() => cluster.failures() > 0, { deadlineMs: 60_000 })
   t.equal(cluster.phase, 'joined')
   t.match(cluster.logger.lines.at(-1)?.fields, {
     why: 'there is no identity in Secret sealane-system/sealane-identity',

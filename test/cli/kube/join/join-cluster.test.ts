@@ -1,120 +1,14 @@
 /** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
 import t from 'tap'
-import type { LookAtJoin } from '../../../../cli/site/agree-on-renumbering.ts'
-import { type JoinClusterInit, type JoinedCluster, joinCluster } from '../../../../cli/kube/join/join-cluster.ts'
+import type { JoinedCluster } from '../../../../cli/kube/join/join-cluster.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
 import { DEFAULT_VALUES } from '../../../../install/values.ts'
-import { parseClusterId } from '../../../../model/ids.ts'
-import { RefusedError } from '../../../../protocol/broker-api.ts'
-import { createJoinToken } from '../../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'
 import { KUBEADM } from '../../cluster-dns/corefiles.ts'
 import { configMap } from '../../cluster-dns/objects.ts'
-import { identityParts } from '../../../support/identity-parts.ts'
-import { InstallingAdmin } from '../../../support/installing-admin.ts'
-import { nodeObject } from '../../../support/objects/node-objects.ts'
-import { clusterObject } from '../../../support/objects/cluster-objects.ts'
-
-const [OURS, SYSTEM] = ['sealane.io/v1alpha1', 'sealane-system']
-const CARE = { force: false }
-/** By the agent, once it has got the clusterset's members. */
-const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
-
-function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
-  const conditions = [{ type: 'Ready', status: ready }]
-  return { ...nodeObject(name), status: { conditions } }
-}
-
-function cluster(id: string, silent = false): ManifestObject {
-  const said = { type: 'InContact', status: 'False', message: 'the broker has not heard from it since noon' }
-  const status = { conditions: silent ? [said] : [] }
-  return { ...clusterObject({ id }, { metadata: { labels: MIRRORED } }), spec: { id }, status }
-}
-
-function gateway(...up: readonly string[]): ManifestObject {
-  const connections = up.map((id) => ({ cluster: id, state: 'up', message: '' }))
-  return {
-    apiVersion: OURS,
-    kind: 'Gateway',
-    metadata: { name: 'n1' },
-    spec: {},
-    status: { lanes: [{ lane: 0 }], connections },
-  }
-}
-
-const MEMBERSHIP: ManifestObject = {
-  apiVersion: OURS,
-  kind: 'Membership',
-  metadata: { name: 'self' },
-  spec: { clusterId: 'paris' },
-}
-
-/** As they lie in the Secret. */
-async function secretParts(givenAtMs: number): Promise<Readonly<Record<string, string>>> {
-  const parts = Object.entries(await identityParts('demo', 'paris', givenAtMs))
-  return Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
-}
-
-const secret = (data: Readonly<Record<string, string>>): ManifestObject => ({
-  apiVersion: 'v1',
-  kind: 'Secret',
-  metadata: { name: 'sealane-identity', namespace: SYSTEM },
-  data,
-})
-
-/** This cluster's own with the members that the broker told of: those that are here. */
-function told(object: ManifestObject, all: readonly ManifestObject[]): ManifestObject {
-  if (object.kind !== 'Cluster' || object.metadata.name !== 'paris') return object
-  const ids = all.filter(({ kind }) => kind === 'Cluster').map(({ metadata }) => metadata.name)
-  const annotations = { 'sealane.io/known-members': ids.sort().join() }
-  return { ...object, metadata: { ...object.metadata, annotations } }
-}
-
-async function join(
-  objects: readonly ManifestObject[],
-  change: (admin: InstallingAdmin) => void = () => undefined,
-  more: Partial<JoinClusterInit> = {},
-) {
-  const given = objects.some(({ kind }) => kind === 'Membership') ? [] : [MEMBERSHIP]
-  const admin = new InstallingAdmin([...given, ...objects].map((object) => told(object, objects)))
-  const clock = new FakeClock()
-  admin.identity = await secretParts(clock.now())
-  change(admin)
-  let said = ''
-  const expiresAtMs = clock.now() + 60_000
-  const init: JoinClusterInit = {
-    token: createJoinToken({
-      addresses: ['192.0.2.1:7443'],
-      caPin: 'a'.repeat(64),
-      clusterset: 'demo',
-      expiresAtMs,
-    }).text(),
-    chosen: {
-      clusterId: parseClusterId('paris'),
-      podCIDRs: ['10.42.0.0/16'],
-      serviceCIDRs: ['10.43.0.0/16'],
-      labels: {},
-      gateways: [{ node: 'n1' }],
-    },
-    values: DEFAULT_VALUES,
-    dryRun: false,
-    force: true,
-    flags: '--context c1',
-    timeoutMs: 0,
-    ask: undefined,
-    clock,
-    signal: new AbortController().signal,
-    say: (text) => void (said += text),
-    ...more,
-  }
-  const done = joinCluster({ admin, dynamic: admin.dynamic }, init)
-  const outcome = await done.catch((error: unknown) => error as Error)
-  const reported = said
-    .split('\n')
-    .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS hands|not waited)/.test(line))
-  return { admin, done, reported, outcome, said }
-}
+import type { InstallingAdmin } from '../../../support/installing-admin.ts'
+import { CARE, OURS, SYSTEM, cluster, gateway, join, node, secret, secretParts } from './joining.ts'
 
 t.test('the first member, and one that reaches all others', async (t) => {
   const first = await join([node('n1', 'True'), cluster('paris'), gateway()])
@@ -277,13 +171,13 @@ t.test('a leave that broke off is taken back, or finished where the broker knows
     t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-requested': String }, say)
     t.notMatch(after?.metadata.annotations, { 'sealane.io/leave-untold': String }, say)
   }
-  const told = says({}, 'leaving').map((object) => (object.kind === 'Secret' ? { ...object, data: {} } : object))
-  const error = await failure((await join(told, undefined, { token: undefined })).done)
+  const reported = says({}, 'leaving').map((object) => (object.kind === 'Secret' ? { ...object, data: {} } : object))
+  const error = await failure((await join(reported, undefined, { token: undefined })).done)
   t.equal(error.message, 'context "c1" of kubeconfig has left its clusterset: its parts take themselves out')
   t.match(error, {
     hint: 'finish that: sealane leave --context c1; or join anew with a token: sealane join --context c1 ',
   })
-  const { said } = await join(told, undefined, { dryRun: true })
+  const { said } = await join(reported, undefined, { dryRun: true })
   t.match(said, 'a leave that did not end is finished first\n')
 })
 
@@ -365,85 +259,3 @@ t.test('what is missing is made anew, and a token in the place of a refused iden
   t.match(again.said, /^joined before as paris; the broker refuses it: evicted at noon$/m)
   t.ok(written(again.admin).includes('merge Secret sealane-system/sealane-identity'))
 })
-
-t.test('members whose addresses the join changes are named before, and asked about', async (t) => {
-  const objects = [node('n1', 'True'), cluster('paris'), gateway()]
-  const milano = { cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }
-  const renumbered = [{ ...milano, openConnections: { count: 12, atLeast: false } }]
-  const asked: string[] = []
-  const look: LookAtJoin = ({ cluster: id, facts }) => {
-    asked.push(`${id} ${facts.podCIDRs.join()} ${facts.serviceCIDRs.join()}`)
-    return Promise.resolve({ globalCIDRs: ['244.1.0.0/16'], renumbered })
-  }
-  const names = 'other members get global addresses by this join, .*: milano \\(244\\.0\\.0\\.0/16\\)\\. '
-  const named = new RegExp(`^${names}About 12 open connections with pods of milano break; `, 'm')
-  const questions: string[] = []
-  const answer = (yes: boolean) => (question: string) => {
-    questions.push(question)
-    return Promise.resolve(yes)
-  }
-  const refused = await join(objects, undefined, { look, confirm: answer(false) })
-  t.match(refused.outcome, { message: 'nothing was changed' })
-  t.match(refused.said, named)
-  t.strictSame(refused.reported, [], 'and nothing is done')
-  const agreed = await join(objects, undefined, { look, confirm: answer(true) })
-  t.strictSame(agreed.reported, ['joined', 'all parts are ready'])
-  t.strictSame(questions, ['Join all the same', 'Join all the same'])
-  t.strictSame(asked, Array(2).fill('paris 10.42.0.0/16 10.43.0.0/16'))
-  const script = await join(objects, undefined, { look })
-  t.match(script.said, named, 'nobody can be asked: it is said')
-  t.strictSame(script.reported, ['joined', 'all parts are ready'])
-  const older = await join(objects, undefined, {
-    look: () => Promise.resolve({ globalCIDRs: [], renumbered: [milano] }),
-  })
-  const notKnown = new RegExp(`^${names}Open connections with pods of milano break, how many is not known; `, 'm')
-  t.match(older.said, notKnown, 'a member, or a broker, of an earlier release does not tell')
-  const nobody = await join(objects, undefined, {
-    look: () => Promise.resolve({ globalCIDRs: [], renumbered: [] }),
-    confirm: answer(false),
-  })
-  t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
-  t.notMatch(nobody.said, /addresses by this join|is not known before/)
-})
-
-t.test('a broker of an older release cannot say before, and stops nobody', async (t) => {
-  const objects = [node('n1', 'True'), cluster('paris'), gateway()]
-  const error = new RefusedError('InvalidValue', 'csr', 'csr: malformed')
-  const { said, reported } = await join(objects, undefined, { look: () => Promise.reject(error) })
-  const note =
-    'note: whether this join changes addresses of other members is not known before (the broker is of an older'
-  t.match(said, note)
-  t.strictSame(reported, ['joined', 'all parts are ready'])
-})
-
-t.test(
-  'a broker that is not reached from here is asked by the agent, before anything changes for others',
-  async (t) => {
-    const objects = [node('n1', 'True'), cluster('paris'), gateway()]
-    const look = (): Promise<never> => Promise.reject(new Error('nobody answers at 192.0.2.1:7443'))
-    const note =
-      'note: the broker is not reached from here: the agent asks it, before it joins, what changes for other members'
-    const nobody = await join(objects, undefined, { look })
-    t.match(nobody.said, note)
-    t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
-    const text = 'other members get global addresses by this join: milano (244.1.0.0/16)'
-    const asked: string[] = []
-    for (const yes of [false, true, undefined]) {
-      const confirm = (question: string): Promise<boolean> => (asked.push(question), Promise.resolve(yes === true))
-      const more = yes === undefined ? { look } : { look, confirm }
-      const done = await join(objects, (admin) => (admin.wouldRenumber = text), more)
-      t.match(done.said, `${text}\n`, `said, ${String(yes)}`)
-      if (yes === false) {
-        t.match(done.outcome, { message: /^this cluster has not joined: the token is taken away/ })
-        const left = await done.admin.get({
-          apiVersion: 'v1',
-          kind: 'Secret',
-          name: 'sealane-identity',
-          namespace: SYSTEM,
-        })
-        t.notMatch(left, { data: { token: String } }, 'the agent finds none')
-      } else t.strictSame(done.reported, ['joined', 'all parts are ready'])
-    }
-    t.strictSame(asked, ['Join all the same', 'Join all the same'], 'with --yes it is only said')
-  },
-)
