@@ -3,7 +3,6 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
-import { CONDITION_DRAINED, isConditionTrue } from '../model/conditions.ts'
 import { applyRouting } from '../kernel/apply/apply-routing.ts'
 import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
@@ -27,6 +26,7 @@ import { carryingText } from './health/carrying-links.ts'
 import { handedOverHealth } from './health/health-handover.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import { type GatewayMetrics, laneLabels } from './metrics.ts'
+import { Departure } from './status/departure.ts'
 import { EndpointWriter, ownEndpoints } from './status/endpoint-writer.ts'
 import { Returning } from './status/returning.ts'
 import { HandshakeRetries } from './reach/handshake-retries.ts'
@@ -47,9 +47,6 @@ const KERNEL_SETTLE_MS = 200
 const AFTER_WAYS_MS = 150
 /** What is only doubted changes little but the ways, and the kernel's word that they changed is no news. */
 const AFTER_DOUBT_MS = 1000
-
-/** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */
-const WITHDRAW_AFTER_MS = 1500
 
 /** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
@@ -89,7 +86,7 @@ export class LaneLoop {
   readonly #returning = new Returning()
   readonly #callJitter: number
   #refusals = ''
-  #leavingSinceMs: number | undefined
+  readonly #departure: Departure
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
@@ -121,6 +118,7 @@ export class LaneLoop {
     this.#loop = new ReconcileLoop(this.#outcome, PACE, (signal) => this.#round(signal))
     this.#ways = new ReconcileLoop(loopDeps(deps, 'ways'), PACE, (signal) => this.#reroute(signal))
     this.#wake = new WakeTimer(deps.clock, () => this.poke())
+    this.#departure = new Departure(deps, init.config.node)
   }
 
   poke(): void {
@@ -254,29 +252,21 @@ export class LaneLoop {
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
       ...announced(this.#init.nextIdentity?.()),
-      ...this.#departure(this.#deps.clock.monotonic()),
+      ...this.#departing(this.#deps.clock.monotonic()),
     }
   }
 
   /** Once it says that it goes, this node withdraws its ways when all had time to learn that, and not before. */
-  #departure(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
+  #departing(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
     const { api, handover } = this.#deps
     const leaving = handover?.leaving() ?? isLeaving(api, this.#init.config.node)
-    this.#leavingSinceMs = leaving ? (this.#leavingSinceMs ?? this.#leftSinceMs(nowMs)) : undefined
-    const withdrawsAtMs = (this.#leavingSinceMs ?? Infinity) + WITHDRAW_AFTER_MS
+    const withdrawsAtMs = this.#departure.withdrawsAtMs(leaving, nowMs, this.#plan === undefined)
     if (leaving && nowMs < withdrawsAtMs) this.#wake.at(withdrawsAtMs)
     return {
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
       leaving,
       withdrawn: nowMs >= withdrawsAtMs,
     }
-  }
-
-  /** Since now, but for a process that was started anew on a node that nothing flowed over: that had withdrawn long ago. */
-  #leftSinceMs(nowMs: number): number {
-    const { status } = this.#deps.api.cache('Gateway').get(this.#init.config.node) ?? {}
-    const isDrained = this.#plan === undefined && isConditionTrue(status?.conditions, CONDITION_DRAINED)
-    return isDrained ? nowMs - WITHDRAW_AFTER_MS : nowMs
   }
 
   /** With what changes from one moment to the next: which links answer, and where other gateways lead. */

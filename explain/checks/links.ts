@@ -48,8 +48,9 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
   return [{ reason: 'AllClustersCutOff', severity: 'down', subject: selfSubject, seen, ...seenAt(first), because }]
 }
 
-/** It has published no gateway: it is not ready yet, or has told at home why not. */
-function isAwaited({ objects }: World, id: string): boolean {
+/** It has published no gateway: it is not ready yet, or has told at home why not. There was one where there is a link. */
+function isAwaited({ objects, links: all }: World, id: string): boolean {
+  if (all.some(({ connection }) => connection.cluster === id)) return false
   return objects.Endpoint?.some(({ object }) => object.spec.cluster === id) === false
 }
 

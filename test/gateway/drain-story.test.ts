@@ -1,5 +1,6 @@
 /** A gateway that is about to go; everything but its own process is a fake. */
 import t, { type Test } from 'tap'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
 import type { Node } from '../../model/objects.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
@@ -69,6 +70,29 @@ t.test('one of two leaves its traffic to the other, after it has said so, and ta
     await stage.until(() => !drains(stage) && toParis(stage) === 1, `${say}: back`)
     await stage.until(() => drained(stage) === undefined, `${say}: and says nothing more of it`)
   }
+})
+
+t.test('it withdraws after the others have heard of it, however long that takes', async (t) => {
+  const stage = await serving(t)
+  otherReports(stage, { paris: 'up' })
+  stage.objects.failure = new ClusterApiError('Unavailable', 'away')
+  change(stage, { 'sealane.io/drain': '' })
+  await stage.passSlowly(10_000)
+  t.notOk(drains(stage), 'it could not say so')
+  t.equal(toParis(stage), 1, 'and carries what still comes')
+  stage.objects.failure = undefined
+  await stage.until(() => drains(stage), 'it says so')
+  await stage.pass(500)
+  t.equal(toParis(stage), 1, 'the others need a moment to follow')
+  await stage.until(() => toParis(stage) === 0, 'it has withdrawn')
+  change(stage, {})
+  await stage.until(() => !drains(stage) && toParis(stage) === 1, 'back')
+
+  stage.objects.failure = new ClusterApiError('Unavailable', 'away')
+  change(stage, { 'sealane.io/drain': '' })
+  await stage.passSlowly(31_000)
+  t.equal(toParis(stage), 0, 'an API server that stays away does not hold it up for ever')
+  stage.objects.failure = undefined
 })
 
 t.test('a far gateway that goes is left where its cluster has another one', async (t) => {

@@ -260,7 +260,8 @@ t.test('a kernel that cannot be cleaned holds it up for 5 s, not longer', async 
   await stage.until(() => ended, 'ended')
   await end
   const tookMs = stage.clock.monotonic() - from
-  t.ok(tookMs >= 5000 && tookMs < 6000, `after ${tookMs} ms`)
+  // It had begun up to 100 ms before.
+  t.ok(tookMs >= 4900 && tookMs < 6000, `after ${tookMs} ms`)
   t.equal(stage.logger.lines.at(-1)?.message.startsWith('not all could be taken out in time'), true)
 })
 
