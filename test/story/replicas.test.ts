@@ -108,13 +108,12 @@ t.test('100 members, and one broker that is started anew', { timeout: 240_000 },
   let snapshots = 0
   const runs = members.map((member) => {
     const client = brokers.client(member)
-    let isFirst = true
     const counted = withWatch(async function* (request, signal) {
       for await (const message of client.watch(request, signal)) {
         if (message.t === 'reset') {
           epochs.add(message.epoch)
-          if (!message.resumed && !isFirst) snapshots += 1
-          isFirst = false
+          // On a busy machine a first stream may end before it has brought anything.
+          if (!message.resumed && request.resume !== undefined) snapshots += 1
         }
         yield message
       }
