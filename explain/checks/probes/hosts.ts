@@ -42,7 +42,7 @@ function serves({ objects, fresh }: World, node: string): { readonly gateway: bo
 }
 
 function settings(world: World, host: Host): readonly Found[] {
-  const { node, sysctls, deviceSettings = [] } = host.object
+  const { node, sysctls } = host.object
   const { gateway, node: carries } = serves(world, node)
   if (!gateway && !carries) return []
   const found: Found[] = []
@@ -59,7 +59,7 @@ function settings(world: World, host: Host): readonly Found[] {
     const seen = `rp_filter is 1 (strict) on ${named(strict)}: what comes by another way than it would go is dropped`
     found.push({ reason: 'StrictReversePath', severity: 'degraded', seen })
   }
-  const others = deviceSettings.filter(({ name }) => !/\/(forwarding|rp_filter)$/.test(name))
+  const others = changedSettings(world, host).filter(({ name }) => !/\/(forwarding|rp_filter)$/.test(name))
   if (others.length > 0) {
     const texts = others.map(({ name, found: is, value }) => `${name.replaceAll('/', '.')} is ${is}, not ${value}`)
     found.push({ reason: 'DeviceSettingsDiffer', severity: 'degraded', seen: named(texts) })
@@ -67,10 +67,28 @@ function settings(world: World, host: Host): readonly Found[] {
   return found
 }
 
+function ownPodCIDRs({ objects, self }: World): readonly string[] {
+  return objects.Cluster?.find(({ object: one }) => one.spec.id === self)?.object.spec.podCIDRs ?? []
+}
+
+function hasIpv6Pods(world: World): boolean {
+  return ownPodCIDRs(world).some((range) => range.includes(':'))
+}
+
+/** A device carries the families that the pods have, and nobody sets what the other one inherits. */
+function changedSettings(
+  world: World,
+  { object: { deviceSettings = [] } }: Host,
+): Host['object']['deviceSettings'] & {} {
+  return hasIpv6Pods(world) ? deviceSettings : deviceSettings.filter(({ name }) => !name.startsWith('net/ipv6/'))
+}
+
 /** Of the kernel, of devices of ours, and of those by which the CNI has its pods. */
-function forwardingOff({ objects, self }: World, { object }: Host): Found | undefined {
-  const { sysctls, deviceSettings = [], devices } = object
-  const own = objects.Cluster?.find(({ object: one }) => one.spec.id === self)?.object.spec.podCIDRs ?? []
+function forwardingOff(world: World, host: Host): Found | undefined {
+  const { sysctls, devices } = host.object
+  const { objects } = world
+  const { object } = host
+  const own = ownPodCIDRs(world)
   const nodeAddresses = (objects.Node ?? [])
     .filter(({ object: one }) => one.metadata.name === object.node)
     .flatMap(({ object: one }) => one.status?.addresses ?? [])
@@ -80,9 +98,9 @@ function forwardingOff({ objects, self }: World, { object }: Host): Found | unde
   const down: string[] = []
   const noted: string[] = []
   if (sysctls['net/ipv4/ip_forward'] === '0') down.push('net.ipv4.ip_forward')
-  const hasIpv6 = own.some((range) => range.includes(':'))
-  if (hasIpv6 && sysctls['net/ipv6/conf/all/forwarding'] === '0') down.push('net.ipv6.conf.all.forwarding')
-  for (const { name } of deviceSettings) if (name.endsWith('/forwarding')) down.push(name.replaceAll('/', '.'))
+  if (hasIpv6Pods(world) && sysctls['net/ipv6/conf/all/forwarding'] === '0') down.push('net.ipv6.conf.all.forwarding')
+  for (const { name } of changedSettings(world, host))
+    if (name.endsWith('/forwarding')) down.push(name.replaceAll('/', '.'))
   for (const [name, value] of Object.entries(sysctls)) {
     const device = /^net\/ipv4\/conf\/([^/]+)\/forwarding$/.exec(name)?.[1]
     if (device === undefined || value !== '0') continue
