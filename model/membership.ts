@@ -3,14 +3,14 @@ import type { ClusterId } from './ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from './objects.ts'
 
 /**
- * On the Membership of a member: somebody wants it to leave. Until the broker has been told, nothing is taken away. Any
- * value counts.
+ * On the Membership of a member: `true`, somebody wants it to leave. Until the broker has been told, nothing is taken
+ * away. Any other value: that is taken back, and what is under way comes to its end.
  */
 export const LEAVE_REQUESTED_ANNOTATION = 'sealane.io/leave-requested'
 
 /** Whether this cluster is to leave, and has not begun to. */
 export function isLeaveRequested({ metadata, spec }: Pick<Membership, 'metadata' | 'spec'>): boolean {
-  return spec.phase === 'joined' && metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] !== undefined
+  return spec.phase === 'joined' && metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] === 'true'
 }
 
 /** On the Membership: leave although the broker cannot be reached. */

@@ -9,7 +9,7 @@ import {
   setCondition,
 } from '../../model/conditions.ts'
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import type { Cluster, Gateway } from '../../model/objects.ts'
+import type { Condition, Cluster, Gateway } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface ClusterStatusWorld {
@@ -39,7 +39,11 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
   return clusters.flatMap((cluster) => {
     const { id } = cluster.spec
     const before = cluster.status?.conditions ?? []
-    const findings = [silent && validate(silent.get(id), nowMs), connected(world, id), redundant(world, id)]
+    const findings = [
+      silent && validate(silent.get(id), nowMs),
+      connected(world, id, findCondition(before, CONDITION_CONNECTED)),
+      redundant(world, id),
+    ]
     const conditions = findings.reduce((list, finding) => {
       if (finding === undefined) return list
       const known = findCondition(list, finding.type)
@@ -100,7 +104,11 @@ function redundant({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
 }
 
 /** One lane that is up is enough, as long as its gateway reports. */
-function connected({ gateways, stale, withGateway }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
+function connected(
+  { gateways, stale, withGateway }: ClusterStatusWorld,
+  id: string,
+  before: Condition | undefined,
+): ConditionFinding | undefined {
   if (gateways === undefined) return undefined
   const all = gateways.flatMap(({ metadata, status }) =>
     (status?.connections ?? [])
@@ -121,6 +129,15 @@ function connected({ gateways, stale, withGateway }: ClusterStatusWorld, id: str
   }
   if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
   if (gateways.length === 0) return finding('False', 'NoGateway', 'no node of this cluster is a gateway that runs')
-  if (withGateway?.has(id) === false) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
+  // One that was reached before has lost its gateways.
+  const isNew = withGateway?.has(id) === false && !wasReached(before)
+  if (isNew) return finding('False', 'FarGatewayAwaited', 'it has published no gateway yet')
   return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
+}
+
+/** What is told of a cluster that has, or had, a gateway. */
+const REACHED: readonly string[] = ['NoLane', 'LaneProbeTimeout'] satisfies readonly ReasonCode[]
+
+function wasReached(before: Condition | undefined): boolean {
+  return before?.status === 'True' || (before !== undefined && REACHED.includes(before.reason))
 }

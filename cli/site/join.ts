@@ -47,7 +47,12 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const { clusterId, clock, signal } = init
   const token = parseJoinToken(init.token, clock.now())
   await checkNotElsewhere(config.identity, token, init)
-  if (init.confirm !== undefined) await agreeOnRenumbering(renumberingOf(site, { ...init, token }))
+  const agreed = init.confirm === undefined || (await agreeOnRenumbering(renumberingOf(site, { ...init, token })))
+  if (agreed === 'unknown') {
+    throw new UserError('the broker does not say what this join changes for other members', {
+      hint: 'try again, or join without asking: --yes',
+    })
+  }
   const joining = await openJoiningKey(config.identity)
   const response = await askBroker(site, { ...init, token, joining })
   const own = ownCluster(clusterId, factsOf(site), response)

@@ -51,6 +51,10 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
 /** It has published no gateway: it is not ready yet, or has told at home why not. There was one where there is a link. */
 function isAwaited({ objects, links: all }: World, id: string): boolean {
   if (all.some(({ connection }) => connection.cluster === id)) return false
+  const object = objects.Cluster?.find((one) => one.object.spec.id === id)?.object
+  const said = findCondition(object?.status?.conditions, CONDITION_CONNECTED)
+  // One that was reached before has lost its gateways.
+  if (said?.status === 'True' || said?.reason === 'NoLane' || said?.reason === 'LaneProbeTimeout') return false
   return objects.Endpoint?.some(({ object }) => object.spec.cluster === id) === false
 }
 

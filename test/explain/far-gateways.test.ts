@@ -23,6 +23,13 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down FarGatewayAwaited Cluster paris (ImportsWithoutBackends ×1)'],
   ],
+  'paris has lost its gateways': [
+    brokenMember((at) => {
+      withoutGateways(at, 'paris')
+      connected(at, 'paris', 'NoLane')
+    }),
+    ['down NoLane Cluster paris'],
+  ],
   'no gateway here has a link to a gateway of paris': [
     brokenMember((at) => {
       const endpoints = [...at('Endpoint')]
@@ -40,6 +47,16 @@ function withoutGateways(at: (kind: keyof ObjectsByKind) => Loose[], ...clusters
   for (const { status } of at('Gateway')) {
     status.connections = status.connections.filter(({ cluster }) => !clusters.includes(cluster))
   }
+  for (const id of clusters) connected(at, id, 'FarGatewayAwaited')
+}
+
+/** As the agent writes it. */
+function connected(at: (kind: keyof ObjectsByKind) => Loose[], id: string, reason: string): void {
+  const one = at('Cluster').find(({ spec }) => spec['id'] === id)
+  const conditions = (one?.status as { conditions?: { type: string }[] } | undefined)?.conditions ?? []
+  const others = conditions.filter(({ type }) => type !== 'Connected')
+  const said = { type: 'Connected', status: 'False', reason, message: '', lastTransitionTime: '2026-11-25T08:00:00Z' }
+  if (one !== undefined) Object.assign(one, { status: { ...one.status, conditions: [...others, said] } })
 }
 
 for (const [name, [objects, lines]] of Object.entries(FAULTS)) {

@@ -53,7 +53,10 @@ export function podMembers(ask: AskBroker): Members {
       return (await askForJson<{ readonly changed: boolean }>(ask, ['cluster', 'quota', cluster, ...words])).changed
     },
     waiting: async () =>
-      (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'], { looks: true })).items,
+      (await askForJson<{ readonly items: WaitingSummary[] }>(ask, ['cluster', 'waiting'], { looks: true })).items.map(
+        // A broker of an earlier release knows joins alone, and does not say so.
+        (row) => ({ ...row, what: (row as Partial<WaitingSummary>).what ?? 'join' }),
+      ),
     accept: (init) => askForJson<Answer>(ask, answerWords('accept', init)),
     refuse: (init) => askForJson<Answer>(ask, answerWords('refuse', init)),
     rekey: async ({ cluster, ttlMs }) => {

@@ -293,7 +293,8 @@ async function watchStart(
     const begun = clock.monotonic()
     await agreeFromInside(missing.asks, init)
     answeringMs += clock.monotonic() - begun
-    return joinProgress(admin, place, signal)
+    const next = await joinProgress(admin, place, signal)
+    return next && withMore(next, init, answeringMs)
   })
   // One lies there still where the agent had another one, and was faster.
   await until(init, 'the token to go', async () => {

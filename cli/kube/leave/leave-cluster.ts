@@ -15,6 +15,7 @@ import {
   joinProblem,
   secretIdentity,
 } from '../../../protocol/identity/secret-identity.ts'
+import { LEAVE_TIMEOUT_MS } from '../../../protocol/leave.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
@@ -108,9 +109,9 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 
 /** Before anything is taken away, but with --force. Where the broker is not told in time, all stays as it was. */
 async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
-  const { signal, force, say } = init
+  const { signal, force } = init
   const wait = (): Promise<boolean> =>
-    step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal))
+    step(init, 'the broker to be told that this cluster leaves', () => unreported(admin, signal), UNHEARD)
   if (force || (await phaseOf(admin, signal)) === 'leaving') {
     // Taken back where an earlier attempt said it.
     const annotations = { [LEAVE_UNREPORTED_ANNOTATION]: force ? 'true' : null }
@@ -122,23 +123,50 @@ async function reportFirst(admin: ClusterAdmin, init: LeaveClusterInit): Promise
   try {
     await wait()
   } catch (error) {
-    // Also when it is stopped by hand: the agent would go on, and find the broker some day.
-    const late = AbortSignal.timeout(TAKE_BACK_MS)
-    await requestLeave(admin, null, late).catch((failure: unknown) => {
-      say(`the request to leave could not be taken back: ${messageOf(failure)}; sealane join takes it back\n`)
-    })
-    // The broker may have been told at the last moment: then there is no way back.
-    const hasLeft = (await phaseOf(admin, late).catch(() => undefined)) === 'leaving'
-    if (!hasLeft) say('nothing was taken away: this cluster is a member as before\n')
+    const hasLeft = await takeBackRequest(admin, init)
     if (!hasLeft || signal.aborted) throw error
     await wait()
   }
 }
 
+/**
+ * Also when it is stopped by hand: the agent would go on, and find the broker some day. True: the broker was told at the
+ * last moment, and there is no way back.
+ */
+async function takeBackRequest(admin: ClusterAdmin, { signal, clock, say }: LeaveClusterInit): Promise<boolean> {
+  const late = AbortSignal.timeout(UNDER_WAY_MS + 2 * TAKE_BACK_MS)
+  try {
+    await requestLeave(admin, 'withdrawn', late)
+    const hasLeft = async (): Promise<boolean> => (await phaseOf(admin, late)) === 'leaving'
+    // A call to the broker may be under way: what comes of it is known when its time is over.
+    const end = clock.monotonic() + (signal.aborted ? 0 : UNDER_WAY_MS)
+    while (!(await hasLeft()) && clock.monotonic() < end) await clock.sleep(500, late)
+    if (await hasLeft()) return true
+    if (!signal.aborted) await requestLeave(admin, null, late)
+    say(
+      'nothing was taken away: this cluster is a member as before; if the broker heard it all the same, sealane status ' +
+        'says MemberLeft within a minute: leave again then\n',
+    )
+  } catch (failure) {
+    say(`the request to leave could not be taken back: ${messageOf(failure)}; sealane join takes it back\n`)
+  }
+  return false
+}
+
+/** One call of the agent to the broker, and its write after it. */
+const UNDER_WAY_MS = LEAVE_TIMEOUT_MS + 2000
+const UNHEARD =
+  'mend it and run this again, or go past it with --force; an agent of an earlier release does not hear of it: ' +
+  'run sealane join first, which brings the new one'
+
 /** To take back a request, also for a user who does not want to wait any more. */
 const TAKE_BACK_MS = 5000
 
-async function requestLeave(admin: ClusterAdmin, value: 'true' | null, signal: AbortSignal): Promise<void> {
+async function requestLeave(
+  admin: ClusterAdmin,
+  value: 'true' | 'withdrawn' | null,
+  signal: AbortSignal,
+): Promise<void> {
   const annotations = { [LEAVE_REQUESTED_ANNOTATION]: value }
   await admin.merge(MEMBERSHIP, { metadata: { annotations } }, signal)
 }

@@ -14,9 +14,9 @@ export interface LeaveClusterInit {
 }
 
 /** One thing to wait for. With --force what does not end is named and passed by: then false. */
-export async function step(init: LeaveClusterInit, what: string, look: Probe): Promise<boolean> {
+export async function step(init: LeaveClusterInit, what: string, look: Probe, given?: string): Promise<boolean> {
   const { timeoutMs, clock, signal, say, force } = init
-  const hint = 'mend it and run this again, or go past it with --force'
+  const hint = given ?? 'mend it and run this again, or go past it with --force'
   try {
     await waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
     return true

@@ -17,6 +17,8 @@ export const HAND_OVER_MS = 25_000
 export const RELEASE_MS = 2000
 /** A node that is no gateway any more goes on for so long where nobody else carries: a new pod pulls its image in it. */
 export const LAST_MS = 60_000
+/** Longer than between two heartbeats of another gateway, which say that it carries. */
+const UNHEARD_MS = 12_000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
 /** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */
@@ -69,6 +71,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
       resolve(is)
     }
     const report = (): void => {
+      if (tenure.state.is !== 'serving') return
       note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
       logger.warn(note, { reason: 'LaneNotHandedOver', lane })
       api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
@@ -76,7 +79,7 @@ async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTen
     const cancels = [
       tenure.onChange(look),
       api.cache('Gateway').onChange(look),
-      clock.setTimer(UNTAKEN_MS, report),
+      clock.setTimer(UNHEARD_MS, report),
       clock.setTimer(LAST_MS, () => end(false)),
     ]
     look()
