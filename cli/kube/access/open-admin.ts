@@ -66,17 +66,39 @@ async function refusal(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   if (!(await dynamic.knows(object, signal))) return undefined
-  const isThere = await canBeAsked(dynamic, object, signal)
-  const asked = isThere ? object : { ...object, metadata: { ...object.metadata, namespace: STAND_IN } }
+  if (await canBeAsked(dynamic, object, signal)) return (await refusalOf(dynamic, object, signal))?.message
+  // A rule about the one stand-in itself says nothing of the object: what is refused is refused in the other one, too.
+  let found: string | undefined
+  for (const namespace of await standIns(dynamic, signal)) {
+    const asked = { ...object, metadata: { ...object.metadata, namespace } }
+    const error = await refusalOf(dynamic, asked, signal)
+    if (error === undefined || lacksRight(error)) return undefined
+    found ??= `${error.message}; asked in namespace ${namespace}, as its own is not there yet`
+  }
+  return found
+}
+
+/** One, and an ordinary one of the users where there is one. */
+async function standIns(dynamic: DynamicClient, signal: AbortSignal): Promise<readonly string[]> {
+  const all = await dynamic.list({ apiVersion: 'v1', kind: 'Namespace' }, signal)
+  const names = all.filter(({ metadata }) => !('deletionTimestamp' in metadata)).map(({ metadata }) => metadata.name)
+  const other = names.sort().find((name) => name !== STAND_IN && !/^(kube|openshift|sealane)(-|$)/.test(name))
+  return [STAND_IN, ...(other === undefined ? [] : [other])]
+}
+
+/** Undefined: it is taken, or it cannot be asked. */
+async function refusalOf(
+  dynamic: DynamicClient,
+  object: ManifestObject,
+  signal: AbortSignal,
+): Promise<KubeError | undefined> {
   try {
-    await dynamic.apply(asked, { dryRun: true }, signal)
+    await dynamic.apply(object, { dryRun: true }, signal)
     return undefined
   } catch (error) {
     if (!(error instanceof KubeError) || !isRefusal(error)) throw error
-    // What it names is not there yet; or a webhook is asked that takes no dry runs; or only this user may not.
-    const isUnasked = error.status === 404 || error.status === 409 || error.reason === 'BadRequest'
-    if (isUnasked || (!isThere && lacksRight(error))) return undefined
-    return isThere ? error.message : `${error.message}; asked in namespace ${STAND_IN}, as its own is not there yet`
+    // What it names is not there yet; or a webhook is asked that takes no dry runs.
+    return error.status === 404 || error.status === 409 || error.reason === 'BadRequest' ? undefined : error
   }
 }
 

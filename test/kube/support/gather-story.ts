@@ -107,9 +107,10 @@ async function plant({ site: { api }, node, serviceExport }: GatherStoryInit): P
   })
 }
 
-/** The secrets are in its variables, on its command line and in its log. */
+/** The secrets are in its variables, on its command line and in its log. Policy `sealane-pods` takes it. */
 function talkingPod(metadata: object): object {
   const main = {
+    securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
     name: 'main',
     image: 'nicolaka/netshoot:v0.15',
     command: ['sh', '-c', 'printf "%s\\n" "$@"; exec sleep infinity', 'sh', ...CARRIERS],
@@ -118,7 +119,9 @@ function talkingPod(metadata: object): object {
       { name: 'NOTES', value: CARRIERS.join('\n') },
     ],
   }
-  return { apiVersion: 'v1', kind: 'Pod', metadata, spec: { terminationGracePeriodSeconds: 0, containers: [main] } }
+  const securityContext = { runAsNonRoot: true, runAsUser: 65534, seccompProfile: { type: 'RuntimeDefault' } }
+  const spec = { terminationGracePeriodSeconds: 0, securityContext, containers: [main] }
+  return { apiVersion: 'v1', kind: 'Pod', metadata, spec }
 }
 
 /** Private keys and tokens that the cluster has of its own: each line of a key, and the token of its join. */
