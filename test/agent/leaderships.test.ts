@@ -186,7 +186,6 @@ class Clusterset {
 
 const SETS = [
   { agents: 2, lateMs: 0 },
-  { agents: 3, lateMs: 0 },
   { agents: 3, lateMs: 100 },
 ]
 

@@ -2,7 +2,7 @@
  * An agent takes over with what it saved when it acted before, while the broker is away: what another one has written
  * since is newer, so it takes nothing away and brings nothing back. What this cluster knows by itself goes on.
  */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { Site, service, slice } from './site.ts'
@@ -16,7 +16,7 @@ function offer(site: Site, name: string, address = '10.42.0.5'): void {
   site.export('shop', name)
 }
 
-t.test('an old replica, the broker away', async (t) => {
+async function twoSites(t: Test) {
   const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16' })
@@ -26,6 +26,11 @@ t.test('an old replica, the broker away', async (t) => {
     site.start()
   }
   t.teardown(() => Promise.all([milano.stop(), tokyo.stop()]))
+  return { set, milano, tokyo }
+}
+
+t.test('an old replica, the broker away', async (t) => {
+  const { set, milano, tokyo } = await twoSites(t)
   for (const name of ['kept', 'withdrawn', 'moved']) offer(milano, name)
   offer(tokyo, 'ours')
   await until(t, () => namesOf(tokyo), ['kept', 'moved', 'ours', 'withdrawn'], 'at first')
@@ -76,15 +81,7 @@ t.test('an old replica, the broker away', async (t) => {
 })
 
 t.test('an old replica says nothing of conflicts', async (t) => {
-  const set = new FakeClusterset()
-  const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
-  const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16' })
-  for (const site of [milano, tokyo]) {
-    await site.join()
-    site.api.put(namespaceObject('shop'))
-    site.start()
-  }
-  t.teardown(() => Promise.all([milano.stop(), tokyo.stop()]))
+  const { set, milano, tokyo } = await twoSites(t)
   const conflict = (name: string): string => /Conflict=(\S+)/.exec(tokyo.conditions('shop', name))?.[1] ?? 'none'
   for (const name of ['settled', 'begun']) offer(milano, name)
   milano.api.put(service('shop', 'settled', { clusterIP: 'None' }))
