@@ -54,8 +54,12 @@ async function reportUntilDone(
     }
     const found = await whenMembership(deps.api, (one) => isTakenBack(one) || isToLeave(one), signal)
     if (found === undefined || isTakenBack(found)) return
-    const problem = await reportAndLeave(deps, store, signal).catch((error: unknown) => messageOf(error))
+    const back = takenBack(deps.api)
+    const asking = AbortSignal.any([signal, back.signal])
+    const problem = await reportAndLeave(deps, store, { signal, asking }).catch((error: unknown) => messageOf(error))
+    back.close()
     if (problem === undefined) return store.remove()
+    if (back.signal.aborted) continue
     deps.logger.warn('the broker could not be told that this cluster leaves', {
       reason: 'LeaveNotReported',
       why: problem,
@@ -66,6 +70,17 @@ async function reportUntilDone(
   }
 }
 
+/** Its signal aborts when nobody wants this cluster to leave any more: a call that has not got through yet must not. */
+function takenBack(api: ClusterApi): { readonly signal: AbortSignal; readonly close: () => void } {
+  const back = new AbortController()
+  const memberships = api.cache('Membership')
+  const close = memberships.onChange(() => {
+    const membership = memberships.get(MEMBERSHIP_NAME)
+    if (membership !== undefined && !isToLeave(membership)) back.abort(new Error('it is taken back'))
+  })
+  return { signal: back.signal, close }
+}
+
 function isToLeave(membership: Membership): boolean {
   return membership.spec.phase === 'leaving' || isLeaveRequested(membership)
 }
@@ -74,9 +89,9 @@ function isToLeave(membership: Membership): boolean {
 async function reportAndLeave(
   deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore,
-  signal: AbortSignal,
+  { signal, asking }: { readonly signal: AbortSignal; readonly asking: AbortSignal },
 ): Promise<string | undefined> {
-  const problem = await report(deps, store, signal).catch((error: unknown) => messageOf(error))
+  const problem = await report(deps, store, asking).catch((error: unknown) => messageOf(error))
   if (problem !== undefined) return isUnreported(deps.api) ? undefined : problem
   const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
   if (membership?.spec.phase !== 'joined') return undefined

@@ -55,9 +55,11 @@ export async function moveStories(t: Test, given: MoveWorld): Promise<void> {
 }
 
 async function begun(t: Test, { at, hub, members }: World): Promise<void> {
-  const { stdout } = await sealane(['broker', 'status', ...at])
-  t.match(stdout, /^broker +healthy\n/)
-  t.match(stdout, new RegExp(`^members +${members.length}, in contact ${members.length};`, 'm'))
+  const inContact = new RegExp(`^members +${members.length}, in contact ${members.length};`, 'm')
+  // One of them has just got its API server back.
+  const all = async (): Promise<boolean> => inContact.test((await sealane(['broker', 'status', ...at])).stdout)
+  await eventually(all, { deadlineMs: 60_000, intervalMs: 1000, say: 'all members are in contact' })
+  t.match((await sealane(['broker', 'status', ...at])).stdout, /^broker +healthy\n/)
   await platformEtcd(hub)
 }
 

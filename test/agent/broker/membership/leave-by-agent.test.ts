@@ -1,5 +1,7 @@
 /** Leaving: nothing is taken away before the broker knows, and a request that is taken back is none. */
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { type Socket, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { reportLeaving } from '../../../../agent/broker/membership/leave-by-agent.ts'
@@ -98,6 +100,10 @@ class Cluster {
     await this.api.apply({ ...membership, metadata: { ...membership.metadata, annotations } })
   }
 
+  get port(): number {
+    return this.#port
+  }
+
   get phase(): string | undefined {
     return this.api.get('Membership', MEMBERSHIP_NAME)?.spec.phase
   }
@@ -170,6 +176,25 @@ t.test('while the broker is away nothing is taken away, and the request can be t
   t.equal(cluster.failures(), 2, 'and does not')
   t.equal(cluster.phase, 'joined')
   t.ok(await cluster.isMemberThere(), 'a member as before')
+})
+
+t.test('taken back while a call waits for the broker: it does not get through later', async (t) => {
+  const cluster = await Cluster.member(t)
+  await cluster.brokerAway()
+  // Takes the connection, and says nothing.
+  const silent = createServer().listen(cluster.port, '127.0.0.1')
+  t.teardown(() => void silent.close())
+  await once(silent, 'listening')
+  const { stop } = cluster.agent()
+  const called = once(silent, 'connection')
+  await cluster.says(ASKED)
+  const [socket] = (await called) as [Socket]
+  const ended = once(socket.resume(), 'close')
+  await cluster.says({})
+  await ended
+  await stop()
+  t.equal(cluster.failures(), 0, 'what is taken back is no failure')
+  t.equal(cluster.phase, 'joined')
 })
 
 t.test('asked for again when the broker is back', async (t) => {
