@@ -1,6 +1,7 @@
 /** A join may change the addresses of members that are there: they are named before, and the user is asked. */
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/broker-api.ts'
+import { awaitsApproval } from '../../protocol/approval.ts'
 import type { JoinToken } from '../../protocol/identity/token.ts'
 import { renumberedText } from '../../model/open-connections.ts'
 import { UserError } from '../../runtime/user-error.ts'
@@ -27,7 +28,8 @@ const AFTERWARDS =
 
 /**
  * Names the members that would get global addresses by this join, and asks. A broker of an older release stops nobody.
- * Throws UserError where the answer is no. `unknown`: the broker cannot be asked from here.
+ * Where an operator of the broker has to accept this join, that is who is told and agrees. Throws UserError where the
+ * answer is no. `unknown`: the broker cannot be asked from here.
  */
 export async function agreeOnRenumbering({
   look,
@@ -41,6 +43,7 @@ export async function agreeOnRenumbering({
     found = await look(ask, signal)
   } catch (error) {
     signal.throwIfAborted()
+    if (awaitsApproval(error)) return 'agreed'
     if (!isOfOlderRelease(error)) return 'unknown'
     say(
       `note: whether this join changes addresses of other members is not known before (the broker is of an older release); ${AFTERWARDS}\n`,

@@ -170,6 +170,17 @@ t.test('an operator decides: the agent says with which key it waits, asks on, an
   t.equal(problem(secret), undefined)
 })
 
+t.test('one that asks first and has to be accepted asks the operator, who is told what changes', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const secret = new MemorySecret({ token: await broker.token({ approve: true }) })
+  await secret.change({ annotations: { [ASK_FIRST_ANNOTATION]: 'true' } })
+  const { done } = start(t, secret)
+  const waiting = async () => (await broker.tokens((store) => store.waiting()))[0]
+  const { fingerprint } = await eventually(waiting)
+  await broker.tokens((store) => store.accept({ cluster: 'milano', fingerprint }))
+  await done
+})
+
 t.test('an operator refuses: the agent asks no more with this token', async (t) => {
   const broker = await LoopbackBroker.start(t, { approve: true })
   const secret = new MemorySecret({ token: await broker.token() })

@@ -54,6 +54,15 @@ t.test('a broker of an older release cannot say before, and stops nobody', async
   t.strictSame(reported, ['joined', 'all parts are ready'])
 })
 
+t.test('where an operator of the broker decides, nobody else is asked', async (t) => {
+  const objects = [node('n1', 'True'), cluster('paris'), gateway()]
+  const look = () => Promise.reject(new RefusedError('JoinAwaitsApproval', 'approval', 'approval: an operator decides'))
+  const confirm = () => Promise.resolve(false)
+  const { said, reported } = await join(objects, undefined, { look, confirm })
+  t.notMatch(said, 'is not reached from here')
+  t.strictSame(reported, ['joined', 'all parts are ready'])
+})
+
 t.test(
   'a broker that is not reached from here is asked by the agent, before anything changes for others',
   async (t) => {
