@@ -220,7 +220,8 @@ const HANGING: readonly Fault[] = [
 ]
 
 const SLOW_MS = 900
-const RUNS_MS = 60
+/** Enough for one TLS handshake, also where the processors are busy: a broker that is late is another fault. */
+const RUNS_MS = 150
 
 /** As a commit that waits for its disk: nothing else happens in the process meanwhile. Roma publishes something. */
 async function slowDisk({ broker, roma }: FaultWorld): Promise<Undo> {
