@@ -84,6 +84,30 @@ function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembersh
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }
 
+export interface RekeyInit extends Pick<KnownMembershipInit, 'title' | 'token' | 'dryRun' | 'say'> {
+  /** Asks the broker, with the rights of its operator, for a token that gives this member a new identity. */
+  readonly rekey?: ((cluster: string) => Promise<string | undefined>) | undefined
+}
+
+/**
+ * The token of this join: the one given, or, where a member has lost its identity, one that the broker's operator would
+ * make for it. Throws what `rekey` throws.
+ */
+export async function joinToken(
+  secret: SecretAccess,
+  { clusterId }: Pick<EarlierInstall, 'clusterId'>,
+  { title, token, dryRun, say, rekey }: RekeyInit,
+): Promise<string | undefined> {
+  if (token !== undefined || dryRun || rekey === undefined || clusterId === undefined) return token
+  const store = secretIdentity(secret)
+  if ((await store.read()) !== undefined || (await store.token()) !== undefined) return undefined
+  const made = await rekey(clusterId)
+  if (made !== undefined) {
+    say(`${title} has joined as ${clusterId} before, and ${secret.place} has no identity: the broker gives it a new one\n`)
+  }
+  return made
+}
+
 /** Without a token given, one has to lie there for the agent. */
 async function tokenWaits(
   secret: SecretAccess,
@@ -102,7 +126,9 @@ async function tokenWaits(
 
 function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit): UserError {
   return new UserError(`${problem}: a new token is needed, made for this id`, {
-    hint: `on the broker: sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`,
+    hint:
+      `on the broker: sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE; ` +
+      `or, with the rights of its operator: sealane join ${flags} --broker-context CONTEXT`,
   })
 }
 

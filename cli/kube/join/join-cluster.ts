@@ -36,7 +36,7 @@ import {
   wantedCrds,
 } from './apply-join.ts'
 import { checkRights, memberRights } from '../access/check-rights.ts'
-import { bringToken, identitySecret, knownMembership, offerSecret } from '../access/identity-secret.ts'
+import { bringToken, identitySecret, joinToken, knownMembership, offerSecret } from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
 import { requireAdmission } from '../admission/ask-admission.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
@@ -67,6 +67,8 @@ export interface JoinClusterInit {
    * Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be.
    */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
+  /** See RekeyInit. Absent: a member that has lost its identity needs a token. */
+  readonly rekey?: ((cluster: string) => Promise<string | undefined>) | undefined
   /** Asks the broker what the join would change for others; absent: nobody asks it. */
   readonly look?: LookAtJoin
   /** Joins although something is known not to work. */
@@ -133,18 +135,19 @@ export async function prepareJoin(
 /** Throws UserError with what prevents the join; what is done stays done. */
 export async function joinCluster(
   open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
-  init: JoinClusterInit,
+  asked: JoinClusterInit,
 ): Promise<JoinedCluster> {
   const { admin } = open
-  const { signal, dryRun, say } = init
-  await checkRights(admin, memberRights(init.values.member.namespace), signal)
-  await namespaceStays(admin, init)
-  await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
-  const prepared = await prepareJoin(open, init)
+  const { signal, dryRun, say } = asked
+  await checkRights(admin, memberRights(asked.values.member.namespace), signal)
+  await namespaceStays(admin, asked)
+  await mendBrokenLeave(open, { ...asked, namespace: asked.values.member.namespace })
+  const prepared = await prepareJoin(open, asked)
   const { plan, discovery, advice: given, live } = prepared
-  const secret = identitySecret(admin, init.values.member.namespace, signal)
-  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
-  if (isRunning && !dryRun) await offerSecret(secret, init)
+  const secret = identitySecret(admin, asked.values.member.namespace, signal)
+  const isRunning = asked.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, asked.values)
+  if (isRunning && !dryRun) await offerSecret(secret, asked)
+  const init = { ...asked, token: await joinToken(secret, discovery.earlier, { ...asked, title: admin.title }) }
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeInstalled(plan, live, known !== undefined))

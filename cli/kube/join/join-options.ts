@@ -16,6 +16,8 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions {
   readonly gateways?: number
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
+  readonly brokerKubeconfig?: string
+  readonly brokerContext?: string
   readonly yes: boolean
   readonly force: boolean
   readonly dryRun: boolean
@@ -55,6 +57,11 @@ export function addJoinKubeOptions(command: Command): Command {
       'with --context: import services of default, kube-* or another guarded namespace all the same; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
+    .option(
+      '--broker-context <name>',
+      "with --context: the context of the broker's cluster, where a member that has lost its identity gets a new one",
+    )
+    .option('--broker-kubeconfig <file>', 'with --broker-context: its kubeconfig (default: the one of this cluster)')
     .option('--yes', 'with --context: never ask', false)
     .option('--force', 'with --context: join although something is known not to work', false)
     .option('--dry-run', 'with --context: show every change and make none', false)
@@ -105,6 +112,8 @@ const KUBE_ONLY = [
   'gateways',
   'label',
   'allowNamespace',
+  'brokerContext',
+  'brokerKubeconfig',
   'yes',
   'force',
   'dryRun',

@@ -8,12 +8,16 @@ import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
 import { lookAtJoin } from '../../../protocol/join.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { UserError } from '../../../runtime/user-error.ts'
 import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../../ask-at-terminal.ts'
 import type { CommandContext } from '../../context.ts'
 import { type TokenOptions, readTokenText } from '../../broker/read-token.ts'
 import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/with-admin.ts'
+import { podBroker } from '../broker/pod-broker.ts'
+import { podMembers, withPodMembers } from '../broker/pod-members.ts'
 import {
   type JoinClusterInit,
   type JoinedCluster,
@@ -32,8 +36,9 @@ export type RunJoinOptions = JoinKubeOptions &
 export async function runJoinKube(
   target: KubeTarget,
   options: RunJoinOptions,
-  { signal, output }: CommandContext,
+  context: CommandContext,
 ): Promise<void> {
+  const { signal, output } = context
   const clock = new SystemClock()
   const say = (text: string): void => output.remark(text)
   const init: JoinClusterInit = {
@@ -59,10 +64,48 @@ export async function runJoinKube(
       print(await prepareJoin(open, init), init, output)
       return
     }
-    const joined = await joinCluster(open, init)
+    const rekey = (cluster: string): Promise<string | undefined> => rekeyedBy(cluster, { target, options, admin }, context)
+    const joined = await joinCluster(open, { ...init, rekey })
     if (options.dryRun) output.answer('nothing was changed\n')
     else reportJoined(joined, target, output)
   })
+}
+
+interface RekeyPlace {
+  readonly target: KubeTarget
+  readonly options: Pick<RunJoinOptions, 'brokerContext' | 'brokerKubeconfig'>
+  readonly admin: ClusterAdmin
+}
+
+/** By the broker that was named, else by one in the same cluster. Undefined: there is none to ask. */
+async function rekeyedBy(
+  cluster: string,
+  { target, options, admin }: RekeyPlace,
+  context: CommandContext,
+): Promise<string | undefined> {
+  const { brokerContext, brokerKubeconfig } = options
+  if (brokerContext !== undefined || brokerKubeconfig !== undefined) {
+    const kubeconfig = brokerKubeconfig ?? target.kubeconfig
+    const broker = {
+      ...(kubeconfig === undefined ? {} : { kubeconfig }),
+      ...(brokerContext === undefined ? {} : { context: brokerContext }),
+    }
+    return withPodMembers(broker, context, async (members) => (await members.rekey({ cluster })).text)
+  }
+  const { namespace } = DEFAULT_VALUES.broker
+  const here = await admin.get(
+    { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') },
+    context.signal,
+  )
+  if (here === undefined) return undefined
+  const members = podMembers(podBroker(admin, targetFlags(target, admin.contextName), context.signal))
+  try {
+    return (await members.rekey({ cluster })).text
+  } catch (error) {
+    // A broker of other clusters, beside which this one is a member elsewhere.
+    if (error instanceof UserError && error.reason === 'MemberUnknown') return undefined
+    throw error
+  }
 }
 
 /** As `leave` asks; undefined where nobody can be asked. */

@@ -3,6 +3,7 @@ import t from 'tap'
 import type { JoinedCluster } from '../../../../cli/kube/join/join-cluster.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
 import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { createJoinToken } from '../../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'
 import { KUBEADM } from '../../cluster-dns/corefiles.ts'
@@ -258,4 +259,27 @@ t.test('what is missing is made anew, and a token in the place of a refused iden
   const again = await join(refused)
   t.match(again.said, /^joined before as paris; the broker refuses it: evicted at noon$/m)
   t.ok(written(again.admin).includes('merge Secret sealane-system/sealane-identity'))
+})
+
+t.test('a member that has lost its identity gets a new one by the rights of the operator', async (t) => {
+  const lost = (await earlier()).filter(({ kind }) => kind !== 'Secret' && kind !== 'Deployment')
+  const asked: string[] = []
+  const token = createJoinToken({
+    addresses: ['192.0.2.1:7443'],
+    caPin: 'a'.repeat(64),
+    clusterset: 'demo',
+    expiresAtMs: new FakeClock().now() + 60_000,
+  }).text()
+  const rekey = (text: string | undefined) => (id: string) => (asked.push(id), Promise.resolve(text))
+  const restored = await join(lost, undefined, { ...AGAIN, rekey: rekey(token) })
+  t.match(restored.said, /has no identity: the broker gives it a new one$/m)
+  t.strictSame(restored.reported, ['joined', 'all parts are ready'])
+  t.strictSame(asked, ['paris'])
+  const none = await join(lost, undefined, { ...AGAIN, rekey: rekey(undefined) })
+  t.match(none.outcome, { message: /has no identity: a new token is needed, made for this id$/ })
+  const given = await join(lost, undefined, { rekey: rekey(token) })
+  t.strictSame(given.reported, ['joined', 'all parts are ready'])
+  await join(await earlier(), undefined, { ...AGAIN, rekey: rekey(token) })
+  await join(lost, undefined, { ...AGAIN, rekey: rekey(token), dryRun: true })
+  t.equal(asked.length, 2, 'only where there is neither a token nor an identity, and something is to be changed')
 })
