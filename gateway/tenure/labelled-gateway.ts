@@ -169,9 +169,12 @@ async function serveInTurn(
   const ending = untilAborted(AbortSignal.any([signal, other.signal, over.signal])).then(async () => {
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
-    const goes = isGateway === false || (other.signal.aborted && !leaves(other.lane(), lane.lane))
+    const hasMoved = other.signal.aborted && !leaves(other.lane(), lane.lane)
+    const isOver = isGateway === false || (hasMoved && other.lane() === undefined)
     // Another address is a new start of the same gateway.
-    if (signal.aborted || goes) await handLaneOver(deps, tenure, goes)
+    if (isOver) await handLaneOver(deps, tenure, 'gateway')
+    else if (hasMoved) await handLaneOver(deps, tenure, 'lane')
+    else if (signal.aborted) await handLaneOver(deps, tenure, 'process')
     stop.abort()
   })
   try {

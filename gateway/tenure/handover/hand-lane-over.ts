@@ -21,12 +21,17 @@ export const LAST_MS = 60_000
 const UNHEARD_MS = 12_000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
-/** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */
-export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: boolean): Promise<void> {
+/** What ends. `lane`: the node has another lane from now on; its label is moved, not taken off. */
+export type Ends = 'process' | 'lane' | 'gateway'
+
+/** Resolves when nothing is to be gained by waiting. Never rejects. */
+export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, ends: Ends): Promise<void> {
   const { clock, logger } = deps
   if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
+  const goes = ends !== 'process'
   const why = await reasonToHandOver(deps, tenure.node, goes)
-  if (goes) await whenRelieved(deps, tenure)
+  // A node with another lane carries again as soon as it has let go of this one.
+  if (ends === 'gateway') await whenRelieved(deps, tenure)
   if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
     logger.info('the others carry first', { lane: tenure.lane, why })
     tenure.retire(why)

@@ -1,18 +1,23 @@
 /** What becomes of a lane when the process that holds it ends, or its node is no gateway any more. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
-import { handLaneOver } from '../../../gateway/tenure/handover/hand-lane-over.ts'
+import { type Ends, handLaneOver } from '../../../gateway/tenure/handover/hand-lane-over.ts'
 import type { GatewayDeps } from '../../../gateway/deps.ts'
 import type { Cluster } from './tenure-cluster.ts'
 import { type Name, served } from './tenure-cluster.ts'
 
 /** The end of a process in user space. */
-function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
+function ending(
+  { objects, clock, logger, tenures }: Cluster,
+  name: Name,
+  driver: string,
+  ends: Ends = 'process',
+): Promise<void> {
   const cable = { rules: wireguardRules, driver: () => Promise.resolve({ name: `wireguard-${driver}` }) }
   const deps = { api: objects, clock, logger, cable } as unknown as GatewayDeps
   const tenure = tenures.get(name)
   if (tenure === undefined) throw new Error('no tenure')
-  return handLaneOver(deps, tenure, goes)
+  return handLaneOver(deps, tenure, ends)
 }
 
 async function tookMs(cluster: Cluster, end: Promise<void>): Promise<number> {
@@ -53,7 +58,7 @@ t.test('the end of the process', async (t) => {
       if (others === 'none') alone.label(name, undefined)
     }
     alone.label('a', undefined)
-    await tookMs(alone, ending(alone, 'a', 'kernel', true))
+    await tookMs(alone, ending(alone, 'a', 'kernel', 'gateway'))
     const holder = (): string | undefined => alone.leases.get('sealane-lane-0')?.spec?.holderIdentity
     t.equal(holder(), '', `given back, others ${others}`)
     await alone.pass(20_000)
@@ -76,7 +81,7 @@ t.test('the end of the process', async (t) => {
 
   const gone = await served(t)
   for (const name of ['b', 'c'] as const) gone.kill(name)
-  await tookMs(gone, ending(gone, 'a', 'kernel', true))
+  await tookMs(gone, ending(gone, 'a', 'kernel', 'gateway'))
   t.equal(gone.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'who is no gateway any more gives it back')
 })
 
@@ -89,7 +94,7 @@ t.test('a label that is taken off: the node goes on until another gateway carrie
   cluster.reported()
   const from = cluster.clock.monotonic()
   let endedMs: number | undefined
-  const end = ending(cluster, 'a', 'kernel', true).then(() => (endedMs = cluster.clock.monotonic() - from))
+  const end = ending(cluster, 'a', 'kernel', 'gateway').then(() => (endedMs = cluster.clock.monotonic() - from))
   await cluster.pass(20_000)
   t.equal(endedMs, undefined, 'what a process said that is gone does not count')
   const goesOn = /^Warning LaneNotHandedOver a: .* this one goes on until one does, for 60 s$/
@@ -102,4 +107,14 @@ t.test('a label that is taken off: the node goes on until another gateway carrie
   await end
   t.ok(endedMs !== undefined && endedMs >= 25_000 && endedMs < 30_000, `after ${endedMs} ms`)
   t.equal(cluster.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'and gives the lane back')
+})
+
+t.test('a label with another lane: the only gateway lets go at once, and carries again with the next', async (t) => {
+  const cluster = await served(t)
+  cluster.reports('a', { paris: 'up', tokyo: 'up' })
+  for (const name of ['b', 'c'] as const) cluster.kill(name)
+  cluster.label('a', '1')
+  const ms = await tookMs(cluster, ending(cluster, 'a', 'kernel', 'lane'))
+  t.ok(ms < 1000, `after ${ms} ms`)
+  t.equal(cluster.leases.get('sealane-lane-0')?.spec?.holderIdentity, '')
 })

@@ -66,10 +66,10 @@ async function ways({ here, workers }: World): Promise<string> {
     .join(', ')
 }
 
-/** The join makes two gateways; who is none any more takes its object away. */
-async function gatewayNames({ here }: World): Promise<string> {
+/** `c2n2 0`. The first goes when the second carries, which then takes the lane of its label. */
+async function gatewayLanes({ here }: World): Promise<string> {
   const found = await here.api.list<Gateway & KubeObject>(`${OURS}/gateways`)
-  return found.map(({ metadata }) => metadata.name).join(' ')
+  return found.map(({ metadata, status }) => `${metadata.name} ${status?.lanes[0]?.lane ?? '-'}`).join(', ')
 }
 
 /** `Ready True LanesUp` of the gateway, or `Connected …` of the other cluster. */
@@ -90,7 +90,7 @@ async function allUp(world: World): Promise<void> {
   const { gateway, workers } = world
   const want = workers.map((name) => `${name} ${gateway.name}`).join(', ')
   const options = { deadlineMs: 120_000, intervalMs: 250 }
-  await eventually(async () => (await gatewayNames(world)) === gateway.name, { ...options, say: 'one is left' })
+  await eventually(async () => (await gatewayLanes(world)) === `${gateway.name} 0`, { ...options, say: 'one is left' })
   await eventually(async () => (await ways(world)) === want, { ...options, say: `ways are ${want}` })
   for (const text of ['Ready True LanesUp', 'Connected True LaneUp']) {
     const type = text.startsWith('Ready') ? 'Ready' : 'Connected'
