@@ -29,6 +29,7 @@ import { readFacts } from './facts/read-facts.ts'
 import { type Area, type Finding, type RankedFinding, type Severity, worst } from './finding.ts'
 import { type Overview, overviewOf } from './overview/overview.ts'
 import { rankFindings } from './rank-findings.ts'
+import { whileStarting } from './while-starting.ts'
 import { type Check, type World, worldOf } from './world.ts'
 
 /** Every check, by what it is about. */
@@ -62,7 +63,9 @@ export function diagnoseMember(facts: unknown, only?: Area): Diagnosis {
   const findings = areas.flatMap(([area, checks]) =>
     checks.flatMap((check) => findingsOf(check, world).map((finding) => ({ ...finding, area }))),
   )
-  const problems = rankFindings(findings).filter(({ areas: parts }) => only === undefined || parts.includes(only))
+  const problems = rankFindings(whileStarting(world, findings)).filter(
+    ({ areas: parts }) => only === undefined || parts.includes(only),
+  )
   const severity = worst(problems.map((problem) => problem.severity)) ?? 'notice'
   return { health: severity === 'notice' ? 'healthy' : severity, overview: overviewOf(world), problems }
 }

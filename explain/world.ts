@@ -133,6 +133,9 @@ export const REFUSED_PART = ['PartForbidden', 'AdmissionRefuses', 'ObjectNotWrit
 export const IDENTITY_MISSING: Cause = { reason: 'IdentityMissing', subject: IDENTITY_SECRET }
 export const API_SERVER = { kind: 'ApiServer', name: '-' } as const
 
+/** Of a site, whose parts are one process. */
+export const NOTHING_RUNS: Cause = { reason: 'NothingRuns' }
+
 /** Why these parts may not do what they have to, as far as that hangs on the API server. */
 export function refusalCauses(...parts: readonly MemberPart[]): readonly Cause[] {
   const ofParts = parts.flatMap((part) => REFUSED_PART.map((reason) => ({ reason, subject: workloadSubject(part) })))

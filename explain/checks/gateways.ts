@@ -6,7 +6,16 @@ import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, absentAt, durationText, hangingHere, seenAt, seenSubject, refusalCauses } from '../world.ts'
+import {
+  NOTHING_RUNS,
+  type World,
+  absentAt,
+  durationText,
+  hangingHere,
+  seenAt,
+  seenSubject,
+  refusalCauses,
+} from '../world.ts'
 
 type SeenGateway = Seen<FactObjects['Gateway']>
 type SeenNode = Seen<FactObjects['Node']>
@@ -46,7 +55,13 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
       subject: selfSubject,
       seen,
       ...absentAt(world),
-      because: [GATEWAY_PODS, { reason: 'NoMembership' }, ...nodes.map(nodeCause), ...refusalCauses('gateway')],
+      because: [
+        GATEWAY_PODS,
+        NOTHING_RUNS,
+        { reason: 'NoMembership' },
+        ...nodes.map(nodeCause),
+        ...refusalCauses('gateway'),
+      ],
     },
   ]
 }

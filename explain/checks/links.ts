@@ -5,6 +5,7 @@
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import { ANSWERS_LOST, NEITHER_CALLABLE, NONE_ANSWERS } from '../../model/status-text.ts'
+import type { FactObjects } from '../facts/fact.ts'
 import type { Cause, Finding, Subject } from '../finding.ts'
 import { type Link, type World, absentAt, named, seenAt } from '../world.ts'
 
@@ -20,8 +21,8 @@ export function links(world: World): readonly Finding[] {
     ...allCutOff(world, cutOff),
     ...cutOff.map((id) => cutOffFinding(world, id)),
     ...[...gateways].map(([node, down]) => gatewayFinding(node, down)),
-    ...[...far].map(([endpoint, down]) => farFinding(endpoint, down)),
-    ...world.links.flatMap((link) => (isUp(link) ? [] : [linkFinding(link)])),
+    ...[...far].map(([endpoint, down]) => farFinding(world, endpoint, down)),
+    ...world.links.flatMap((link) => (isUp(link) ? [] : [linkFinding(world, link)])),
   ]
 }
 
@@ -65,7 +66,7 @@ function cutOffFinding(world: World, id: string): Finding {
   const since = findCondition(object?.object.status?.conditions, CONDITION_CONNECTED)
   const origin = down[0]?.gateway ?? fresh[0]
   const base = {
-    severity: 'down',
+    severity: isNew(world, id, down) ? 'notice' : 'down',
     subject: clusterSubject(id),
     ...(origin === undefined ? absentAt(world) : seenAt(origin)),
     ...(since?.status === 'False' ? { since: since.lastTransitionTime } : {}),
@@ -90,6 +91,29 @@ function cutOffFinding(world: World, id: string): Finding {
   const oneWay = down.every(isOneWay)
   const seen = `none of ${down.length} link${down.length === 1 ? '' : 's'} is up: ${best.connection.message}`
   return { reason: hopeless ? 'NeitherEndCallable' : oneWay ? 'UdpOneWay' : 'ClusterCutOff', seen, ...base, because }
+}
+
+/** A far end that has just come: no link to it has been up, and its gateways are known for less than that. */
+const NEW_MS = 30_000
+
+function isNew(world: World, id: string, all: readonly Link[]): boolean {
+  const ends = (world.objects.Endpoint ?? []).filter(({ object }) => object.spec.cluster === id)
+  return ends.length > 0 && ends.every(({ object }) => hasJustCome(world, object)) && all.every(isConnecting)
+}
+
+/** Of single links, whose cluster may have other gateways for long. */
+function areNew(world: World, all: readonly Link[]): boolean {
+  const names = new Set(all.map(({ connection }) => farName(connection)))
+  const ends = (world.objects.Endpoint ?? []).filter(({ object }) => names.has(object.metadata.name))
+  return ends.length > 0 && ends.every(({ object }) => hasJustCome(world, object)) && all.every(isConnecting)
+}
+
+function isConnecting({ connection }: Link): boolean {
+  return connection.state === 'connecting'
+}
+
+function hasJustCome({ nowMs }: World, { metadata: { creationTimestamp } }: FactObjects['Endpoint']): boolean {
+  return Math.abs(nowMs - Date.parse(creationTimestamp ?? '')) < NEW_MS
 }
 
 /** Some packets of the far end come: it is there, and what goes there, or comes from there, is lost on the way. */
@@ -149,23 +173,24 @@ function gatewayFinding(node: string, down: readonly Link[]): Finding {
   }
 }
 
-function farFinding(endpoint: string, down: readonly Link[]): Finding {
+function farFinding(world: World, endpoint: string, down: readonly Link[]): Finding {
   const [first] = down
   return {
     reason: 'FarGatewayUnreached',
-    severity: 'degraded',
+    severity: areNew(world, down) ? 'notice' : 'degraded',
     subject: { kind: 'Endpoint', name: endpoint },
     seen: `no link to it from ${named(down.map(({ node }) => node))} is up: ${first?.connection.message ?? ''}`,
     ...(first === undefined ? { source: '-', at: '-' } : seenAt(first.gateway)),
   }
 }
 
-function linkFinding({ node, connection, gateway }: Link): Finding {
+function linkFinding(world: World, link: Link): Finding {
+  const { node, connection, gateway } = link
   const { cluster, lane, state, message } = connection
   const far = remoteLaneOf(connection)
   return {
     reason: state === 'down' ? 'LaneProbeTimeout' : 'LaneConnecting',
-    severity: 'degraded',
+    severity: areNew(world, [link]) ? 'notice' : 'degraded',
     subject: { kind: 'Link', name: `${node} lane ${lane} to ${cluster} lane ${far}` },
     seen: message,
     ...seenAt(gateway),

@@ -4,7 +4,7 @@ import { PORT_TAKEN } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
-import { type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../world.ts'
+import { NOTHING_RUNS, type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../world.ts'
 
 type SeenAgent = Seen<FactObjects['RouteAgent']>
 
@@ -26,6 +26,7 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
     .filter((name) => !reporting.has(name))
   if (silent.length === 0) return []
   const because: readonly Cause[] = [
+    NOTHING_RUNS,
     { reason: 'PartNotReady', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
     { reason: 'PartMissing', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
     ...silent.map((name): Cause => ({ reason: 'NodeNotReady', subject: { kind: 'Node', name } })),

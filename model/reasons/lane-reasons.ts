@@ -142,6 +142,11 @@ export const LANE_REASONS = {
     todo: 'Wait, if it has just joined or begun. If it stays, look there: `sealane status` says why it has no gateway.',
     shows: ['condition Connected of Cluster', 'output of the command'],
   },
+  Starting: {
+    means: 'All parts of this cluster have just started: gateways, routes and links come within two minutes.',
+    todo: 'Wait two minutes. What stays then is named by its own reason.',
+    shows: ['output of the command'],
+  },
   NoGateway: {
     means: 'No node of this cluster is a gateway, so that it reaches no other cluster.',
     todo: 'Label a node: `kubectl label node NODE sealane.io/gateway=true`. On a plain site name it in `site.yaml`.',

@@ -53,6 +53,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
   'Gateways and nodes': rows('anywhere', {
     GatewaySilent: 'A gateway does not report',
     GatewayStatusStale: 'Whether a cluster is reached is not known',
+    Starting: 'A cluster or site has just started, and nothing is reached yet',
     NoGateway: 'This cluster has no gateway',
     NoLane: 'Another cluster has a gateway, and no link to it is made',
     FarGatewayAwaited: 'A cluster has just joined, or all its gateways have gone, and it is not reached',

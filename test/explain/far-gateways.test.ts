@@ -1,8 +1,12 @@
 /** Another cluster that has no gateway yet, and one whose gateways no link leads to: one line for each problem. */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
-import { type ObjectsByKind, factSet, healthyReports, importedSlice } from '../support/objects/member-facts.ts'
-import { type Loose, brokenMember, linesOf } from './broken-member.ts'
+import { NOW, type ObjectsByKind, factSet, healthyReports, importedSlice } from '../support/objects/member-facts.ts'
+import { DOWN, type Loose, brokenMember, changeLinks, linesOf } from './broken-member.ts'
+
+function cutOffLines(severity: string): readonly string[] {
+  return [`${severity} ClusterCutOff Cluster paris (LaneConnecting ×4)`]
+}
 
 /** Name → what is broken, and what is said. */
 const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: readonly string[]]>> = {
@@ -30,6 +34,11 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down NoLane Cluster paris'],
   ],
+  'the gateways of paris have just come': [brokenMember((at) => newGateways(at, 29_000)), cutOffLines('notice')],
+  'the gateways of paris have come, and no link comes up': [
+    brokenMember((at) => newGateways(at, 31_000)),
+    cutOffLines('down'),
+  ],
   'no gateway here has a link to a gateway of paris': [
     brokenMember((at) => {
       const endpoints = [...at('Endpoint')]
@@ -38,6 +47,15 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['down NoLane Cluster paris'],
   ],
+}
+
+/** Of paris, known for so long; no link to them has been up. */
+function newGateways(at: (kind: keyof ObjectsByKind) => Loose[], knownMs: number): void {
+  changeLinks(at, ({ cluster }) => cluster === 'paris', { ...DOWN, state: 'connecting' })
+  const creationTimestamp = new Date(Date.parse(NOW) - knownMs).toISOString()
+  for (const { spec, metadata } of at('Endpoint')) {
+    if (spec['cluster'] === 'paris') Object.assign(metadata, { creationTimestamp })
+  }
 }
 
 /** These clusters have published no Endpoint, so that no gateway here knows of a link to them. */

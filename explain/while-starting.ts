@@ -1,0 +1,73 @@
+/**
+ * A cluster whose parts have all just started has no gateway, no route and no link for some seconds: that is no fault,
+ * and is counted under one notice. Pure.
+ */
+import { CONDITION_READY, findCondition } from '../model/conditions.ts'
+import type { ReasonCode } from '../model/reasons/reasons.ts'
+import type { Finding } from './finding.ts'
+import { type World, durationText } from './world.ts'
+
+/** Links come up within 10 s on an idle machine; on a busy one six sites that start at once took 80. */
+const START_MS = 120_000
+
+/** What a part that has just started has not done yet. */
+const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
+  'NoGateway',
+  'RouteAgentMissing',
+  'NoLane',
+  'AllClustersCutOff',
+  'ClusterCutOff',
+  'GatewayCutOff',
+  'FarGatewayUnreached',
+  'LaneConnecting',
+  'UdpOneWay',
+  'NodesCutOff',
+  'DnsServerSilent',
+  'BrokerUnreached',
+  'ImportsWithoutBackends',
+])
+
+/** The same findings, those of a start as notices that follow from it. */
+export function whileStarting(world: World, findings: readonly Finding[]): readonly Finding[] {
+  const started = lastStart(world)
+  if (started === undefined || !findings.some(({ reason }) => NOT_YET.has(reason))) return findings
+  const starting: Finding = {
+    reason: 'Starting',
+    severity: 'notice',
+    subject: world.selfSubject,
+    seen: `all parts that report have started less than ${durationText(START_MS)} ago, the last one ${durationText(started.agoMs)} ago`,
+    source: started.source,
+    at: started.at,
+    since: started.startedAt,
+    area: 'parts',
+  }
+  const soft = (finding: Finding): Finding => ({
+    ...finding,
+    severity: 'notice',
+    because: [...(finding.because ?? []), { reason: 'Starting' }],
+  })
+  return [starting, ...findings.map((one) => (NOT_YET.has(one.reason) ? soft(one) : one))]
+}
+
+interface Start {
+  readonly startedAt: string
+  readonly agoMs: number
+  readonly source: string
+  readonly at: string
+}
+
+/** Of the part that started last; undefined where one runs for longer, or none says when it started. */
+function lastStart({ reports, nowMs, fresh }: World): Start | undefined {
+  // An agent that starts beside gateways that run tells of itself alone.
+  const isOld = fresh.some(({ object: { status } }) => {
+    const ready = findCondition(status?.conditions, CONDITION_READY)
+    return nowMs - Date.parse(ready?.lastTransitionTime ?? '') >= START_MS
+  })
+  if (isOld) return undefined
+  const all = reports.flatMap(({ object: { part, startedAt }, source, at }) =>
+    // The command that asks has always just started.
+    part === 'cli' || startedAt === undefined ? [] : [{ startedAt, agoMs: nowMs - Date.parse(startedAt), source, at }],
+  )
+  if (all.length === 0 || all.some(({ agoMs }) => !(Math.abs(agoMs) < START_MS))) return undefined
+  return all.reduce((a, b) => (b.agoMs < a.agoMs ? b : a))
+}
