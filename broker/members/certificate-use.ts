@@ -82,7 +82,8 @@ export class CertificateUse {
       // Of a fork, the one that was shown first is named: both go on asking.
       if (row.forkedAtMs !== undefined) return
       const validity = certificateValidity(row, peer, clock.now())
-      tx.put('member', cluster, { ...(validity.t === 'forked' ? (validity.row ?? row) : row), misuse })
+      const written = validity.t === 'forked' || validity.t === 'superseded' ? validity.row : undefined
+      tx.put('member', cluster, { ...(written ?? row), misuse })
     })
     noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
   }

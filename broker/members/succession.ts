@@ -14,7 +14,8 @@
  * Two agents of one cluster may renew the same certificate at once, and both use what they got. Each then finds the one
  * that is stored, well before the overlap ends. Where both are still used afterwards, two hold the identity that do not
  * share a store: one of them is a thief, and the certificates do not say which. Neither is preferred: no certificate of
- * the member is taken any more (`forked`) until it gets a new identity.
+ * the member is taken any more (`forked`) until it gets a new identity. One late use is only refused and reported: an
+ * agent that was suspended for minutes looks into its store then.
  */
 import type { Peer } from '../../protocol/broker-api.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
@@ -22,6 +23,8 @@ import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../sta
 
 /** Two agents of one cluster that both think they lead see each other's renewal in the store sooner than this. */
 export const OVERLAP_MS = 5 * 60_000
+/** An agent that is refused has looked into its store by then. */
+const LATE_MS = 60_000
 /** Remembered, so that what was renewed from them is known too. */
 const MAX_SUPERSEDED = 16
 /** Agents of one cluster that renew at the same moment: more are none, and would push each other off the list. */
@@ -36,8 +39,8 @@ export type CertificateValidity =
   /** It was replaced a moment ago: it may be used, but not renewed. */
   | { readonly t: 'overlap'; readonly replacedAtMs: number }
   | { readonly t: 'expired'; readonly expiresAtMs: number }
-  /** It belongs to this membership, and was replaced; undefined: not known when. */
-  | { readonly t: 'superseded'; readonly replacedAtMs: number | undefined }
+  /** It belongs to this membership, and was replaced; undefined: not known when. `row` has it written down, as of forked. */
+  | { readonly t: 'superseded'; readonly replacedAtMs: number | undefined; readonly row?: MemberRow }
   /** Two hold this identity. `row` has it written down; absent: it is known. */
   | { readonly t: 'forked'; readonly atMs: number; readonly row?: MemberRow }
   /** An operator has asked for a new identity. */
@@ -76,13 +79,23 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   }
   const own = superseded.find((one) => one.serial === serial)
   if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
-  if (own?.forked === true) return fork(row, nowMs)
+  if (own?.forked === true) return usedLate(row, own, nowMs)
   if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
   const isOurs = own ?? superseded.find((one) => one.serial === renews)
   if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {
     return { t: 'superseded', replacedAtMs: isOurs?.atMs }
   }
   return { t: 'foreign' }
+}
+
+/** Another one that was renewed from the same certificate is in use. */
+function usedLate(row: MemberRow, own: SupersededCertificate, nowMs: number): CertificateValidity {
+  const { lateAtMs } = own
+  if (lateAtMs !== undefined && nowMs - lateAtMs >= LATE_MS) return fork(row, nowMs)
+  const refused = { t: 'superseded', replacedAtMs: own.atMs } as const
+  if (lateAtMs !== undefined) return refused
+  const superseded = (row.superseded ?? []).map((one) => (one === own ? { ...own, lateAtMs: nowMs } : one))
+  return { ...refused, row: { ...row, superseded } }
 }
 
 function fork(row: MemberRow, nowMs: number): CertificateValidity {

@@ -50,6 +50,8 @@ export interface SupersededCertificate {
   readonly untilMs: number
   /** It was used, and so was another one that was renewed from the same certificate. */
   readonly forked?: true
+  /** When it was used after that time, first. */
+  readonly lateAtMs?: number
 }
 
 /** A certificate that was shown after it had been replaced: somebody has a copy. */

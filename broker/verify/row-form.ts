@@ -92,7 +92,9 @@ const member = object({
   lastSeenMs: time,
   connectedSinceMs: optional(time),
   certificates: list(certificate),
-  superseded: optional(list(object({ serial: text, atMs: time, untilMs: time, forked: optional(flag) }))),
+  superseded: optional(
+    list(object({ serial: text, atMs: time, untilMs: time, forked: optional(flag), lateAtMs: optional(time) })),
+  ),
   forkedAtMs: optional(time),
   issuedUntilMs: optional(time),
   handedOut: optional(object({ serial: text, expiresAtMs: time, authority: text, bundle: texts })),

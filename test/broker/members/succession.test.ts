@@ -38,7 +38,8 @@ class Kept {
   }
   show(peer: CertificatePeer, nowMs: number): string {
     const validity = certificateValidity(this.row, peer, nowMs)
-    if (validity.t === 'firstUse' || validity.t === 'forked') this.row = validity.row ?? this.row
+    if (validity.t === 'firstUse' || validity.t === 'forked' || validity.t === 'superseded')
+      this.row = validity.row ?? this.row
     return validity.t
   }
 }
@@ -76,7 +77,10 @@ t.test(
     t.equal(kept.show(one, HOUR + 60_000), 'firstUse')
     t.equal(kept.show(one, HOUR + OVERLAP_MS), 'inUse')
     t.equal(kept.show(one, 20 * HOUR), 'inUse', 'the other goes on with what is stored')
-    t.equal(kept.show(other, 20 * HOUR), 'forked', 'no later than the first overlap')
+    t.equal(kept.show(other, 20 * HOUR - 60_000), 'superseded', 'no later than the first overlap')
+    t.equal(kept.show(other, 20 * HOUR - 1), 'superseded', 'one that was suspended looks into its store now')
+    t.equal(kept.show(one, 20 * HOUR - 1), 'inUse')
+    t.equal(kept.show(other, 20 * HOUR), 'forked')
     for (let hour = 20; hour < 60; hour += 1)
       for (const shown of [first, one, other, certificate('b3', hour * HOUR, 'b1')])
         t.notOk(mayBeUsed(certificateValidity(kept.row, shown, hour * HOUR)), 'neither is preferred')
