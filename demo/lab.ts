@@ -138,6 +138,11 @@ export class Lab {
     return [...this.#daemons.values()]
   }
 
+  /** All processes of a namespace. */
+  async pids(namespace: string): Promise<readonly number[]> {
+    return (await pidsOf(this.full(namespace))).map(Number)
+  }
+
   /** Ends a program and waits until it is gone. */
   async stop(name: string, signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
     const daemon = this.#daemons.get(name)
@@ -209,10 +214,15 @@ async function removeNamespaces(names: readonly string[]): Promise<void> {
   await rmdir('/etc/netns').catch(() => undefined)
 }
 
+/** By the kernel's name of the namespace. */
+async function pidsOf(name: string): Promise<readonly string[]> {
+  const { stdout } = await run('ip', ['netns', 'pids', name])
+  return stdout.split('\n').filter((line) => line !== '')
+}
+
 /** All processes of a namespace, by the kernel's name of it. Gives their ids once they have ended. */
 async function killAll(name: string): Promise<readonly string[]> {
-  const { stdout } = await run('ip', ['netns', 'pids', name])
-  const pids = stdout.split('\n').filter((line) => line !== '')
+  const pids = await pidsOf(name)
   for (const pid of pids) killQuietly(Number(pid))
   await Promise.all(pids.map(untilGone))
   return pids
