@@ -204,6 +204,13 @@ export interface EndpointSpec {
 
 export type ConnectionState = 'connecting' | 'up' | 'down'
 
+/**
+ * What keeps a connection from coming up, as far as one end can tell. NeitherCallable: neither end can be called from
+ * outside. AnswersLost: packets of the far end arrive, and ours do not get there. NoneAnswers: packets arrive, and none
+ * of them answers ours.
+ */
+export type ConnectionCause = 'NeitherCallable' | 'AnswersLost' | 'NoneAnswers'
+
 export interface ConnectionStatus {
   readonly cluster: string
   /** Of this end. */
@@ -214,6 +221,8 @@ export interface ConnectionStatus {
   readonly endpoint: string
   readonly state: ConnectionState
   readonly message: string
+  /** Absent: not known, or it is up. */
+  readonly cause?: ConnectionCause
   /** It is up, and held out of use since it flaps: other ways are taken where there are any. Absent: it is not. */
   readonly held?: boolean
   /** address:port that the tunnel really uses; absent while unknown. */

@@ -15,10 +15,6 @@ export function fitText(text: string, max: number): string {
 /** How the message of a connection begins to say that it will not come up by itself; what can be done follows. */
 export const NEITHER_CALLABLE = 'neither end can be called from outside'
 
-/** How the message of a connection says that the far end sends and does not hear us; where the port is, follows. */
-export const ANSWERS_LOST = 'but our answers do not get there'
-/** The same, where what comes from there answers nothing of ours. */
-export const NONE_ANSWERS = 'but none that answers ours'
 /** That nothing comes from there. */
 export const HEARS_NOTHING = 'and hear nothing'
 /** How an export says that an address, or the name of a pod, is left out. */

@@ -1,6 +1,5 @@
 /** What both ends of a link say of it: who hears whom shows where packets are lost. */
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import { ANSWERS_LOST, NONE_ANSWERS } from '../../model/status-text.ts'
 import type { Finding } from '../finding.ts'
 import { type Link, type World, named, seenAt } from '../world.ts'
 
@@ -72,8 +71,8 @@ function isUp({ connection }: Link): boolean {
 }
 
 function hears(link: Link): boolean {
-  const { message } = link.connection
-  return isUp(link) || message.includes(ANSWERS_LOST) || message.includes(NONE_ANSWERS)
+  const { cause } = link.connection
+  return isUp(link) || cause === 'AnswersLost' || cause === 'NoneAnswers'
 }
 
 function keyOf({ connection }: Link): string {

@@ -4,7 +4,6 @@
  */
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import { ANSWERS_LOST, NEITHER_CALLABLE, NONE_ANSWERS } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Cause, Finding, Subject } from '../finding.ts'
 import { type Link, type World, absentAt, named, seenAt } from '../world.ts'
@@ -87,7 +86,7 @@ function cutOffFinding(world: World, id: string): Finding {
     const seen = 'no gateway of this cluster has a link to it'
     return { reason: 'NoLane', seen, ...base, because: [...because, { reason: 'NoGateway' }] }
   }
-  const hopeless = down.every(({ connection }) => connection.message.includes(NEITHER_CALLABLE))
+  const hopeless = down.every(({ connection }) => connection.cause === 'NeitherCallable')
   const oneWay = down.every(isOneWay)
   const seen = `none of ${down.length} link${down.length === 1 ? '' : 's'} is up: ${best.connection.message}`
   return { reason: hopeless ? 'NeitherEndCallable' : oneWay ? 'UdpOneWay' : 'ClusterCutOff', seen, ...base, because }
@@ -117,8 +116,8 @@ function hasJustCome({ nowMs }: World, { metadata: { creationTimestamp } }: Fact
 }
 
 /** Some packets of the far end come: it is there, and what goes there, or comes from there, is lost on the way. */
-function isOneWay({ connection: { message } }: Link): boolean {
-  return message.includes(ANSWERS_LOST) || message.includes(NONE_ANSWERS)
+function isOneWay({ connection: { cause } }: Link): boolean {
+  return cause === 'AnswersLost' || cause === 'NoneAnswers'
 }
 
 /** What closes the ways of a whole gateway. */

@@ -48,6 +48,7 @@ const connection = z.looseObject({
   endpoint: text,
   state: z.enum(['connecting', 'up', 'down']),
   message: text,
+  cause: text.optional(),
   held: z.boolean().optional(),
   usingAddress: text.optional(),
   usingNat: z.boolean(),

@@ -6,7 +6,7 @@ import { remoteLanes } from '../../model/lanes/lane-number.ts'
 import type { GatewayLaneConfig } from '../config.ts'
 import type { SizeBounds } from '../../kernel/probing/size-search.ts'
 import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
-import { laneDoubt } from '../reach/lane-doubt.ts'
+import { type LaneDoubt, laneDoubt } from '../reach/lane-doubt.ts'
 import { linkPort } from '../reach/link-port.ts'
 import { isOwnLaneHidden } from '../reach/plan-candidates.ts'
 import { type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
@@ -20,7 +20,7 @@ import { SMALLEST_MTU, sizeBounds } from './link-sizes.ts'
 export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
   /** Why it may be that it never comes up, in words. */
-  readonly doubt?: string
+  readonly doubt?: LaneDoubt
   /** It is probed for the size of packets, within these. Absent: it is not. */
   readonly sizes?: SizeBounds
   /** Octets of what got there when this was planned. Absent: not known. */

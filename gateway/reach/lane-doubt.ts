@@ -1,7 +1,7 @@
 /** Why a lane may never come up, and what can be done: neither end can be called. Pure. */
 import { containsAddress, parseAddress, prefixOf } from '../../model/addresses/ip.ts'
 import { ANNOTATION_PUBLIC_ADDRESS } from '../../model/lanes/gateway-node.ts'
-import type { EndpointCandidate } from '../../model/objects.ts'
+import type { ConnectionCause, EndpointCandidate } from '../../model/objects.ts'
 import { UNGRANTED_SPACE } from '../../model/addresses/needed-ranges.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'
 import type { RemoteLink } from '../remotes/check-endpoints.ts'
@@ -19,17 +19,24 @@ export interface LaneDoubtInit {
   readonly hidden: boolean
 }
 
-/** One clause for the status; undefined where nothing speaks against the lane. */
-export function laneDoubt(init: LaneDoubtInit): string | undefined {
+export interface LaneDoubt {
+  /** One clause for the status. */
+  readonly text: string
+  readonly cause?: ConnectionCause
+}
+
+/** Undefined where nothing speaks against the lane. */
+export function laneDoubt(init: LaneDoubtInit): LaneDoubt | undefined {
   const { world, own, port, remote, hidden } = init
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `here seen as ${world.observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
-    return `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`
+    return { text: `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`, cause: 'NeitherCallable' }
   }
   if (!isPrivateOnly(planCandidates(world, own)) || !isPrivateOnly(remote.candidates)) return undefined
   if (remote.candidates.some(({ address }) => isNear(world, address))) return undefined
-  return `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(port)}`
+  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(port)}`
+  return { text }
 }
 
 function whatToDo(port: number): string {

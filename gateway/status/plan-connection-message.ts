@@ -1,9 +1,10 @@
 /** The text for a connection that is not up: which end receives what, and which UDP port somebody has to open. Pure. */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
-import type { ConnectionState } from '../../model/objects.ts'
-import { ANSWERS_LOST, HEARS_NOTHING, NONE_ANSWERS } from '../../model/status-text.ts'
+import type { ConnectionCause, ConnectionState } from '../../model/objects.ts'
+import { HEARS_NOTHING } from '../../model/status-text.ts'
 import type { LinkState } from '../cable/cable.ts'
 import type { EndpointChoice } from '../reach/choose-endpoint.ts'
+import type { LaneDoubt } from '../reach/lane-doubt.ts'
 
 export interface ConnectionMessageInit {
   readonly state: Exclude<ConnectionState, 'up'>
@@ -16,8 +17,8 @@ export interface ConnectionMessageInit {
   /** CableRules.sessionMs. */
   readonly sessionMs: number
   readonly choice: EndpointChoice
-  /** Why it may never come up, where that is known: `neither end can be called from outside (…)`. */
-  readonly doubt?: string
+  /** Why it may never come up, where that is known. */
+  readonly doubt?: LaneDoubt
   /** As it is; undefined when it is new. */
   readonly link: LinkState | undefined
   /** UDP port of our own device. */
@@ -27,16 +28,26 @@ export interface ConnectionMessageInit {
 /** What came in longer ago than this came before the break: a peer sends a probe or a keepalive more often. */
 const HEARD_COUNTS_MS = 5000
 
-/** One sentence for Gateway.status: what is missing since when, what each side sees, and what to open. */
-export function connectionMessage(init: ConnectionMessageInit): string {
+/** What a Gateway's status says of a connection that is not up. */
+export interface ConnectionTrouble {
+  /** One sentence: what is missing since when, what each side sees, and what to open. */
+  readonly message: string
+  readonly cause?: ConnectionCause
+}
+
+export function connectionTrouble(init: ConnectionMessageInit): ConnectionTrouble {
   const { state, forMs, choice } = init
   const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
   const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
-  const doubt = init.doubt === undefined ? '' : `; ${init.doubt}`
-  return `${what}${since}: ${seen(init)} (${choice.why})${doubt}`
+  const { message, cause = init.doubt?.cause } = seen(init)
+  const doubt = init.doubt === undefined ? '' : `; ${init.doubt.text}`
+  return {
+    message: `${what}${since}: ${message} (${choice.why})${doubt}`,
+    ...(cause === undefined ? {} : { cause }),
+  }
 }
 
-function seen(init: ConnectionMessageInit): string {
+function seen(init: ConnectionMessageInit): ConnectionTrouble {
   const { heardMs, choice, link, listenPort } = init
   const here = `UDP ${listenPort}`
   const from = link?.at === undefined ? 'it' : `UDP ${formatAddressPort(link.at)}`
@@ -44,16 +55,19 @@ function seen(init: ConnectionMessageInit): string {
   const there = at === undefined ? 'UDP' : `UDP ${at.port}`
   if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
     if (hasSession(init)) {
-      return `packets arrive from ${from}, ${NONE_ANSWERS}: let ${here} in here and ${there} in there, or its gateway hangs`
+      const mend = `let ${here} in here and ${there} in there, or its gateway hangs`
+      return { message: `packets arrive from ${from}, but none that answers ours: ${mend}`, cause: 'NoneAnswers' }
     }
-    return `packets arrive from ${from}, ${ANSWERS_LOST}: let ${here} out of this node and ${there} into that one`
+    const mend = `let ${here} out of this node and ${there} into that one`
+    return { message: `packets arrive from ${from}, but our answers do not get there: ${mend}`, cause: 'AnswersLost' }
   }
   if (choice.how === 'wait' || at === undefined) {
     const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
-    return `we have no address to send to and ${last}: open ${here} here, for it calls us`
+    return { message: `we have no address to send to and ${last}: open ${here} here, for it calls us` }
   }
   const sent = (link?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
-  return `${sent} to UDP ${formatAddressPort(at)} ${HEARS_NOTHING}${lastHeard(init)}: open UDP ${at.port} there`
+  const nothing = `${HEARS_NOTHING}${lastHeard(init)}`
+  return { message: `${sent} to UDP ${formatAddressPort(at)} ${nothing}: open UDP ${at.port} there` }
 }
 
 /** Both ends took part in a handshake: while it counts, packets got through both ways. */

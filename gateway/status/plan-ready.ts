@@ -35,7 +35,7 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   if (silent.length > 0)
     return finding('False', 'LaneProbeTimeout', `no answer to probes from ${named(silent.map(clusterText))}`)
   if (connecting.length > 0) {
-    const hopeless = connecting.filter(({ message }) => message.includes(NEITHER_CALLABLE))
+    const hopeless = connecting.filter(({ cause }) => cause === 'NeitherCallable')
     const more =
       hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless.map(clusterText))}`
     return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting.map(clusterText))}${more}`)

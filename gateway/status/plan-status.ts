@@ -12,7 +12,7 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { problemText } from '../../model/reasons/problem.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
-import { connectionMessage } from './plan-connection-message.ts'
+import { type ConnectionTrouble, connectionTrouble } from './plan-connection-message.ts'
 import { linkMtu } from '../cable/link-sizes.ts'
 import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import { narrowProblem } from './size-events.ts'
@@ -111,7 +111,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' ? upMessage(lane, health) : message(init, { lane, planned, link, state }),
+    ...(state === 'up' ? { message: upMessage(lane, health) } : trouble(init, { lane, planned, link, state })),
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
@@ -158,12 +158,12 @@ function sizes(lane: LanePlan, health: LinkHealth | undefined): Pick<ConnectionS
   return { mtu: linkMtu(lane.mtu, health), ...(receiveSize === undefined ? {} : { receiveMtu: receiveSize }) }
 }
 
-function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {
+function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink): ConnectionTrouble {
   const { cluster, choice, doubt } = planned
   const sinceMs = init.health.get(healthKey(lane.remoteLane, cluster))?.sinceMs
   const heardMs = init.heardMs(linkKey(planned))
   const handshakeAge = handshakeAgeMs(init, link)
-  const text = connectionMessage({
+  const found = connectionTrouble({
     state,
     choice,
     link,
@@ -174,7 +174,7 @@ function message(init: StatusInit, { lane, planned, link, state }: ReportedLink)
     ...(heardMs === undefined ? {} : { heardMs }),
     ...(handshakeAge === undefined ? {} : { handshakeAgeMs: handshakeAge }),
   })
-  return fitText(text, MAX_CONNECTION_MESSAGE_LENGTH)
+  return { ...found, message: fitText(found.message, MAX_CONNECTION_MESSAGE_LENGTH) }
 }
 
 /** The far end is where it has no address itself: at one that it does not announce, or where the broker saw it. */

@@ -28,6 +28,9 @@ const connection = map(
     endpoint: text('Name of the Endpoint at the far end.', { maxLength: 253 }),
     state: text('As the probes inside the tunnel find it.', { enum: ['connecting', 'up', 'down'] }),
     message: text('The same for people.', { maxLength: MAX_CONNECTION_MESSAGE_LENGTH }),
+    cause: text('What keeps it from coming up: NeitherCallable, AnswersLost, NoneAnswers; absent: not known.', {
+      maxLength: 63,
+    }),
     held: flag('It is up, and went down again and again: other ways are taken where there are any.'),
     usingAddress: text('address:port that the tunnel really uses; absent while unknown.', { maxLength: 128 }),
     usingNat: flag('The far end calls from an address that is none of its candidates.'),
@@ -39,7 +42,7 @@ const connection = map(
     rxBytes: integer('Bytes received.', 0, MAX_BYTES),
     txBytes: integer('Bytes sent.', 0, MAX_BYTES),
   },
-  ['remoteLane', 'held', 'usingAddress', 'rttMs', 'loss', 'mtu', 'receiveMtu', 'handshakeAgeSeconds'],
+  ['remoteLane', 'cause', 'held', 'usingAddress', 'rttMs', 'loss', 'mtu', 'receiveMtu', 'handshakeAgeSeconds'],
 )
 
 const status = map(

@@ -4,7 +4,6 @@
  */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
-import { NEITHER_CALLABLE } from '../../model/status-text.ts'
 import {
   type ObjectsByKind,
   NOW,
@@ -28,7 +27,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   ],
   'both ends are behind NAT': [
     brokenMember((at) =>
-      changeLinks(at, ({ cluster }) => cluster === 'paris', { state: 'connecting', message: NEITHER_CALLABLE }),
+      changeLinks(at, ({ cluster }) => cluster === 'paris', { state: 'connecting', cause: 'NeitherCallable' }),
     ),
     ['down NeitherEndCallable Cluster paris (LaneConnecting ×4)'],
   ],

@@ -1,13 +1,14 @@
 /** Which other clusters are reached, by what the gateways' probes say. Pure. */
 import { CONDITION_IN_CONTACT, findCondition } from '../../../model/conditions.ts'
 import { isTakenAsSilent } from '../../../model/lanes/heartbeat.ts'
-import type { Cluster, ConnectionState, Gateway } from '../../../model/objects.ts'
+import type { Cluster, ConnectionCause, ConnectionState, Gateway } from '../../../model/objects.ts'
 
 export interface LaneState {
   readonly cluster: string
   /** The best of all lanes to it: one that is up is enough. */
   readonly state: ConnectionState
   readonly message: string
+  readonly cause?: ConnectionCause
 }
 
 const RANK: Readonly<Record<ConnectionState, number>> = { up: 0, connecting: 1, down: 2 }
@@ -40,7 +41,8 @@ export function laneStates(clusters: readonly string[], gateways: readonly Gatew
     const own = connections.filter((connection) => connection.cluster === cluster)
     const best = [...own].sort((a, b) => RANK[a.state] - RANK[b.state])[0]
     if (best === undefined) return { cluster, state: 'connecting', message: 'not heard of yet' }
-    return { cluster, state: best.state, message: best.message }
+    const { state, message, cause } = best
+    return { cluster, state, message, ...(cause === undefined ? {} : { cause }) }
   })
 }
 

@@ -5,7 +5,7 @@ import { LABEL_GATEWAY, laneOfLabel } from '../../../model/lanes/gateway-node.ts
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../../model/objects.ts'
 import { knownMembers, oneLine } from '../../../model/membership.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
-import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
+import { reasonRow } from '../../../model/reasons/reasons.ts'
 import { endOfIdentity } from '../../../protocol/join.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { type SecretAccess, joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
@@ -205,8 +205,8 @@ function lanesMissing(down: readonly LaneState[]): Missing | undefined {
   if (first === undefined) return undefined
   const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
   // While another may still come, it is waited for.
-  const isHopeless = down.every(({ message }) => message.includes(NEITHER_CALLABLE))
-  const mend = isHopeless ? { mend: first.message.slice(first.message.indexOf(NEITHER_CALLABLE)) } : {}
+  const isHopeless = down.every(({ cause }) => cause === 'NeitherCallable')
+  const mend = isHopeless ? { mend: reasonRow('NeitherEndCallable').todo } : {}
   return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; '), ...mend }
 }
 

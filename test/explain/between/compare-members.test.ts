@@ -9,8 +9,8 @@ type Both = { readonly milano: ObjectsByKind; readonly paris: ObjectsByKind }
 
 const of = (objects: ObjectsByKind) => (kind: keyof ObjectsByKind) => (objects[kind] ?? []) as Loose[]
 
-const HEARS = { state: 'down', message: 'packets arrive from it, but our answers do not get there: let UDP out' }
-const ANSWERS_NOTHING = { state: 'down', message: 'packets arrive from it, but none that answers ours: let UDP in' }
+const HEARS = { state: 'down', message: 'packets arrive from it', cause: 'AnswersLost' }
+const ANSWERS_NOTHING = { state: 'down', message: 'packets arrive from it', cause: 'NoneAnswers' }
 const SILENCE = { state: 'down', message: 'we send to UDP 192.0.2.1:4500 and hear nothing: open UDP 4500 there' }
 
 const links = (objects: ObjectsByKind, change: object, only?: string): void =>

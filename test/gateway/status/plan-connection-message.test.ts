@@ -2,7 +2,8 @@
 import t from 'tap'
 import { HeardLinks } from '../../../gateway/status/heard-links.ts'
 import type { LinkState } from '../../../gateway/cable/cable.ts'
-import { type ConnectionMessageInit, connectionMessage } from '../../../gateway/status/plan-connection-message.ts'
+import type { ConnectionCause } from '../../../model/objects.ts'
+import { type ConnectionMessageInit, connectionTrouble } from '../../../gateway/status/plan-connection-message.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
@@ -12,7 +13,7 @@ const KEEP = { how: 'keep', at: parseAddressPort('203.0.113.9:61000'), why: 'it 
 const WAIT = { how: 'wait', why: 'it has no candidates; it calls us' } as const
 const shaken = { at: parseAddressPort('203.0.113.9:61000') }
 
-const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])[] = [
+const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string, ConnectionCause?])[] = [
   [
     'never heard',
     { state: 'connecting', forMs: 12_000, choice: TRY, link: link() },
@@ -20,8 +21,9 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
   ],
   [
     'with a doubt',
-    { state: 'connecting', choice: TRY, link: link(), doubt: 'its other address is seen of two' },
+    { state: 'connecting', choice: TRY, link: link(), doubt: { text: 'its other address is seen of two', cause: 'NeitherCallable' } },
     'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2); its other address is seen of two',
+    'NeitherCallable',
   ],
   [
     'not sent yet',
@@ -52,6 +54,7 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
     'one way, and the session still counts',
     { state: 'down', forMs: 12_000, heardMs: 900, choice: KEEP, link: link(shaken), handshakeAgeMs: 61_400 },
     'no answer to probes since 12 s: packets arrive from UDP 203.0.113.9:61000, but none that answers ours: let UDP 4500 in here and UDP 61000 in there, or its gateway hangs (it answered there until now)',
+    'NoneAnswers',
   ],
   [
     'one way, for long',
@@ -64,11 +67,12 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
       handshakeAgeMs: 300_000,
     },
     'no answer to probes since 300 s: packets arrive from UDP 203.0.113.9:61000, but our answers do not get there: let UDP 4500 out of this node and UDP 4500 into that one (public address, candidate 1 of 2)',
+    'AnswersLost',
   ],
 ]
 
 t.test('messages', (t) => {
-  for (const [name, change, want] of rows) {
+  for (const [name, change, message, cause] of rows) {
     const init = {
       state: 'connecting',
       choice: TRY,
@@ -77,7 +81,7 @@ t.test('messages', (t) => {
       ...change,
       sessionMs: 180_000,
     } as const
-    t.equal(connectionMessage(init), want, name)
+    t.strictSame(connectionTrouble(init), { message, ...(cause === undefined ? {} : { cause }) }, name)
   }
   t.end()
 })
