@@ -19,7 +19,12 @@ function gateway(
   node: string,
   ...connections: readonly (readonly [string, 'up' | 'down' | 'connecting', string, ConnectionCause?])[]
 ): Gateway {
-  const rows = connections.map(([to, state, message, cause]) => ({ cluster: to, state, message, ...(cause && { cause }) }))
+  const rows = connections.map(([to, state, message, cause]) => ({
+    cluster: to,
+    state,
+    message,
+    ...(cause && { cause }),
+  }))
   const object = {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',

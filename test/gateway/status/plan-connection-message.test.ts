@@ -21,7 +21,12 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string, 
   ],
   [
     'with a doubt',
-    { state: 'connecting', choice: TRY, link: link(), doubt: { text: 'its other address is seen of two', cause: 'NeitherCallable' } },
+    {
+      state: 'connecting',
+      choice: TRY,
+      link: link(),
+      doubt: { text: 'its other address is seen of two', cause: 'NeitherCallable' },
+    },
     'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2); its other address is seen of two',
     'NeitherCallable',
   ],
