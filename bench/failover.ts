@@ -1,13 +1,16 @@
 /**
- * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all] [--minutes N] [--load PERCENT]`: what faults
- * cost. Two sites of the same pod addresses with two gateways each, on one machine. The pods call each other over 20
- * flows and 50 TCP connections, half of them from each side: 1,000 datagrams a second each way, and a byte each way each
- * 20 ms. That keeps two cores busy; with less load, the figures are those of machines that have some to spare.
+ * `npm run bench:failover -- [--json] [--rounds N] [--fault NAME,… | all | --busy] [--minutes N] [--load PERCENT]`:
+ * what faults cost. Two sites of the same pod addresses with two gateways each, on one machine. The pods call each other
+ * over 20 flows and 50 TCP connections, half of them from each side: 1,000 datagrams a second each way, and a byte each
+ * way each 20 ms. That keeps two cores busy; with less load, the figures are those of machines that have some to spare.
  *
  * Where no fault is named, one gateway node in each round loses all its packets and its process stops, in turn on both
  * sides, and comes back. Beside it, in the same run: two plain WireGuard devices with ECMP routes over them and a script
  * that pings each far end once a second, which is what one would build by hand. Other faults are in failover/faults.ts:
  * what the network does while all processes go on, and the broker is away. What shall change nothing lasts N minutes.
+ *
+ * With --busy the node of a gateway is gone while two programs burn both cores (failover/busy-cores.ts), and nothing
+ * else is measured. The load is then a tenth where no other is asked for: it is not what keeps the machine busy.
  *
  * A loss is the longest time in which one flow got no answer, beyond the time between two of its datagrams. Calm is the
  * same without any fault: what this machine adds.
@@ -23,38 +26,51 @@ import { nodeGone } from '../test/failover/faults.ts'
 import { HAND_ADDRESSES, withHandMadeLanes } from '../test/failover/hand-made.ts'
 import { POD_ADDRESSES, type SiteNode, type TwoSites, withTwoSites } from '../test/failover/sites.ts'
 import { netnsMissing } from '../test/support/netns.ts'
-import { FAULTS } from './failover/faults.ts'
+import { withBusyCores } from './failover/busy-cores.ts'
+import { FAULTS, inTurn } from './failover/faults.ts'
 import { type Losses, measure } from './failover/measure-cuts.ts'
 import { rotated, rotatedAlone } from './failover/rotations.ts'
 import { percentile, progress, round } from './figures.ts'
 
 /** Of each of two callers; all of it is answered. On two cores this is all that they have to give. */
 const LOAD: Load = { flows: 10, pps: 500, connections: 25 }
+/** Percent of that. */
+const FULL_LOAD = '100'
+const BUSY_LOAD = '10'
 /** Until nothing flows over a gateway that is drained, and until it has its share again. */
 const DRAIN_MS = 12_000
 /** Each gateway once. */
 const DRAINS = 4
 
 async function main(): Promise<void> {
+  // As the kernel favours the product.
+  process.env['SEALANE_TEST_FAVOURED'] = '1'
   const { values } = parseArgs({
     options: {
       json: { type: 'boolean' },
       rounds: { type: 'string', default: '20' },
       fault: { type: 'string', default: 'node' },
       minutes: { type: 'string', default: '10' },
-      load: { type: 'string', default: '100' },
+      load: { type: 'string' },
+      busy: { type: 'boolean', default: false },
     },
   })
-  const share = positive('--load', values.load) / 100
+  const share = positive('--load', values.load ?? (values.busy ? BUSY_LOAD : FULL_LOAD)) / 100
   const load = { flows: LOAD.flows, pps: LOAD.pps * share, connections: Math.ceil(LOAD.connections * share) }
   const rounds = positive('--rounds', values.rounds)
   const steadyMs = positive('--minutes', values.minutes) * 60_000
   const faults = faultNames(values.fault)
+  if (values.busy && values.fault !== NODE) throw new Error(`--fault ${values.fault}: expected ${NODE} with --busy`)
   const missing = netnsMissing()
   if (missing !== undefined) throw new Error(missing)
   requirePackages('bench')
   const folder = mkdtempSync(join(tmpdir(), 'sealane-failover-'))
   try {
+    if (values.busy) {
+      const figures = await busyFigures({ folder: join(folder, 'busy'), load }, rounds)
+      progress(figures, JSON.stringify(figures, undefined, 2))
+      return
+    }
     const figures = faults.includes(NODE) ? await nodeFigures({ folder: join(folder, NODE), load }, rounds) : { rounds }
     const others = faults.filter((name) => name !== NODE)
     const more =
@@ -122,13 +138,27 @@ async function faultFigures({ folder, load }: CallersInit, names: readonly strin
   return all
 }
 
+/** The sites are built before the cores are busy: what is measured is what a fault costs. */
+async function busyFigures(init: CallersInit, rounds: number) {
+  const losses = await withCallers(init, (sites, callers) =>
+    withBusyCores(() => measure('busy', callers, inTurn(sites).map(nodeGone), rounds)),
+  )
+  return {
+    rounds,
+    busyCalmMs: round(Math.max(...losses.calmMs)),
+    busyLossP50Ms: round(percentile(losses.lossMs, 0.5)),
+    busyLossP99Ms: round(percentile(losses.lossMs, 0.99)),
+    busyReturnLossP99Ms: round(percentile(losses.returnMs, 0.99)),
+    busyTcpBroken: losses.broken,
+  }
+}
+
 async function nodeFigures({ folder, load }: CallersInit, rounds: number) {
-  const sealane = await withCallers({ folder, load }, async ({ gateways, drain, rotate }, callers) => {
-    const [left, right] = [gateways('milano'), gateways('paris')]
-    const inTurn = [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
-    const losses = await measure('sealane', callers, inTurn.map(nodeGone), rounds)
-    const drainLost = await drained(callers, inTurn.slice(0, DRAINS), drain)
-    const rotateLost = await rotated(callers, inTurn.slice(0, DRAINS), rotate)
+  const sealane = await withCallers({ folder, load }, async (sites, callers) => {
+    const gateways = inTurn(sites)
+    const losses = await measure('sealane', callers, gateways.map(nodeGone), rounds)
+    const drainLost = await drained(callers, gateways.slice(0, DRAINS), sites.drain)
+    const rotateLost = await rotated(callers, gateways.slice(0, DRAINS), sites.rotate)
     return { ...losses, drainLost, rotateLost }
   })
   const rotateAloneLost = await withCallers({ folder: join(folder, 'alone'), load }, rotatedAlone, ['gw0', 'worker'])

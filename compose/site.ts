@@ -8,8 +8,10 @@ import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogSwitch } from '../runtime/logging/log-switch.ts'
 import type { LogThreshold } from '../runtime/logging/logger.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
+import { favourProcess } from '../runtime/resources/processor-priority.ts'
 import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { sealaneVersion } from '../runtime/version.ts'
@@ -36,7 +38,7 @@ const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> =
   dns: () => import('./parts/dns.ts'),
 }
 
-/** Parts that change the kernel need root. */
+/** Parts that change the kernel need root, and a processor while others burn it: until then a dead way is in use. */
 const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
 
 /**
@@ -72,6 +74,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0
+    if (components.some((name) => PRIVILEGED.has(name))) askForProcessor(deps)
     if (run.kube !== undefined) deps.status.report('refused', run.kube.refused)
     void showMember(run, deps.metrics, signal)
     const start = async (component: ComponentName): Promise<void> => {
@@ -109,6 +112,13 @@ async function againAfterLeaving(api: OpenSite['api'], work: () => Promise<void>
     if (!leaving.signal.aborted) return
     await whenNotLeaving(api, signal)
   }
+}
+
+/** Before the parts start threads and programs, which inherit what the kernel gives. */
+function askForProcessor({ logger, status }: Pick<ComponentDeps, 'logger' | 'status'>): void {
+  const priority = favourProcess()
+  status.report('priority', () => priority)
+  logger.info('priority among processes', { ...priority })
 }
 
 /** The page says whose it is once that is known. */

@@ -108,7 +108,10 @@ export type EtcdLogin = (typeof ETCD_LOGINS)[number]
 /** Every process holds about 100 MiB resident; an agent with 1,000 services up to 200 (docs/benchmarks.md). */
 const RESIDENT = '128Mi'
 
-/** No limit of processor time: throttled probes would look like a dead lane, throttled DNS like a dead service. */
+/**
+ * No limit of processor time: throttled probes would look like a dead lane, throttled DNS like a dead service. What is
+ * requested is the share of it where others burn it all: with less, a gateway that is gone is found late (decision 87).
+ */
 function resources(cpu: string, memoryLimit: string, memory = RESIDENT): ResourceValues {
   return { requests: { cpu, memory }, limits: { memory: memoryLimit } }
 }
@@ -135,13 +138,13 @@ export const DEFAULT_VALUES: InstallValues = {
   gateway: {
     userSpaceWireguard: true,
     statusListen: 'loopback',
-    resources: resources('100m', '512Mi'),
+    resources: resources('250m', '512Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
   },
   routeagent: {
     statusListen: 'loopback',
-    resources: resources('50m', '256Mi'),
+    resources: resources('100m', '256Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
   },

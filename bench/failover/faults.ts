@@ -45,7 +45,7 @@ export const FAULTS: Readonly<Record<string, Measurement>> = {
 }
 
 /** Gateways of both sides in turn. */
-function inTurn({ gateways }: TwoSites): SiteNode[] {
+export function inTurn({ gateways }: TwoSites): SiteNode[] {
   const [left, right] = [gateways('milano'), gateways('paris')]
   return [...left.slice(0, 1), ...right.slice(1), ...left.slice(1), ...right.slice(0, 1)]
 }

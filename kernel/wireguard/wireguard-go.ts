@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process'
 import { readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
 import type { Clock } from '../../reconcile/clock.ts'
+import { favourStarted } from '../../runtime/resources/processor-priority.ts'
 import { KernelError } from '../errors.ts'
 import { toolEnvironment } from '../run-command.ts'
 
@@ -25,6 +26,7 @@ export async function startWireguardGo(name: string, clock: Clock, signal: Abort
       operation,
       `no socket after ${START_DEADLINE_MS} ms${said === '' ? '' : `: ${said}`}`,
     )
+  for (const pid of await daemonsOf(name)) favourStarted(pid)
 }
 
 /** Ends the process of a device that is gone or about to go, and removes what it left. Absent is fine. */

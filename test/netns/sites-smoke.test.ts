@@ -2,6 +2,7 @@
  * What the long stories of plain sites (test/lanes/diagnose-*, site-gateways) show in all variants, once each: `sealane
  * diagnose` names a fault first and finds nothing when it is undone, and another node takes the lane of one that is gone.
  */
+import { getPriority } from 'node:os'
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -23,6 +24,8 @@ const PARIS: SitePlan = {
   ...{ name: 'paris', uplinks: '198.51', pods: '10.52', nodes: ['gw1'] },
   spec: `  gateways: [{ node: gw1, publicAddress: 198.51.11.2 }]\n  dns: { listen: ['10.52.1.1:53'] }\n`,
 }
+/** What a node's process has: that of this one is inherited, and is none unless somebody has chosen it. */
+const NICE = getPriority() === 0 ? -10 : getPriority()
 const LONG = { deadlineMs: 60_000, intervalMs: 500 }
 
 t.test('a fault is named, and a gateway that is gone is replaced', { skip: netnsMissing() ?? false }, async (t) => {
@@ -34,6 +37,7 @@ t.test('a fault is named, and a gateway that is gone is replaced', { skip: netns
       paris.up('gw1')
       milano.up('gw1')
       await eventually(() => milano.lanes('gw1') === '0 (1 up)', { ...LONG, say: 'gw1 serves' })
+      t.equal(getPriority(gw1.pid), NICE, 'the kernel favours it, unless somebody has chosen its priority')
       milano.up('gw2')
       await eventually(() => gw2.said.includes('every lane has its gateway; this node stands by'), LONG)
       await finds(line, paris, '')

@@ -28,7 +28,9 @@ export class NodeProcess {
     const program = [process.execPath, compiledProgram(join(import.meta.dirname, 'run-node.ts'))]
     const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
-    this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] })
+    // As a service: the kernel favours the session that it leads.
+    const detached = process.env['SEALANE_TEST_FAVOURED'] === '1'
+    this.#child = spawn('ip', inside, { detached, stdio: ['pipe', 'pipe', 'pipe'] })
     // What others report is passed on until the test is over, also to a process that has just ended.
     this.#child.stdin?.on('error', () => undefined)
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))

@@ -3,7 +3,8 @@
  * kernel drivers, objects in memory. JSON lines on standard input bring the objects (`{"put": object}`), and end all
  * waits of loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments:
  * node, state directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors
- * as the product does: for what is measured. SEALANE_TEST_STATUS_MS is how often it reports.
+ * as the product does: for what is measured. With SEALANE_TEST_FAVOURED=1 the kernel favours it, as the
+ * product. SEALANE_TEST_STATUS_MS is how often it reports.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -23,9 +24,11 @@ import type { KubeObject } from '../../../model/objects.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { favourProcess } from '../../../runtime/resources/processor-priority.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { JumpingClock } from '../../support/jumping-clock.ts'
 
+if (process.env['SEALANE_TEST_FAVOURED'] === '1') favourProcess()
 const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
 const lanes = JSON.parse(lanesText) as GatewayConfigInit['lanes']
 
