@@ -97,13 +97,13 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
     waiting.length = 0
     left.length = 0
   }
-  const tell = (one: FileSaid): void => {
+  const report = (one: FileSaid): void => {
     said[files.indexOf(one.file)] = one
     init.onEnd(one)
   }
   const run = async (next: (typeof waiting)[number] | undefined): Promise<boolean> => {
     if (next === undefined) return false
-    for (const one of await next()) tell(one)
+    for (const one of await next()) report(one)
     return true
   }
   const work = async (): Promise<void> => {
@@ -123,7 +123,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   try {
     const all = Promise.all(Array.from({ length: init.jobs }, work)).then(() => Promise.all(more))
     await Promise.race([all, broken.promise])
-    for (const file of left) tell({ file, output: '', errors: '', fault: 'all processes ended before it', ms: 0 })
+    for (const file of left) report({ file, output: '', errors: '', fault: 'all processes ended before it', ms: 0 })
   } finally {
     clearInterval(look)
     // What could not be started ends the run: no other file is begun, and none goes on.
