@@ -3,7 +3,6 @@
  * test of its own in the TAP that is printed. run-files.ts starts it, with a Batch as JSON in SEALANE_TEST_BATCH, and
  * names a file whenever it is asked for the next: no process has files left while others have nothing to do.
  */
-import { once } from 'node:events'
 import { registerHooks } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -34,9 +33,9 @@ tap.setTimeout(seconds * files * 1000)
 async function nextFile(): Promise<string | undefined> {
   // tap has said that the channel keeps nothing alive.
   process.channel?.ref()
-  const answer = once(process, 'message')
+  const answer = new Promise<NextFile>((resolve) => process.once('message', (next: NextFile) => resolve(next)))
   process.send?.(NEXT)
-  const [{ file }] = (await answer) as [NextFile]
+  const { file } = await answer
   process.channel?.unref()
   return file
 }
