@@ -1,20 +1,14 @@
 /**
  * Runs test files one after the other in this process, so that what most of them load is loaded once. Each file is a
- * test of its own in the TAP that is printed. run-files.ts starts it, with a Batch as JSON in SEALANE_TEST_BATCH: tap
- * names its folders after the arguments of the process, and those of a hundred files are too long for a name.
+ * test of its own in the TAP that is printed. run-files.ts starts it, with a Batch as JSON in SEALANE_TEST_BATCH, and
+ * names a file whenever it is asked for the next: no process has files left while others have nothing to do.
  */
 import { registerHooks } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import tap from 'tap'
 import { readFilesInto } from './batch-tap.ts'
-
-export interface Batch {
-  /** From the root. */
-  readonly files: readonly string[]
-  /** How long one file may take. */
-  readonly seconds: number
-}
+import { type Batch, NEXT, type NextFile } from './run-files.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const HERE = new URL('.', import.meta.url).href
@@ -34,7 +28,27 @@ function isTest(url: string | undefined): boolean {
 
 const { files, seconds } = JSON.parse(process.env['SEALANE_TEST_BATCH'] ?? '{}') as Batch
 delete process.env['SEALANE_TEST_BATCH']
-tap.setTimeout(seconds * files.length * 1000)
+tap.setTimeout(seconds * files * 1000)
+
+async function nextFile(): Promise<string | undefined> {
+  // tap has said that the channel keeps nothing alive.
+  process.channel?.ref()
+  const answer = new Promise<NextFile>((resolve) => process.once('message', (next: NextFile) => resolve(next)))
+  process.send?.(NEXT)
+  const { file } = await answer
+  process.channel?.unref()
+  return file
+}
+
+for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
+  const path = join(ROOT, file)
+  await tap.test(file, { timeout: seconds * 1000 }, async (test) => {
+    readFilesInto(test)
+    await import(pathToFileURL(path).href)
+  })
+}
+process.disconnect?.()
+// Not before: tap ends what has a teardown as soon as it has nothing to do.
 tap.teardown(() => {
   const late = setTimeout(() => {
     process.stderr.write(`still open after all tests: ${process.getActiveResourcesInfo().join(', ')}\n`)
@@ -42,9 +56,4 @@ tap.teardown(() => {
   }, GRACE_MS)
   late.unref()
 })
-for (const file of files) {
-  await tap.test(file, { timeout: seconds * 1000 }, async (test) => {
-    readFilesInto(test)
-    await import(pathToFileURL(join(ROOT, file)).href)
-  })
-}
+tap.end()

@@ -3,10 +3,9 @@
  * what they say together. tap's own runner does the same for twice the processor time (decision 10); the tests are
  * tap's all the same.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { idleSince } from './idle-processors.ts'
-import type { Batch } from './run-batch.ts'
 import { partsOfBatch, readTap } from './tap-record.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -18,6 +17,23 @@ const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
 const BATCH = join(import.meta.dirname, 'run-batch.ts')
 
+/** What a process of many files (run-batch.ts) is given with its environment. */
+export interface Batch {
+  /** How many there are for all processes. */
+  readonly files: number
+  /** How long one file may take. */
+  readonly seconds: number
+}
+
+/** What it says when it wants another file; tap has messages of its own. */
+export const NEXT = 'next file'
+
+/** The answer. */
+export interface NextFile {
+  /** From the root; absent where none is left. */
+  readonly file?: string
+}
+
 const GRACE_MS = 10_000
 
 /** A file that has just begun says nothing yet of what it needs: so long nobody joins it. */
@@ -28,7 +44,10 @@ const ROOM = 0.3
 export interface FilesInit {
   /** How many processes at once. */
   readonly jobs: number
-  /** In how many processes all files are run. Default: each file has one of its own. */
+  /**
+   * In how many processes all files are run: each takes the next one whenever it has ended one. Default: each file has
+   * a process of its own.
+   */
   readonly batches?: number | undefined
   /** How many at once while processors are idle. Default: `jobs`. */
   readonly most?: number
@@ -64,17 +83,27 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   const kill = (signal: NodeJS.Signals): void => running.forEach((child) => void child.kill(signal))
   const stop = (signal: NodeJS.Signals): void => {
     stopped = signal
-    waiting.length = 0
+    nothingMore()
     kill('SIGTERM')
     deaf ??= setTimeout(() => kill('SIGKILL'), init.graceMs ?? GRACE_MS)
   }
-  const waiting = processesFor(files, init.batches)
+  const { batches } = init
+  const left = batches === undefined ? [] : [...files]
+  const waiting: (() => Promise<readonly FileSaid[]>)[] =
+    batches === undefined
+      ? files.map((file) => () => runFile(file, init, running))
+      : Array.from({ length: Math.min(batches, files.length) }, () => () => runBatch(left, files.length, init, running))
+  const nothingMore = (): void => {
+    waiting.length = 0
+    left.length = 0
+  }
+  const report = (one: FileSaid): void => {
+    said[files.indexOf(one.file)] = one
+    init.onEnd(one)
+  }
   const run = async (next: (typeof waiting)[number] | undefined): Promise<boolean> => {
     if (next === undefined) return false
-    for (const one of await runProcess(next, init, running)) {
-      said[files.indexOf(one.file)] = one
-      init.onEnd(one)
-    }
+    for (const one of await next()) report(one)
     return true
   }
   const work = async (): Promise<void> => {
@@ -94,10 +123,11 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   try {
     const all = Promise.all(Array.from({ length: init.jobs }, work)).then(() => Promise.all(more))
     await Promise.race([all, broken.promise])
+    for (const file of left) report({ file, output: '', errors: '', fault: 'all processes ended before it', ms: 0 })
   } finally {
     clearInterval(look)
     // What could not be started ends the run: no other file is begun, and none goes on.
-    waiting.length = 0
+    nothingMore()
     kill('SIGKILL')
     clearTimeout(deaf)
     process.off('SIGINT', stop).off('SIGTERM', stop)
@@ -106,28 +136,29 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   return said
 }
 
-/** Which files one process runs: neighbours share what they load, and come from one folder; costs are spread. */
-function processesFor(files: readonly string[], batches: number | undefined): (readonly string[])[] {
-  if (batches === undefined) return files.map((file) => [file])
-  const all = Array.from({ length: batches }, (_, i) => files.filter((__, place) => place % batches === i))
-  return all.filter(({ length }) => length > 0)
+async function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Promise<readonly FileSaid[]> {
+  const { code, ...ended } = await spawnTests([file], {}, init, running)
+  const fault = code ?? (isWhole(ended.output) ? undefined : 'it ended without saying how many tests it ran')
+  return [{ file, fault, ...ended }]
 }
 
-async function runProcess(
-  files: readonly string[],
+/** Runs what is left, one after the other, as long as others leave something. Files stand in the order of folders. */
+async function runBatch(
+  left: string[],
+  files: number,
   init: FilesInit,
   running: Set<ChildProcess>,
 ): Promise<readonly FileSaid[]> {
-  const [file = ''] = files
-  if (init.batches === undefined) {
-    const { code, ...ended } = await spawnTests([file], {}, init, running)
-    const fault = code ?? (isWhole(ended.output) ? undefined : 'it ended without saying how many tests it ran')
-    return [{ file, fault, ...ended }]
+  const taken: string[] = []
+  const next = (): NextFile => {
+    const file = left.shift()
+    if (file === undefined) return {}
+    taken.push(file)
+    return { file }
   }
   const batch: Batch = { files, seconds: init.seconds }
   const env = { SEALANE_TEST_BATCH: JSON.stringify(batch) }
-  const ended = await spawnTests([BATCH], env, init, running, 'since it said something')
-  return saidInBatch(files, ended)
+  return saidInBatch(taken, await spawnTests([BATCH], env, init, running, next))
 }
 
 /** A process that fails although none of its files did counts against the last of them. */
@@ -154,22 +185,28 @@ function spawnTests(
   more: NodeJS.ProcessEnv,
   { seconds, graceMs = GRACE_MS }: FilesInit,
   running: Set<ChildProcess>,
-  limit: 'in all' | 'since it said something' = 'in all',
+  /** What the process is to run next. With it, its time begins again whenever it says something. */
+  next?: () => NextFile,
 ): Promise<Ended> {
   const started = performance.now()
   // tap ends a test that takes as long by itself, and says which.
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILED, TAP_TIMEOUT: String(seconds), ...more }
   const args = ['--disable-warning=ExperimentalWarning', ...words]
-  const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const stdio: StdioOptions = ['ignore', 'pipe', 'pipe', ...(next === undefined ? [] : (['ipc'] as const))]
+  const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio })
   running.add(child)
   let [output, errors] = ['', '']
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
     output += text
-    if (limit === 'in all') return
+    if (next === undefined) return
     late.refresh()
     tooLate.refresh()
   })
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text))
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (errors += text))
+  // What has ended meanwhile asks for nothing: that it cannot be answered is no failure.
+  child.on('message', (asked: unknown) => {
+    if (asked === NEXT) child.send(next?.() ?? {}, () => undefined)
+  })
   const late = setTimeout(() => child.kill('SIGTERM'), seconds * 1000 + graceMs)
   const tooLate = setTimeout(() => child.kill('SIGKILL'), seconds * 1000 + 2 * graceMs)
   return new Promise((resolve, reject) => {

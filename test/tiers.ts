@@ -42,7 +42,11 @@ export interface Tier {
 }
 
 /** Of gateways too, but they wait more than they work: they begin before the others, and have others beside them. */
-const WAITING = /\/(monitoring|sites-smoke|gateway-(dual-stack|life|link\.|made-anew|nat|restarts|smoke))/
+const WAITING = [
+  /\/(monitoring|gateway-nat)\./,
+  /\/(gateway-smoke|sites-smoke)\./,
+  /\/gateway-(dual-stack|life|link|made-anew|restarts)\./,
+]
 /** Emulated, they take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
@@ -181,7 +185,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 240,
-    long: [/authority-rotation/, /alerts|broker-restore/],
+    long: [/authority-rotation|broker-restore/, /clustersets|replicas/, /alerts|broker-kill/],
     nearest: 1,
   },
   {
@@ -202,7 +206,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 3,
     most: 5,
     seconds: 300,
-    long: [WAITING],
+    long: WAITING,
     nearest: 2,
     rerun: true,
   },

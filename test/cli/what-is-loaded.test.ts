@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { COMPILED } from './run-cli.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -25,7 +26,7 @@ console.log(JSON.stringify([...loaded].sort()))
 async function packagesOf(...modules: readonly string[]): Promise<string[]> {
   const files = modules.map((module) => join(ROOT, module))
   // The test runner adds itself to every Node that is started.
-  const env = { PATH: process.env['PATH'], NODE_OPTIONS: '' }
+  const env = { PATH: process.env['PATH'], NODE_OPTIONS: '', ...COMPILED }
   const args = ['--input-type=module', '-e', SCRIPT, '--', ...files]
   const { stdout } = await promisify(execFile)(process.execPath, args, { env })
   return JSON.parse(stdout) as string[]

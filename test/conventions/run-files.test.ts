@@ -108,7 +108,7 @@ const BATCHES: readonly (readonly (readonly [source: string, counts: string, fau
   [
     [`t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
     [`t.test('a', async () => process.exit(3))`, '1 failed', /^it failed beside others/],
-    [`t.test('a', async (t) => t.ok(true))`, '1 failed', /^its process ended before it$/],
+    [`t.test('a', async (t) => t.ok(true))`, '1 failed', /^all processes ended before it$/],
   ],
   [
     [`t.test('a', async (t) => t.ok(true))`, '1 passed', undefined],
@@ -139,6 +139,34 @@ t.test('many files in one process', async (t) => {
       else t.match(fault, want)
     }
   }
+})
+
+t.test('a process takes the next file when it has ended one, also those of one that broke', async (t) => {
+  const folder = temporaryFolder(t)
+  const ended = join(folder, 'ended')
+  const others = ['a', 'b', 'c', 'd']
+  const waits = `t.test('waits', async (t) => {
+  while (!existsSync(${JSON.stringify(ended)}) || readFileSync(${JSON.stringify(ended)}, 'utf8') !== '${others.join('')}')
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  t.ok(true)
+})`
+  const sources = [
+    waits,
+    ...others.map((name) => `t.ok(true)\nappendFileSync(${JSON.stringify(ended)}, '${name}')`),
+    `process.exit(3)`,
+  ]
+  const files = sources.map((source, i) => {
+    const path = join(folder, `${i}.test.ts`)
+    const imports = `import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import t from ${JSON.stringify(import.meta.resolve('../batch-tap.ts'))}`
+    writeFileSync(path, `${imports}\n${source}\n`)
+    return relative(ROOT, path)
+  })
+  const said = await runFiles(files, { jobs: 2, batches: 2, seconds: 30, onEnd: () => undefined })
+  t.same(
+    said.map((one) => countsInWords(one)),
+    ['1 passed', ...others.map(() => '1 passed'), '1 failed'],
+  )
 })
 
 function countsInWords(said: FileSaid): string {

@@ -1,6 +1,6 @@
 /** The certificate authority is rotated while members work, the broker is killed between the steps, and one is away. */
 import t from 'tap'
-import { AuthorityCommands, PATIENCE, isFree } from '../broker/support/authority-commands.ts'
+import { AuthorityCommands, OWN_PATIENCE, isFree } from '../broker/support/authority-commands.ts'
 import { LinkedMember } from '../broker/support/linked-member.ts'
 import { Traffic } from '../broker/support/member-traffic.ts'
 import { runCli } from '../cli/run-cli.ts'
@@ -56,7 +56,7 @@ t.test('two steps under traffic, with a member that is away and a broker that is
   const all = [milano, paris, roma, oslo, bern, late]
   for (const member of all) {
     await eventually(async () => (await member.bundle()).join() === next?.fingerprint, {
-      ...PATIENCE,
+      ...OWN_PATIENCE,
       say: `${member.id} trusts the new one alone`,
     })
     await member.connected()
@@ -94,7 +94,7 @@ t.test('it can be gone back, also when the new one has signed, and begun anew', 
   await traffic.seen(paris, roma)
   const all = [milano, paris, roma]
   for (const member of all) {
-    await eventually(async () => (await member.bundle()).join() === current.fingerprint, PATIENCE)
+    await eventually(async () => (await member.bundle()).join() === current.fingerprint, OWN_PATIENCE)
     t.strictSame(member.refusals, [], `${member.id} was never refused`)
   }
 
@@ -127,7 +127,7 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
   await ca.until('switched', (now) => now.waitsFor.members.map(({ id }) => id).join() === 'oslo')
   t.match((await ca.ask('finish')).stderr, /the old authority is in use: oslo has not got the new authority/)
   await ca.step(t, 'finish', '--force')
-  await eventually(async () => (await milano.bundle()).length === 1, PATIENCE)
+  await eventually(async () => (await milano.bundle()).length === 1, OWN_PATIENCE)
   await traffic.seen(paris)
   const tokens = await runCli(['token', 'list', '--state', broker.state, '-o', 'json'])
   t.match(
@@ -138,6 +138,6 @@ t.test('finish cuts nobody off, unless it is forced to', async (t) => {
     'a token that no broker can be found by any more',
   )
   await t.rejects(LinkedMember.join(t, unused, 'bern'), /does not have the CA that the join token names/)
-  await oslo.start().catch(() => undefined)
-  await eventually(() => oslo.refusals.some((one) => one.startsWith('CertificateUntrusted')), PATIENCE)
+  await oslo.begin()
+  await eventually(() => oslo.refusals.some((one) => one.startsWith('CertificateUntrusted')), OWN_PATIENCE)
 })

@@ -6,6 +6,8 @@ import { eventually } from '../../support/eventually.ts'
 
 /** What is waited for takes seconds, and each look is a command: ten a second take more than what they look at. */
 export const PATIENCE = { deadlineMs: 60_000, intervalMs: 400 }
+/** What this process knows by itself costs nothing to look at. */
+export const OWN_PATIENCE = { deadlineMs: PATIENCE.deadlineMs }
 
 export class AuthorityCommands {
   readonly #broker: { readonly state: string }

@@ -53,6 +53,12 @@ export class LinkedMember {
   }
 
   async start(): Promise<void> {
+    await this.begin()
+    await this.connected()
+  }
+
+  /** As start(), for one that the broker may refuse: nobody waits until it is connected. */
+  async begin(): Promise<void> {
     const metrics = createMetrics('agent')
     const onRefused = (why: string | undefined, reason?: string): void => {
       if (why !== undefined) this.refusals.push(`${String(reason)}: ${why}`)
@@ -63,7 +69,6 @@ export class LinkedMember {
     this.#stop = new AbortController()
     link.publisher.setDesired(new Map())
     this.#running = Promise.all([link.run(this.#stop.signal), link.keepIdentity(this.#stop.signal)])
-    await this.connected()
   }
 
   /** As a cluster that is switched off: nothing of it runs. */

@@ -1,7 +1,7 @@
 /** What one member publishes without end, and whether others see it. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
-import { PATIENCE } from './authority-commands.ts'
+import { OWN_PATIENCE } from './authority-commands.ts'
 import { aSlice, anExport } from './harness.ts'
 import type { LinkedMember } from './linked-member.ts'
 
@@ -22,7 +22,7 @@ export class Traffic {
     const after = this.#count
     for (const member of by) {
       await eventually(() => numberIn(member.knows(`${this.#from.id}/EndpointSlice/shop/web-1`)) > after, {
-        ...PATIENCE,
+        ...OWN_PATIENCE,
         say: `${member.id} sees what ${this.#from.id} publishes now`,
       })
     }

@@ -33,6 +33,8 @@ export const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500',
 export const [HOME, NAT] = [parseAddressPort('198.51.100.20:4500'), parseAddressPort('203.0.113.9:61000')]
 
 const MOST_TURNS = 10_000
+/** A pause after each step takes longer than the step. */
+const STEPS_AT_ONCE = 20
 
 async function filesAreRead(): Promise<void> {
   const isReading = (): boolean => process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
@@ -162,18 +164,16 @@ export class Stage {
 
   /** Lets fake time pass until the check holds. Time does not move while a round reads a file. */
   async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
-    await eventually(
-      async () => {
-        await filesAreRead()
-        await this.clock.advance(stepMs)
-        return check()
-      },
-      {
-        intervalMs: 1,
-        deadlineMs: 10_000,
-        say: `${say}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}`,
-      },
-    )
+    const some = async (): Promise<boolean> => {
+      for (let i = 0; i < STEPS_AT_ONCE; i += 1) {
+        await this.#step(stepMs)
+        if (check()) return true
+      }
+      return false
+    }
+    await eventually(some, { intervalMs: 1, deadlineMs: 10_000, say }).catch((error: unknown) => {
+      throw new Error(`${String(error)}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}`)
+    })
   }
 
   /** Lets time pass in steps, so that what is started in between can finish. */
@@ -184,7 +184,12 @@ export class Stage {
   /** Lets time pass no faster than the rounds, which read files, can follow. */
   async passSlowly(ms: number): Promise<void> {
     const endMs = this.clock.monotonic() + ms
-    await this.until(() => this.clock.monotonic() >= endMs, 'time passes', 50)
+    while (this.clock.monotonic() < endMs) await this.#step(50)
+  }
+
+  async #step(ms: number): Promise<void> {
+    await filesAreRead()
+    await this.clock.advance(ms)
   }
 
   kernel(): string {
