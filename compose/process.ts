@@ -1,12 +1,14 @@
 /** What every process of Sealane has around its components: log, metrics, status page. */
+import { isIP } from 'node:net'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import { METRICS_EVERYWHERE, STATUS_METRICS } from '../install/pod.ts'
+import { METRICS_EVERYWHERE, NODE_ADDRESSES, STATUS_METRICS } from '../install/pod.ts'
 import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http/http-status.ts'
 import { LogSwitch, toggleBySignal } from '../runtime/logging/log-switch.ts'
 import type { LogThreshold } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { createLogger } from '../runtime/logging/pino-logger.ts'
+import { nearAddresses } from '../runtime/machine-network.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 import { openFiles } from '../runtime/resources/open-files.ts'
 import { StatusBoard } from '../runtime/status-board.ts'
@@ -37,6 +39,7 @@ export async function withProcess(
   const metrics = init.metrics ?? createMetrics(init.name)
   const status = new StatusBoard()
   const metricsFor = readMetricsFor(process.env[STATUS_METRICS])
+  const near = await probingAddresses(process.env[NODE_ADDRESSES])
   let isStarted = false
   const [startedAt, version] = [new Date().toISOString(), sealaneVersion()]
   status.report('part', () => init.name)
@@ -50,7 +53,7 @@ export async function withProcess(
   try {
     // A server each: who fills the one up does not keep the node's own probes out of the other.
     for (const listen of init.statusListen) {
-      const server = await serveStatus({ listen, status, metrics, clock, metricsFor })
+      const server = await serveStatus({ listen, status, metrics, clock, metricsFor, near })
       servers.push(server)
       logger.info('status page is up', { address: formatHostPort(server.address) })
     }
@@ -59,6 +62,15 @@ export async function withProcess(
     forget()
     await Promise.all(servers.map((server) => server.close()))
   }
+}
+
+/**
+ * From where a kubelet, or a forwarded port, calls: this machine, the next hop of a pod, which is its node for most
+ * CNIs, and the addresses of the node, as the installation says them.
+ */
+async function probingAddresses(node = ''): Promise<readonly string[]> {
+  const said = node.split(',').filter((address) => isIP(address) !== 0)
+  return ['127.0.0.1', '::1', ...(await nearAddresses()), ...said]
 }
 
 /** Throws UserError for what is neither empty nor the one word. */

@@ -1,5 +1,6 @@
 /** Every object of the broker's installation on the hub. */
 import type { ManifestObject } from './manifest-object.ts'
+import { marked } from './marks/marks.ts'
 import {
   BROKER_AUTHORITY,
   BROKER_CLAIM,
@@ -51,7 +52,8 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
     ...networkPolicy(place, broker.networkPolicies),
     ...brokerMonitors(values),
   ]
-  return [{ name: 'broker', objects }, planEtcd(values)]
+  const parts: readonly InstallPart[] = [{ name: 'broker', objects }, planEtcd(values)]
+  return parts.map((part) => ({ ...part, objects: marked(part.objects, values) }))
 }
 
 function claim({ broker: { storage } }: InstallValues, { namespace }: PartRef): ManifestObject {

@@ -3,6 +3,7 @@ import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './policies/member-access.ts'
 import { memberPolicies } from './policies/member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
+import { marked } from './marks/marks.ts'
 import { networkPolicy } from './policies/network-policies.ts'
 import { memberMonitors } from './pod-monitors.ts'
 import {
@@ -31,7 +32,7 @@ const GATEWAY_SETTLE_SECONDS = 8
 
 /** In the order in which they should be applied. */
 export function planMember(values: InstallValues): readonly InstallPart[] {
-  return [
+  const parts: readonly InstallPart[] = [
     { name: 'shared', objects: planShared(values) },
     { name: 'policies', objects: when(values.member.admissionPolicies, ...memberPolicies(values.member.namespace)) },
     { name: 'agent', objects: planAgent(values) },
@@ -40,6 +41,7 @@ export function planMember(values: InstallValues): readonly InstallPart[] {
     { name: 'dns', objects: planDns(values) },
     { name: 'monitors', objects: memberMonitors(values) },
   ]
+  return parts.map(({ name, objects }) => ({ name, objects: marked(objects, values) }))
 }
 
 /** `site` is the text of site.yaml. */

@@ -32,7 +32,7 @@ function podMonitor(place: PartRef, { metrics: { podMonitors } }: InstallValues)
   return {
     apiVersion: 'monitoring.coreos.com/v1',
     kind: 'PodMonitor',
-    metadata: { ...metadata, labels: withOurs(podMonitors.labels, metadata.labels ?? {}) },
+    metadata: { ...metadata, labels: withOurs(metadata.labels, podMonitors.labels) ?? {} },
     spec: {
       selector: { matchLabels: selectorLabels(place.part) },
       podMetricsEndpoints: [{ port: STATUS_PORT_NAME, path: '/metrics', interval: podMonitors.interval }],

@@ -59,10 +59,17 @@ export const METRICS_EVERYWHERE = 'everywhere'
 /** As in the environment: an image of an earlier release would not start with a flag that it does not know. */
 export const OPEN_METRICS = { name: STATUS_METRICS, value: METRICS_EVERYWHERE }
 
+/** Addresses from which the kubelet's probes come, with commas between them. */
+export const NODE_ADDRESSES = 'SEALANE_NODE_ADDRESSES'
+const NODE_ADDRESSES_ENV = {
+  name: NODE_ADDRESSES,
+  valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } },
+}
+
 /** A component that talks to the API server, away from the node's own network. */
 export function unprivilegedPod(init: PodInit): unknown {
   const { open, podMonitors } = init.values.metrics
-  const env = [...(init.env ?? []), ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
+  const env = [...(init.env ?? []), NODE_ADDRESSES_ENV, ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
   return podTemplate(
     { ...init, env },
     { listen: '0.0.0.0', podSecurity: UNPRIVILEGED, capabilities: { drop: ['ALL'] } },

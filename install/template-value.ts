@@ -5,6 +5,8 @@
  */
 import { createHash } from 'node:crypto'
 
+type TextMap = Readonly<Record<string, string>>
+
 /** A placeholder for a value in the chart. */
 class TemplatePlace {
   readonly path: string
@@ -40,11 +42,12 @@ export class Conditional extends TemplateItems<unknown> {
   }
 }
 
-/** A map of the user's, with entries of ours that go before its own. */
-export class ExtendedMap extends TemplatePlace {
-  readonly ours: Readonly<Record<string, string>>
-  constructor(path: string, ours: Readonly<Record<string, string>>) {
-    super(path)
+/** Maps of the user's, of which the first counts for most, with entries of ours that go before theirs. */
+export class ExtendedMap {
+  readonly paths: readonly string[]
+  readonly ours: TextMap
+  constructor(paths: readonly string[], ours: TextMap) {
+    this.paths = paths
     this.ours = ours
   }
 }
@@ -109,14 +112,28 @@ export function whenIs<T>(value: string, word: string, ...items: readonly T[]): 
   return value === word ? items : []
 }
 
-/** Entries of the user's beside ours, which stay as they are. */
-export function withOurs(
-  values: Readonly<Record<string, string>>,
-  ours: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
-  const path = placeholderPath(values)
-  if (path !== undefined) return new ExtendedMap(path, ours) as unknown as Readonly<Record<string, string>>
-  return { ...values, ...ours }
+/**
+ * Entries of the user's beside ours, which stay as they are; of `given`, the first counts for most. Undefined where
+ * there are none at all.
+ */
+export function withOurs(ours: TextMap | undefined, ...given: readonly TextMap[]): TextMap | undefined {
+  const paths = given.map(placeholderPath)
+  if (paths.every((path) => path !== undefined)) return extended(ours, paths)
+  const all = Object.assign({}, ...[...given].reverse(), ours) as TextMap
+  return Object.keys(all).length === 0 ? undefined : all
+}
+
+function extended(ours: unknown, paths: readonly string[]): TextMap {
+  const before = placeholderPath(ours)
+  const map =
+    ours instanceof ExtendedMap
+      ? new ExtendedMap([...ours.paths, ...paths], ours.ours)
+      : new ExtendedMap([...(before === undefined ? [] : [before]), ...paths], before === undefined ? asMap(ours) : {})
+  return map as unknown as TextMap
+}
+
+function asMap(value: unknown): TextMap {
+  return (value ?? {}) as TextMap
 }
 
 /** What `make` gives for each text of the list. To be spread into a list. */

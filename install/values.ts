@@ -3,6 +3,7 @@ import project from '../package.json' with { type: 'json' }
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
 import { ETCD_CLIENT_SECRET, includedEtcdUrl } from './etcd-names.ts'
 import { type ImageName, parseImageName } from './image-name.ts'
+import type { Marks, MarkValues } from './marks/marks.ts'
 
 export interface ResourceValues {
   readonly requests?: Readonly<Record<string, string>>
@@ -28,7 +29,7 @@ export type StatusPlace = (typeof STATUS_PLACES)[number]
 
 export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
 
-export interface InstallValues {
+export interface InstallValues extends MarkValues {
   readonly image: ImageName & { readonly pullPolicy: string }
   readonly imagePullSecrets: readonly { readonly name: string }[]
   readonly logLevel: string
@@ -119,11 +120,15 @@ function resources(cpu: string, memoryLimit: string, memory = RESIDENT): Resourc
 /** These pods are the node's network: they run wherever there is one. */
 const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
 
+const NO_MARKS: Marks = { labels: {}, annotations: {} }
+
 export const DEFAULT_VALUES: InstallValues = {
   // `SEALANE_IMAGE=… npm run build` writes another name into the built package.json.
   image: { ...parseImageName(project.config.image, project.version), pullPolicy: 'IfNotPresent' },
   imagePullSecrets: [],
   logLevel: 'info',
+  objects: NO_MARKS,
+  pods: NO_MARKS,
   member: {
     enabled: true,
     namespace: SYSTEM_NAMESPACE,

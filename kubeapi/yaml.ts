@@ -12,9 +12,12 @@ import {
   visit,
 } from 'yaml'
 
-/** Block style, long lines kept whole, `apiVersion` first as everybody writes it. Ends with a newline. */
+/**
+ * Block style, long lines kept whole, `apiVersion` first as everybody writes it. Ends with a newline. Texts such as
+ * `on` are quoted: to kubectl and Helm, which read YAML 1.1, they would be no texts.
+ */
 export function formatYaml(value: unknown): string {
-  return stringify(value, { lineWidth: 0, indentSeq: true, aliasDuplicateObjects: false })
+  return stringify(value, { lineWidth: 0, indentSeq: true, aliasDuplicateObjects: false, compat: 'yaml-1.1' })
 }
 
 /** One document of YAML or JSON as plain data. Throws on anything else, and on aliases that multiply. */

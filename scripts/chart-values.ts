@@ -1,4 +1,5 @@
 /** values.yaml and values.schema.json of the chart, from install/values.ts. */
+import { RESERVED_KEY } from '../install/marks/marks.ts'
 import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values.ts'
 import { LOG_LEVELS } from '../runtime/logging/logger.ts'
 
@@ -11,6 +12,12 @@ export const NOTES: Readonly<Record<string, string>> = {
   'image.pullPolicy': 'Always, IfNotPresent or Never.',
   imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',
   logLevel: 'debug, info, warn, error or silent.',
+  objects: 'Marks on every object, pods included; CRDs excepted, which Helm takes as they are.',
+  'objects.labels': 'Such as team: net. Not those that Sealane sets itself: they stay as they are.',
+  'objects.annotations': 'As labels.',
+  pods: 'Marks on pods alone, beside those of objects. A change starts the pods anew.',
+  'pods.labels': 'As of objects, and they count for more.',
+  'pods.annotations': 'As labels.',
   member: 'What makes this cluster a member of a clusterset.',
   'member.enabled': 'Install agent, gateway, routeagent and dns.',
   'member.namespace': 'Where they live.',
@@ -86,6 +93,18 @@ export function noteOf(path: string): string | undefined {
 const IMAGE_TEXT = '^[A-Za-z0-9][A-Za-z0-9._:/@-]*$'
 const DNS_LABEL = '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
 
+/** Keys as Kubernetes writes them, and none of Sealane's own. */
+const MARK_KEYS = {
+  propertyNames: {
+    maxLength: 317,
+    pattern: '^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$',
+    not: { pattern: RESERVED_KEY },
+  },
+}
+const LABEL_TEXT = '^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'
+const MARK_LABELS = { ...MARK_KEYS, additionalProperties: { type: 'string', pattern: LABEL_TEXT } }
+const MARK_ANNOTATIONS = { ...MARK_KEYS, additionalProperties: { type: 'string' } }
+
 /** Beyond the type that the default has. */
 const LIMITS: Readonly<Record<string, object>> = {
   'image.repository': { pattern: IMAGE_TEXT },
@@ -93,6 +112,10 @@ const LIMITS: Readonly<Record<string, object>> = {
   'image.pullPolicy': { enum: ['Always', 'IfNotPresent', 'Never'] },
   imagePullSecrets: { items: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } } },
   logLevel: { enum: [...LOG_LEVELS] },
+  'objects.labels': MARK_LABELS,
+  'objects.annotations': MARK_ANNOTATIONS,
+  'pods.labels': MARK_LABELS,
+  'pods.annotations': MARK_ANNOTATIONS,
   'member.namespace': { pattern: DNS_LABEL },
   'agent.replicas': { minimum: 0 },
   'gateway.statusListen': { enum: STATUS_PLACES },

@@ -33,19 +33,27 @@ function mapLines(map: Readonly<Record<string, unknown>>): string[] {
     if (value instanceof OptionalText) {
       return [`{{- with ${value.expression} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
     }
-    if (value instanceof ExtendedMap) return [`${scalar(key)}:`, ...indented(extendedLines(value))]
+    if (value instanceof ExtendedMap) return extendedLines(scalar(key), value)
     return entryLines(`${scalar(key)}:`, value)
   })
 }
 
 /** A key of ours that the user gives too would be there twice: it is left out. */
-function extendedLines({ path, ours }: ExtendedMap): string[] {
-  const keys = Object.keys(ours).map((key) => JSON.stringify(key))
+function extendedLines(key: string, { paths, ours }: ExtendedMap): string[] {
+  const [first = ''] = paths
+  const places = paths.map((path) => `.Values.${path}`)
+  // `merge` writes into its first map.
+  const given = paths.length === 1 ? `.Values.${first}` : `(merge (dict) ${places.join(' ')})`
+  if (Object.keys(ours).length === 0) return [`{{- with ${given} }}`, `${key}: {{ toJson . }}`, '{{- end }}']
+  const keys = Object.keys(ours).map((one) => JSON.stringify(one))
   return [
-    `{{- range $key, $value := omit .Values.${path} ${keys.join(' ')} }}`,
-    '{{ $key | quote }}: {{ $value | quote }}',
-    '{{- end }}',
-    ...mapLines(ours),
+    `${key}:`,
+    ...indented([
+      `{{- range $key, $value := omit ${given} ${keys.join(' ')} }}`,
+      '{{ $key | quote }}: {{ $value | quote }}',
+      '{{- end }}',
+      ...mapLines(ours),
+    ]),
   ]
 }
 

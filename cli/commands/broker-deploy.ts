@@ -18,6 +18,7 @@ import {
 import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
 import { parseQuantity } from '../broker/quantity.ts'
 import { type ImageOptions, addImageOptions, parseImage } from '../kube/join/values-options.ts'
+import { type MarkOptions, addMarkOptions } from '../kube/marks/mark-options.ts'
 import {
   type ReplicaOptions,
   parseEtcdEndpoints,
@@ -26,7 +27,7 @@ import {
 } from '../kube/replicas/replica-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
 
-interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions {
+interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions, MarkOptions {
   readonly serviceType?: ServiceType
   readonly advertise?: readonly string[]
   readonly clusterset?: string
@@ -49,7 +50,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
     'Installs the broker on a cluster and prints the command to run next. Once more: what no flag names stays as it is.',
     'sealane broker deploy --context hub --service-type NodePort',
   )
-  addReplicaOptions(addImageOptions(addKubeOptions(command)))
+  addMarkOptions(addReplicaOptions(addImageOptions(addKubeOptions(command))), ['broker', 'etcd'])
     .addOption(
       choiceOption(
         '--service-type <type>',

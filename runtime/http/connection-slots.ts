@@ -2,6 +2,7 @@
  * How many connections a server holds at once. A new one always gets a slot: where all are taken, one without a whole
  * request goes first, the oldest of the source that holds most of those. So nobody keeps others out by holding what there
  * is, be it from many addresses: an honest caller sends its request at once, and is answered within milliseconds.
+ * Sources that are near have slots of their own: whatever others hold or open, these are theirs.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -13,17 +14,28 @@ interface Held {
   answering: number
 }
 
-/** From now on the server holds at most `most` connections. */
-export function limitConnections(server: Pick<Server, 'on'>, most: number): void {
+export interface ConnectionSlots {
+  /** For all sources that are not near. */
+  readonly most: number
+  readonly mostNear: number
+  /** Addresses, such as that of the node whose kubelet probes. */
+  readonly near: readonly string[]
+}
+
+/** From now on the server holds at most so many connections. */
+export function limitConnections(server: Pick<Server, 'on'>, { most, mostNear, near }: ConnectionSlots): void {
   /** In the order in which they came. */
-  const held = new Map<Socket, Held>()
+  const [others, own] = [new Map<Socket, Held>(), new Map<Socket, Held>()]
+  const isNear = new Set(near)
   server.on('connection', (socket: Socket) => {
-    if (held.size >= most) evict(held)
-    held.set(socket, { socket, source: socket.remoteAddress ?? '', answering: 0 })
+    const source = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
+    const [held, limit] = isNear.has(source) ? [own, mostNear] : [others, most]
+    if (held.size >= limit) evict(held)
+    held.set(socket, { socket, source, answering: 0 })
     socket.once('close', () => held.delete(socket))
   })
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    const one = held.get(socket)
+    const one = own.get(socket) ?? others.get(socket)
     if (one === undefined) return
     one.answering += 1
     response.once('close', () => (one.answering -= 1))

@@ -21,6 +21,8 @@ export interface StatusServerInit {
   readonly metrics: Metrics
   readonly clock: Clock
   readonly limits?: Partial<StatusLimits>
+  /** Addresses that have places of their own, such as the node's; absent: none. */
+  readonly near?: readonly string[]
   /**
    * Who may have metrics besides loopback: by default every caller of a server with an address of its own, and none of
    * one that listens on all addresses, as in pods for the kubelet's probes.
@@ -41,6 +43,8 @@ export interface StatusLimits {
 const LIMITS: StatusLimits = { headersMs: 5000, answerMs: 10_000, idleMs: 5000 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_CONNECTIONS = 64
+/** A probe is one connection, and the kubelet makes few at once. */
+const MAX_NEAR = 16
 
 export interface StatusServer {
   /** Where it really listens. */
@@ -81,7 +85,7 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
     void init.clock.sleep(limits.answerMs, done.signal).then(hangUp, () => undefined)
     void answer(init, request, response)
   })
-  limitConnections(server, MAX_CONNECTIONS)
+  limitConnections(server, { most: MAX_CONNECTIONS, mostNear: MAX_NEAR, near: init.near ?? [] })
   await listen(server, wanted)
   const bound = server.address() as AddressInfo
   return {

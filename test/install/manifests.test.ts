@@ -11,6 +11,7 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 import { AUDIT_LOG, AUTHORITY_DIR, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
 import { identitySecret, planMember } from '../../install/plan-member.ts'
 import { STATUS_PORTS } from '../../install/ports.ts'
+import { NODE_ADDRESSES } from '../../install/pod.ts'
 import { placeholders } from '../../install/template-value.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { noteOf } from '../../scripts/chart-values.ts'
@@ -370,6 +371,7 @@ t.test("the broker's Service and its process agree on whose addresses arrive", a
       { name: EXTERNAL_TRAFFIC_POLICY, value: flag },
       { name: AUDIT_LOG, value: '-' },
       { name: AUTHORITY_DIR, value: '/etc/sealane/authority' },
+      { name: NODE_ADDRESSES, valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } } },
     ]
     t.strictSame(env, want, `${type}, ${externalTrafficPolicy}: process`)
     for (const name of ['--external-traffic-policy', '--audit-log', '--ca-dir'])

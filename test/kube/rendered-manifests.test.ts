@@ -65,6 +65,18 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
   })
 
+  await t.test('a kustomization with marks of its own makes what the values make', async (t) => {
+    const marks = { labels: { team: 'net' }, annotations: { 'example.org/owner': 'net' } }
+    const folder = temporaryFolder(t)
+    const kustomization = {
+      resources: [relative(folder, join(MANIFESTS, 'base'))],
+      labels: [{ pairs: marks.labels, includeTemplates: true }],
+      commonAnnotations: marks.annotations,
+    }
+    writeFileSync(join(folder, 'kustomization.yaml'), formatYaml(kustomization))
+    t.same(await run('kustomize', folder), memberObjects({ ...DEFAULT_VALUES, objects: marks }))
+  })
+
   await t.test('with every value another one', async (t) => {
     const values = otherValues()
     t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]))
@@ -115,6 +127,11 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
       { gateway: { statusListen: '0.0.0.0' } },
       { metrics: { podMonitors: { interval: 'often' } } },
       { broker: { service: { type: 'ExternalName' } } },
+      { objects: { labels: { 'app.kubernetes.io/name': 'mine' } } },
+      { objects: { labels: { team: 'not a value' } } },
+      { objects: { annotations: { 'sealane.io/site-digest': 'x' } } },
+      { pods: { labels: { 'no key': 'x' } } },
+      { pods: { annotations: { 'node.sealane.io/x': 'y' } } },
     ]) {
       await t.rejects(helm(values), /values don't meet the specifications/, JSON.stringify(values))
     }
@@ -150,6 +167,11 @@ function otherValues(): InstallValues {
     image: { repository: 'registry.example.org:5000/net/sealane', tag: 'v2', pullPolicy: 'Always' },
     imagePullSecrets: [{ name: 'registry' }],
     logLevel: 'debug',
+    objects: {
+      labels: { team: 'net', 'example.org/tier': 'all' },
+      annotations: { 'example.org/why': 'a: "b" {{ not a template }}' },
+    },
+    pods: { labels: { 'example.org/tier': 'pod' }, annotations: { 'example.org/scan': 'on' } },
     member: {
       enabled: true,
       namespace: 'net',

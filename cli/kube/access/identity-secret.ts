@@ -1,6 +1,7 @@
 /**
  * The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent.
  */
+import type { Marks } from '../../../install/marks/marks.ts'
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../../install/names.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
@@ -15,9 +16,17 @@ import { noToken } from '../../broker/read-token.ts'
 import { leaveToken } from '../join/apply-join.ts'
 import { secretAccess } from './secret-access.ts'
 
-export function identitySecret(admin: ClusterAdmin, namespace: string, signal: AbortSignal): SecretAccess {
-  const labels = partLabels('agent')
-  return secretAccess(admin, { namespace, name: IDENTITY_SECRET, type: IDENTITY_SECRET_TYPE, labels }, signal)
+/** `marks`: of one that is made because there is none. */
+export function identitySecret(
+  admin: ClusterAdmin,
+  namespace: string,
+  signal: AbortSignal,
+  marks?: Marks,
+): SecretAccess {
+  const labels = { ...marks?.labels, ...partLabels('agent') }
+  const { annotations = {} } = marks ?? {}
+  const place = { namespace, name: IDENTITY_SECRET, type: IDENTITY_SECRET_TYPE, labels, annotations }
+  return secretAccess(admin, place, signal)
 }
 
 export interface KnownMembershipInit {

@@ -8,11 +8,12 @@ export interface SecretPlace {
   readonly name: string
   readonly type: string
   readonly labels: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
 }
 
 export function secretAccess(
   admin: Pick<ClusterAdmin, 'get' | 'merge' | 'create'>,
-  { namespace, name, type, labels }: SecretPlace,
+  { namespace, name, type, labels, annotations = {} }: SecretPlace,
   signal: AbortSignal,
 ): SecretAccess {
   const ref: ObjectRef = { apiVersion: 'v1', kind: 'Secret', namespace, name }
@@ -25,7 +26,7 @@ export function secretAccess(
     },
     change: async (change) => {
       if ((await admin.get(ref, signal)) === undefined) {
-        const metadata = { namespace, name, labels }
+        const metadata = { namespace, name, labels, annotations }
         await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata, type }, { dryRun: false }, signal)
       }
       await admin.merge(ref, patchOf(change), signal)

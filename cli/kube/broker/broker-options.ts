@@ -1,10 +1,13 @@
 /** What the flags of `sealane broker deploy` say of the broker. Pure. */
 import type { InstallValues, ServiceType } from '../../../install/values.ts'
+import { shellWord } from '../../target.ts'
+import { type MarkOptions, asksResources, markFlags, withMarks } from '../marks/mark-options.ts'
+import { UserError } from '../../../runtime/user-error.ts'
 import { type ImageOptions, withImage } from '../join/values-options.ts'
 import { type ReplicaOptions, formOf, withReplicas } from '../replicas/replica-options.ts'
 
 /** Absent: what is installed keeps its own; else the default. */
-export interface BrokerOptions extends ImageOptions, ReplicaOptions {
+export interface BrokerOptions extends ImageOptions, ReplicaOptions, MarkOptions {
   readonly serviceType?: ServiceType
   /** host:port each; `auto` alone: found out from the Service again. */
   readonly advertise?: readonly string[]
@@ -42,9 +45,14 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
   const approved = chosen.approve === true ? ['--approve=yes'] : []
   const accepted = chosen.acceptEmpty === undefined ? [] : [`--accept-empty=${chosen.acceptEmpty}`]
   const replicated = withReplicas(values, chosen)
+  if (asksResources(chosen, 'etcd') && formOf(replicated) !== 'included') {
+    throw new UserError('--resources etcd: expected an etcd that is installed with the broker, with --replicas 3', {
+      exitCode: 2,
+    })
+  }
   const hasOwnVolume = formOf(replicated) === 'own'
   const ownClass = hasOwnVolume && chosen.storageClass !== undefined ? { storageClassName: chosen.storageClass } : {}
-  return withImage(
+  const named = withImage(
     {
       ...replicated,
       broker: {
@@ -58,6 +66,7 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
     },
     chosen,
   )
+  return withMarks(named, chosen)
 }
 
 /** The same command with more words; what is in `more` goes over what was wished. */
@@ -79,6 +88,7 @@ export function deployCommand(flags: string, chosen: BrokerOptions, more: readon
     ['--image', chosen.image],
     ['--image-pull-policy', chosen.imagePullPolicy],
     ...(chosen.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),
+    ...markFlags(chosen).map(([flag, word]) => [flag, shellWord(word)] as const),
   ]
   const said = pairs.flatMap(([flag, value]) => (value === undefined || more.includes(flag) ? [] : [flag, value]))
   const once = chosen.acceptEmpty === undefined ? [] : ['--accept-empty']

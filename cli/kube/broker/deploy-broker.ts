@@ -1,4 +1,6 @@
 /** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
+import { ETCD_CLIENT_SECRET, ETCD_SERVER_SECRET } from '../../../install/etcd-names.ts'
+import { marked } from '../../../install/marks/marks.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
@@ -24,7 +26,8 @@ import {
   unknownArgs,
   withThisRelease,
 } from './installed-broker.ts'
-import { etcdSecrets, requireEtcdLogin } from '../replicas/etcd-secrets.ts'
+import { type SecretMarkChange, applySecretMarks, planSecretMarks } from '../marks/mark-secrets.ts'
+import { ETCD_CA_SECRET, etcdSecrets, requireEtcdLogin } from '../replicas/etcd-secrets.ts'
 import { moveBroker, moveRights } from '../replicas/move-broker.ts'
 import { canMove } from '../replicas/plan-move.ts'
 import { refuseMove } from '../replicas/refuse-move.ts'
@@ -62,7 +65,8 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   refuseUnknown(admin, earlier, init)
   if (isInstalled(earlier)) reportKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)
-  const secrets = await loginSecrets(admin, values, init)
+  const secrets = marked(await loginSecrets(admin, values, init), values)
+  const secretMarks = await loginMarks(admin, { before, values, made: secrets }, signal)
   await requireAdmission(admin, [...brokerObjects(values), ...secrets], init)
   const context = { admin, dryRun, signal, report }
   const early = brokerObjects(values).filter(isEarly)
@@ -73,6 +77,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const whole = { ...values, broker: { ...values.broker, advertise: found } }
   if (moves && !dryRun) await moveBroker(admin, { ...init, before, values: whole, secrets })
   await applyObjects(secrets, context)
+  await applySecretMarks(admin, secretMarks, context)
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),
     context,
@@ -93,6 +98,18 @@ async function loginSecrets(
   if (form === 'given' && !force)
     await requireEtcdLogin(admin, { namespace, name: etcd.secret, login: etcd.login }, signal)
   return []
+}
+
+/** Of the Secrets that stay as they are. */
+function loginMarks(
+  admin: ClusterAdmin,
+  { before, values, made }: Omit<Changing, 'earlier'> & { readonly made: readonly ManifestObject[] },
+  signal: AbortSignal,
+): Promise<readonly SecretMarkChange[]> {
+  const all = formOf(values) === 'included' ? [ETCD_CA_SECRET, ETCD_SERVER_SECRET, ETCD_CLIENT_SECRET] : []
+  const names = all.filter((name) => !made.some(({ metadata }) => metadata.name === name))
+  const marks = { before: before.objects, wanted: values.objects }
+  return planSecretMarks(admin, { namespace: values.broker.namespace, names, marks }, signal)
 }
 
 /** The address of the Service is needed for the rest. */

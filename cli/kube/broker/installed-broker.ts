@@ -2,6 +2,7 @@
 import { formatImageName, parseImageName } from '../../../install/image-name.ts'
 import { ETCD_VOLUME } from '../../../install/etcd-names.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { MarkValues } from '../../../install/marks/marks.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
 import {
@@ -13,6 +14,7 @@ import {
 } from '../../../install/values.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { upgradedImage } from '../image/upgraded-image.ts'
+import { readMarks } from '../marks/installed-marks.ts'
 import { hasOpenMetrics } from '../join/plan-installed-values.ts'
 import { type ServeArgs, readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from '../join/values-options.ts'
@@ -98,6 +100,7 @@ export function keepInstalled(values: InstallValues, earlier: InstalledBroker): 
   return withExtraArgs(
     {
       ...values,
+      ...keptMarks(earlier),
       image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
       imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
       metrics: { ...values.metrics, open: hasOpenMetrics(container) },
@@ -118,6 +121,11 @@ export function keepInstalled(values: InstallValues, earlier: InstalledBroker): 
     },
     args.known,
   )
+}
+
+function keptMarks({ statefulSet, deployment, etcd, service, claim, networkPolicy }: InstalledBroker): MarkValues {
+  const all = [statefulSet, deployment, etcd, service, claim, networkPolicy]
+  return readMarks(all.filter((object) => object !== undefined))
 }
 
 /** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */

@@ -18,7 +18,12 @@ export interface ImageCheckInit {
 }
 
 export function imageQuestion(values: InstallValues, namespace: string, on: ImageQuestion['on']): ImageQuestion {
-  return { image: values.image, pullSecrets: values.imagePullSecrets.map(({ name }) => name), namespace, on }
+  const { objects, pods } = values
+  const marks = {
+    labels: { ...objects.labels, ...pods.labels },
+    annotations: { ...objects.annotations, ...pods.annotations },
+  }
+  return { image: values.image, pullSecrets: values.imagePullSecrets.map(({ name }) => name), namespace, on, marks }
 }
 
 /** Throws UserError naming the nodes that cannot have it; nothing of the installation is changed then. */

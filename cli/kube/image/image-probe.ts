@@ -138,7 +138,7 @@ const NOBODY = 65_532
 
 /** What the strictest pod security level wants, on whatever node. */
 function probePod({
-  question: { image, pullSecrets },
+  question: { image, pullSecrets, marks },
   node,
   namespace,
   name,
@@ -162,7 +162,7 @@ function probePod({
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { name, namespace, labels: { [LABEL]: run } },
+    metadata: { name, namespace, labels: { ...marks?.labels, [LABEL]: run }, annotations: marks?.annotations ?? {} },
     spec: {
       nodeName: node,
       restartPolicy: 'Never',

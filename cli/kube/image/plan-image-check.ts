@@ -4,6 +4,7 @@
  */
 import { type ImageName, formatImageName, fullImageName } from '../../../install/image-name.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { Marks } from '../../../install/marks/marks.ts'
 import { isReady } from '../wait/node-rollout.ts'
 import { listOf } from '../access/object-status.ts'
 import { IMAGE_TROUBLE } from '../wait/pod-trouble.ts'
@@ -15,6 +16,8 @@ export interface ImageQuestion {
   readonly namespace: string
   /** `every`: it will run on each node. `one`: on any that takes pods. */
   readonly on: 'every' | 'one'
+  /** Of pods that ask nodes; absent: none. */
+  readonly marks?: Marks
 }
 
 /** Lists that this user may not read are undefined: then nothing is known. */

@@ -3,14 +3,24 @@
  * about.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { Marks } from '../../../install/marks/marks.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
+import type { SecretMarkChange } from '../marks/mark-secrets.ts'
+import { NO_MARKS } from '../marks/marked-crds.ts'
 import type { JoinPlan } from './plan-join.ts'
 import type { InstalledObjects } from './plan-installed-values.ts'
-import { type PlannedChange, describePlanned, previewCrds, previewNodes, previewObjects } from './preview-changes.ts'
+import {
+  type PlannedChange,
+  describePlanned,
+  previewCrds,
+  previewNodes,
+  previewObjects,
+  previewSecretMarks,
+} from './preview-changes.ts'
 import { previewClusterDns } from './wire-cluster-dns.ts'
 
 export interface PlannedJoin {
@@ -19,6 +29,9 @@ export interface PlannedJoin {
   readonly live: InstalledObjects
   /** What is made beside the plan for this kind of cluster. */
   readonly made: readonly ManifestObject[]
+  /** Of CRDs; absent: none. */
+  readonly marks?: Marks
+  readonly secrets?: readonly SecretMarkChange[]
 }
 
 export interface AgreeInit {
@@ -51,12 +64,13 @@ export async function agreeOnChanges(
 
 async function plannedChanges(
   admin: ClusterAdmin,
-  { plan, discovery, made }: PlannedJoin,
+  { plan, discovery, made, marks = NO_MARKS, secrets = [] }: PlannedJoin,
   init: AgreeInit,
 ): Promise<readonly PlannedChange[]> {
   const { signal } = init
   return [
-    ...(await previewCrds(admin, signal)),
+    ...(await previewCrds(admin, marks, signal)),
+    ...previewSecretMarks(secrets),
     ...(await previewNodes(admin, plan.nodes, signal)),
     ...(await previewObjects(admin, [...plan.objects, ...made], signal)),
     ...(await previewClusterDns(admin, discovery, init)),

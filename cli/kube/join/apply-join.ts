@@ -1,13 +1,14 @@
 /** Carries a join out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
-import { planCrds } from '../../../install/crds/plan-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { Marks } from '../../../install/marks/marks.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { SecretAccess } from '../../../protocol/identity/secret-identity.ts'
 import { ASK_FIRST_ANNOTATION, NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Applied, ClusterAdmin } from '../access/admin.ts'
 import type { NodeChange } from '../gateways/plan-gateways.ts'
+import { CRD, NO_MARKS, decideCrds } from '../marks/marked-crds.ts'
 import type { Missing } from '../wait/wait-until.ts'
 import { conditionsOf } from '../access/object-status.ts'
 
@@ -23,9 +24,9 @@ export interface ApplyContext {
   readonly dryRun: boolean
   readonly signal: AbortSignal
   readonly report: (change: Change) => void
+  /** Of CRDs; absent: none. */
+  readonly marks?: Marks
 }
-
-const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
 
 /** One line of an account; empty where nothing happened. */
 export function describeChange({ ref, what, why }: Change, dryRun: boolean): string {
@@ -34,9 +35,9 @@ export function describeChange({ ref, what, why }: Change, dryRun: boolean): str
 }
 
 /** Throws UserError naming every CRD that Sealane cannot work with. */
-export async function applyCrds({ admin, dryRun, signal, report }: ApplyContext): Promise<void> {
-  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
-  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
+export async function applyCrds(context: ApplyContext): Promise<void> {
+  const { admin, dryRun, signal, report, marks = NO_MARKS } = context
+  const decisions = await decideCrds(admin, marks, signal)
   const problems = decisions.flatMap(({ problem }) => problem ?? [])
   if (problems.length > 0) throw new UserError(problems.join('\n'))
   for (const { name, crd, reason } of decisions) {
@@ -49,10 +50,10 @@ export async function applyCrds({ admin, dryRun, signal, report }: ApplyContext)
 /** What applyCrds() would apply; without those that it refuses. */
 export async function wantedCrds(
   admin: Pick<ClusterAdmin, 'list'>,
+  marks: Marks,
   signal: AbortSignal,
 ): Promise<readonly ManifestObject[]> {
-  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
-  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
+  const decisions = await decideCrds(admin, marks, signal)
   return decisions.flatMap(({ crd }) => (crd === undefined ? [] : [crd as unknown as ManifestObject]))
 }
 

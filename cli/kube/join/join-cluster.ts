@@ -4,7 +4,8 @@
  * command.
  */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { objectName } from '../../../install/names.ts'
+import { type MarkValues, marked } from '../../../install/marks/marks.ts'
+import { IDENTITY_SECRET, objectName } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
@@ -28,6 +29,7 @@ import {
 import type { ClusterAdmin } from '../access/admin.ts'
 import {
   type ApplyContext,
+  type Change,
   applyCrds,
   applyNodes,
   applyObjects,
@@ -39,6 +41,8 @@ import { checkRights, memberRights } from '../access/check-rights.ts'
 import { bringToken, identitySecret, joinToken, knownMembership, offerSecret } from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
 import { requireAdmission } from '../admission/ask-admission.ts'
+import { readMarks } from '../marks/installed-marks.ts'
+import { applySecretMarks, planSecretMarks } from '../marks/mark-secrets.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
 import { answered } from './answer-questions.ts'
 import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
@@ -144,26 +148,40 @@ export async function joinCluster(
   await mendBrokenLeave(open, { ...asked, namespace: asked.values.member.namespace })
   const prepared = await prepareJoin(open, asked)
   const { plan, discovery, advice: given, live } = prepared
+<<<<<<< HEAD
   const secret = identitySecret(admin, asked.values.member.namespace, signal)
   const isRunning = asked.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, asked.values)
   if (isRunning && !dryRun) await offerSecret(secret, asked)
   const init = { ...asked, token: await joinToken(secret, discovery.earlier, { ...asked, title: admin.title }) }
+=======
+  const { common } = plan.values
+  const { namespace } = init.values.member
+  const secret = identitySecret(admin, namespace, signal, common.objects)
+  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
+  if (isRunning && !dryRun) await offerSecret(secret, init)
+>>>>>>> h2
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeInstalled(plan, live, known !== undefined))
-  await requireAdmission(admin, [...(await wantedCrds(admin, signal)), ...plan.objects, ...adviceObjects(given)], init)
-  const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
-  const context: ApplyContext = { admin, dryRun, signal, report: (change) => say(describeChange(change, dryRun)) }
+  const made = adviceObjects(given, common)
+  const crds = await wantedCrds(admin, common.objects, signal)
+  await requireAdmission(admin, [...crds, ...plan.objects, ...made], init)
+  const marks = { before: readMarks(live.values()).objects, wanted: common.objects }
+  const secrets = await planSecretMarks(admin, { namespace, names: [IDENTITY_SECRET], marks }, signal)
+  const isWanted = await agreeOnChanges(admin, { ...prepared, made, marks: common.objects, secrets }, init)
+  const report = (change: Change): void => say(describeChange(change, dryRun))
+  const context: ApplyContext = { admin, dryRun, signal, report, marks: common.objects }
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
-    await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
+    await requireImage(admin, imageQuestion(common, namespace, 'every'), init)
   }
   const asksFirst = known === undefined && (await agreeOnOthers(plan, init)) === 'unknown'
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
   await install(plan, context, { ...init, secret, known, asksFirst, isWanted })
+  await applySecretMarks(admin, secrets, context)
   await applyObjects(
-    adviceObjects(given).filter((object) => isWanted(refOf(object))),
+    made.filter((object) => isWanted(refOf(object))),
     context,
   )
   await watchStart(plan, admin, { ...init, secret })
@@ -210,7 +228,8 @@ async function dryJoin(
   init: JoinClusterInit,
 ): Promise<JoinedCluster> {
   // Says what applying them would fail at.
-  await applyCrds({ admin, dryRun: true, signal: init.signal, report: () => undefined })
+  const marks = plan.values.common.objects
+  await applyCrds({ admin, dryRun: true, signal: init.signal, report: () => undefined, marks })
   const dns = await wireClusterDns(admin, discovery, init)
   return { plan, advice: given, dns, others: { reached: [], alone: true } }
 }
@@ -253,8 +272,11 @@ async function reportAddresses(admin: ClusterAdmin, { signal, say }: JoinCluster
 }
 
 /** What Sealane does itself for this kind of cluster. */
-export function adviceObjects(given: readonly Advice[]): readonly ManifestObject[] {
-  return given.flatMap(({ objects }) => objects as readonly ManifestObject[])
+export function adviceObjects(given: readonly Advice[], marks: MarkValues): readonly ManifestObject[] {
+  return marked(
+    given.flatMap(({ objects }) => objects as readonly ManifestObject[]),
+    marks,
+  )
 }
 
 interface InstallInit extends JoinClusterInit {

@@ -7,9 +7,10 @@ import { formatPrefix, parseAddress, parsePrefix } from '../../../model/addresse
 import { UserError } from '../../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../../context.ts'
 import type { GatewayOption } from '../gateways/plan-gateways.ts'
+import { type MarkOptions, addMarkOptions } from '../marks/mark-options.ts'
 import { type ImageOptions, type StatusOptions, addImageOptions, addStatusOptions } from './values-options.ts'
 
-export interface JoinKubeOptions extends ImageOptions, StatusOptions {
+export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOptions {
   readonly podCidr?: readonly string[]
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayOption[]
@@ -26,7 +27,11 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions {
 }
 
 export function addJoinKubeOptions(command: Command): Command {
-  addStatusOptions(addImageOptions(command))
+  addMarkOptions(
+    addStatusOptions(addImageOptions(command)),
+    ['agent', 'dns', 'gateway', 'routeagent'],
+    'with --context: ',
+  )
     .option(
       '--pod-cidr <cidr>',
       'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
@@ -106,6 +111,11 @@ const KUBE_ONLY = [
   'imagePullPolicy',
   'imagePullSecret',
   'statusListen',
+  'objectLabel',
+  'objectAnnotation',
+  'podLabel',
+  'podAnnotation',
+  'resources',
   'podCidr',
   'serviceCidr',
   'gateway',

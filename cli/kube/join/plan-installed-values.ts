@@ -12,6 +12,8 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spe
 import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import { at, listAt, textAt } from '../../discovery/snapshot/raw.ts'
 import { upgradedImage } from '../image/upgraded-image.ts'
+import { readMarks } from '../marks/installed-marks.ts'
+import { asksResources, withMarks } from '../marks/mark-options.ts'
 import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
@@ -118,7 +120,7 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   // Where there are PodMonitors it is they who open the metrics.
   const isOpen = agent !== undefined && !podMonitors.enabled && hasOpenMetrics(containerOf('agent', agent))
   const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
-  return { ...defaults, member, metrics: { open, podMonitors } }
+  return withMarks({ ...defaults, ...readMarks(live.values()), member, metrics: { open, podMonitors } }, asked)
 }
 
 /** The first release without NetworkPolicies had other policies, but not this one. */
@@ -163,7 +165,12 @@ interface InstalledPart {
 
 function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: InstalledPart): InstallValues {
   const read = readPod(values, asked, part, object)
-  const own = { ...read[part], ...readPlacement(part, object) }
+  const placement = readPlacement(part, object)
+  const own = {
+    ...read[part],
+    ...placement,
+    ...(asksResources(asked, part) ? { resources: values[part].resources } : {}),
+  }
   const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
   const count = at(object, 'spec', 'replicas')
   const replicas = typeof count === 'number' ? { replicas: count } : {}

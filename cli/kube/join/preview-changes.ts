@@ -1,11 +1,12 @@
 /** What a join would change, asked of the API server object by object and shown as a diff before anything is done. */
-import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { planCrds } from '../../../install/crds/plan-crds.ts'
+import type { Marks } from '../../../install/marks/marks.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { objectDiff } from '../object-diff.ts'
 import type { NodeChange } from '../gateways/plan-gateways.ts'
+import { type SecretMarkChange, afterMarks } from '../marks/mark-secrets.ts'
+import { decideCrds } from '../marks/marked-crds.ts'
 
 /** Of one object. */
 export interface PlannedChange {
@@ -32,10 +33,12 @@ export async function previewObjects(
 }
 
 /** As applyCrds() would; that one reports what keeps it from doing so. */
-export async function previewCrds(admin: Previewer, signal: AbortSignal): Promise<readonly PlannedChange[]> {
-  const type = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' }
-  const present = await admin.list(type.apiVersion, type.kind, {}, signal)
-  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
+export async function previewCrds(
+  admin: Previewer,
+  marks: Marks,
+  signal: AbortSignal,
+): Promise<readonly PlannedChange[]> {
+  const decisions = await decideCrds(admin, marks, signal)
   const wanted = decisions.flatMap(({ crd, reason }) => (crd === undefined ? [] : [{ crd, why: reason }]))
   const changes = await previewObjects(
     admin,
@@ -67,6 +70,10 @@ export async function previewNodes(
     }),
   )
   return found.flat()
+}
+
+export function previewSecretMarks(changes: readonly SecretMarkChange[]): readonly PlannedChange[] {
+  return changes.flatMap((change) => plannedChange(change.ref, change.before, afterMarks(change)))
 }
 
 /** One or none. */

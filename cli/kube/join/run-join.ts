@@ -1,6 +1,5 @@
 /** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
 import { formatYaml } from '../../../kubeapi/yaml.ts'
-import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { parseClusterId } from '../../../model/ids.ts'
@@ -16,8 +15,13 @@ import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/with-admin.ts'
+<<<<<<< HEAD
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers, withPodMembers } from '../broker/pod-members.ts'
+=======
+import { withMarks } from '../marks/mark-options.ts'
+import { markedCrds } from '../marks/marked-crds.ts'
+>>>>>>> h2
 import {
   type JoinClusterInit,
   type JoinedCluster,
@@ -44,7 +48,7 @@ export async function runJoinKube(
   const init: JoinClusterInit = {
     token: await tokenFor(options, signal),
     chosen: joinOptions(options),
-    values: withStatus(withImage(DEFAULT_VALUES, options), options),
+    values: withMarks(withStatus(withImage(DEFAULT_VALUES, options), options), options),
     asked: options,
     look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
     dryRun: options.dryRun,
@@ -129,7 +133,8 @@ async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<s
 /** Everything that is applied, and what a file cannot carry. */
 function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
   const { plan, advice, discovery } = prepared
-  const objects = [...ALL_CRDS, ...plan.objects, ...adviceObjects(advice)]
+  const marks = plan.values.common
+  const objects = [...markedCrds(marks.objects), ...plan.objects, ...adviceObjects(advice, marks)]
   output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
   const { namespace } = values.member
   const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`

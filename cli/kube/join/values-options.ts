@@ -5,6 +5,7 @@ import { DEFAULT_VALUES, type InstallValues, STATUS_PLACES, type StatusPlace } f
 import { isDnsSubdomain } from '../../../model/ids.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { choiceOption, collect, parsed, quoted } from '../../context.ts'
+import type { MarkOptions } from '../marks/mark-options.ts'
 
 /** Absent: what is installed already keeps its own; else the default. */
 export interface ImageOptions {
@@ -56,7 +57,7 @@ export interface StatusOptions {
 }
 
 /** What of the values was asked for: the rest stays as it is installed. */
-export type AskedOptions = ImageOptions & StatusOptions
+export type AskedOptions = ImageOptions & StatusOptions & MarkOptions
 
 export function addStatusOptions(command: Command): Command {
   const what =

@@ -177,6 +177,41 @@ t.test('a client that is slow, large or silent is hung up on', async (t) => {
   t.equal(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text(), 'ok\n', 'the next one is served')
 })
 
+t.test('the node of a pod has places of its own, which nobody else takes', async (t) => {
+  const server = await serveStatus({
+    listen: '0.0.0.0:0',
+    status: new StatusBoard(),
+    metrics: createMetrics('test'),
+    clock,
+    near: ['127.0.0.1'],
+  })
+  const { port } = server.address
+  const from = async (localAddress: string): Promise<Socket> => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress })
+    socket.on('error', () => undefined)
+    await once(socket, 'connect')
+    return socket.resume()
+  }
+  // A probe whose request takes its time, and more callers than there are places, each from an address of its own.
+  const probe = await from('127.0.0.1')
+  const crowd: Socket[] = []
+  for (let n = 1; n <= 200; n += 1) crowd.push(await from(`127.0.1.${n}`))
+  await eventually(() => crowd.some(({ closed }) => closed), { say: 'strangers make room for strangers' })
+  const answers = once(probe, 'close')
+  probe.write('GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')
+  let answer = ''
+  probe.on('data', (part: Buffer) => void (answer += part.toString()))
+  await answers
+  t.match(answer, 'HTTP/1.1 200 OK')
+  // What the node holds is bounded too, and costs nobody else a place.
+  const near: Socket[] = []
+  for (let n = 0; n < 40; n += 1) near.push(await from('127.0.0.1'))
+  await eventually(() => near.filter(({ closed }) => !closed).length <= 16, { say: '16 are held for the node' })
+  t.equal(await (await fetch(`http://127.0.0.1:${port}/healthz`, CLOSING)).text(), 'ok\n')
+  for (const socket of [...crowd, ...near]) socket.destroy()
+  await server.close()
+})
+
 /** As the kubelet probes: each on a connection of its own. */
 const CLOSING = { headers: { connection: 'close' } }
 

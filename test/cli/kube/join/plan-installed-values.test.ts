@@ -11,6 +11,7 @@ import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
 import { planMember } from '../../../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { appliedBy } from '../../../support/objects/applied-object.ts'
 
 const SITE = 'kind: Site\n'
 
@@ -30,6 +31,8 @@ function otherValues(): InstallValues {
     },
     imagePullSecrets: [{ name: 'registry' }],
     logLevel: 'debug',
+    objects: { labels: { team: 'net' }, annotations: { 'example.org/why': 'a=b' } },
+    pods: { labels: { scan: 'on' }, annotations: { 'example.org/why': 'pods' } },
     member: {
       ...DEFAULT_VALUES.member,
       site: SITE,
@@ -46,14 +49,9 @@ function otherValues(): InstallValues {
   }
 }
 
-/** As an API server has it: nothing undefined, and who said which address. */
+/** As an API server has it: nothing undefined, and who applied what. */
 function liveOf(objects: readonly ManifestObject[], ...more: readonly ManifestObject[]): InstalledObjects {
-  const said = [{ manager: 'helm', fieldsV1: { 'f:spec': { 'f:clusterIP': {} } } }]
-  const stored = objects.map((object) => {
-    const copy = JSON.parse(JSON.stringify(object)) as ManifestObject
-    const isAsked = copy.kind === 'Service' && 'clusterIP' in (copy['spec'] as object)
-    return isAsked ? { ...copy, metadata: { ...copy.metadata, managedFields: said } } : copy
-  })
+  const stored = objects.map((object) => appliedBy('sealane', JSON.parse(JSON.stringify(object)) as ManifestObject))
   return new Map([...stored, ...more].map((object) => [titleOf(refOf(object)), object]))
 }
 

@@ -193,6 +193,7 @@ t.test('what formatYaml writes is read back the same', async (t) => {
     }),
   )
   t.equal(formatYaml({ a: ['x', { b: 1 }], c: 'yes: no' }), 'a:\n  - x\n  - b: 1\nc: "yes: no"\n')
+  t.equal(formatYaml({ a: 'on', b: '1:20', c: '0b1' }), 'a: "on"\nb: "1:20"\nc: "0b1"\n', 'texts in YAML 1.1 too')
 })
 
 t.test('a map of many keys costs in proportion, and a key that comes twice is still found', async (t) => {

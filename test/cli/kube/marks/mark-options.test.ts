@@ -1,0 +1,92 @@
+/** Flags of labels, annotations and resources: what they say, and what they refuse. */
+import t from 'tap'
+import { type MarkOptions, markFlags, withMarks } from '../../../../cli/kube/marks/mark-options.ts'
+import { withOptions } from '../../../../cli/kube/broker/broker-options.ts'
+import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { messageOf } from '../../../support/failure.ts'
+import { runCli } from '../../run-cli.ts'
+
+const ASKED: MarkOptions = {
+  objectLabel: [
+    ['team', 'net'],
+    ['old', null],
+  ],
+  objectAnnotation: [['example.org/why', 'a=b c']],
+  podLabel: [['scan', 'yes']],
+  podAnnotation: [['x', null]],
+  resources: [
+    ['agent', { requests: { cpu: '50m', memory: '128Mi' }, limits: { cpu: '1' } }],
+    ['dns', { requests: { cpu: '1' } }],
+    ['gateway', null],
+  ],
+}
+
+t.test('what they say becomes values, and can be said again', (t) => {
+  const before = {
+    ...DEFAULT_VALUES,
+    objects: { labels: { old: '1', kept: '2' }, annotations: {} },
+    pods: { labels: {}, annotations: { x: 'y' } },
+    gateway: { ...DEFAULT_VALUES.gateway, resources: {} },
+  }
+  const after = withMarks(before, ASKED)
+  t.strictSame(after.objects, { labels: { kept: '2', team: 'net' }, annotations: { 'example.org/why': 'a=b c' } })
+  t.strictSame(after.pods, { labels: { scan: 'yes' }, annotations: {} })
+  t.strictSame(after.agent.resources, { requests: { cpu: '50m', memory: '128Mi' }, limits: { cpu: '1' } })
+  t.strictSame(after.gateway, DEFAULT_VALUES.gateway, 'the default again')
+  t.strictSame(after.routeagent, before.routeagent)
+  t.strictSame(withMarks(before, {}), before)
+  t.strictSame(
+    markFlags(ASKED).map((pair) => pair.join(' ')),
+    [
+      '--object-label team=net',
+      '--object-label old-',
+      '--object-annotation example.org/why=a=b c',
+      '--pod-label scan=yes',
+      '--pod-annotation x-',
+      '--resources agent=cpu:50m,memory:128Mi/cpu:1',
+      '--resources dns=cpu:1',
+      '--resources gateway-',
+    ],
+  )
+  t.end()
+})
+
+t.test('what cannot be right is refused with flag, value and what was expected', async (t) => {
+  const rows: readonly (readonly [flag: string, word: string, expected: string])[] = [
+    ['--object-label', 'team', 'expected key=value, or key- to take one away'],
+    ['--object-label', 'a b=c', 'expected a key of Kubernetes'],
+    ['--object-label', 'team=a b', "expected a label's value"],
+    ['--object-label', 'app.kubernetes.io/name=mine', 'expected another key than app.kubernetes.io/name'],
+    ['--object-label', 'app.kubernetes.io/managed-by-', 'expected another key than app.kubernetes.io/managed-by'],
+    ['--object-annotation', 'sealane.io/site-digest=1', 'expected another key than sealane.io/site-digest'],
+    ['--pod-label', 'app.kubernetes.io/component=x', 'expected another key than app.kubernetes.io/component'],
+    ['--pod-annotation', '=x', 'expected a key of Kubernetes'],
+    ['--resources', 'broker=cpu:1', 'expected part=requests/limits, or part-, with a part of agent, dns'],
+    ['--resources', 'agent=', 'expected a quantity at least, such as cpu:50m'],
+    ['--resources', 'agent=cpu', 'expected resource:quantity'],
+    ['--resources', 'agent=cpu:much', 'expected resource:quantity'],
+    ['--resources', 'agent=cpu:1,cpu:2', 'expected each resource once'],
+    ['--resources', 'agent=cpu:2/cpu:1', 'expected a request of cpu of at most its limit, 1'],
+    ['--resources', 'agent=cpu:1/cpu:1/cpu:1', 'expected requests, and perhaps limits after one slash'],
+  ]
+  for (const [flag, word, expected] of rows) {
+    const { code, stderr } = await runCli(['join', '--context', 'c1', flag, word])
+    t.equal(code, 2, word)
+    t.match(stderr, `${flag} ${JSON.stringify(word)}: ${expected}`)
+  }
+})
+
+t.test('a site without Kubernetes has no objects', async (t) => {
+  const { code, stderr } = await runCli(['join', '--token', 'x', '--object-label', 'a=b'])
+  t.equal(code, 2)
+  t.match(stderr, '--object-label: only for a real cluster')
+})
+
+t.test('resources of an etcd that is not installed with the broker', async (t) => {
+  const refused = await messageOf(() =>
+    withOptions(DEFAULT_VALUES, { resources: [['etcd', { requests: { cpu: '1' } }]] }),
+  )
+  t.match(refused, '--resources etcd: expected an etcd that is installed with the broker')
+  const both = withOptions(DEFAULT_VALUES, { replicas: 3, resources: [['etcd', { requests: { cpu: '1' } }]] })
+  t.strictSame(both.etcd.resources, { requests: { cpu: '1' } })
+})
