@@ -148,18 +148,12 @@ export async function joinCluster(
   await mendBrokenLeave(open, { ...asked, namespace: asked.values.member.namespace })
   const prepared = await prepareJoin(open, asked)
   const { plan, discovery, advice: given, live } = prepared
-<<<<<<< HEAD
-  const secret = identitySecret(admin, asked.values.member.namespace, signal)
+  const { common } = plan.values
+  const { namespace } = asked.values.member
+  const secret = identitySecret(admin, namespace, signal, common.objects)
   const isRunning = asked.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, asked.values)
   if (isRunning && !dryRun) await offerSecret(secret, asked)
   const init = { ...asked, token: await joinToken(secret, discovery.earlier, { ...asked, title: admin.title }) }
-=======
-  const { common } = plan.values
-  const { namespace } = init.values.member
-  const secret = identitySecret(admin, namespace, signal, common.objects)
-  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
-  if (isRunning && !dryRun) await offerSecret(secret, init)
->>>>>>> h2
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeInstalled(plan, live, known !== undefined))

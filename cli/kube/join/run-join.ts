@@ -15,13 +15,10 @@ import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/with-admin.ts'
-<<<<<<< HEAD
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers, withPodMembers } from '../broker/pod-members.ts'
-=======
 import { withMarks } from '../marks/mark-options.ts'
 import { markedCrds } from '../marks/marked-crds.ts'
->>>>>>> h2
 import {
   type JoinClusterInit,
   type JoinedCluster,
@@ -37,11 +34,7 @@ import { withImage, withStatus } from './values-options.ts'
 export type RunJoinOptions = JoinKubeOptions &
   TokenOptions & { readonly clusterId?: string; readonly approvalTimeout?: number }
 
-export async function runJoinKube(
-  target: KubeTarget,
-  options: RunJoinOptions,
-  context: CommandContext,
-): Promise<void> {
+export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, context: CommandContext): Promise<void> {
   const { signal, output } = context
   const clock = new SystemClock()
   const say = (text: string): void => output.remark(text)
@@ -68,7 +61,8 @@ export async function runJoinKube(
       print(await prepareJoin(open, init), init, output)
       return
     }
-    const rekey = (cluster: string): Promise<string | undefined> => rekeyedBy(cluster, { target, options, admin }, context)
+    const rekey = (cluster: string): Promise<string | undefined> =>
+      rekeyedBy(cluster, { target, options, admin }, context)
     const joined = await joinCluster(open, { ...init, rekey })
     if (options.dryRun) output.answer('nothing was changed\n')
     else reportJoined(joined, target, output)
