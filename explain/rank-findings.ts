@@ -28,7 +28,19 @@ export function rankFindings(findings: readonly Finding[]): readonly RankedFindi
     const root = rootOf(one, parents)
     members.set(root, [...(members.get(root) ?? []), ...(root === one ? [] : [one])])
   }
-  return [...members].map(([root, consequences]) => rankedFinding(root, consequences)).sort(byWeight)
+  return [...members]
+    .filter(([{ reason }, consequences]) => reason !== START || consequences.length > 0)
+    .map(([root, consequences]) =>
+      root.reason === START ? rankedFinding(root, consequences.map(asNotice)) : rankedFinding(root, consequences),
+    )
+    .sort(byWeight)
+}
+
+/** What follows from a start alone is no fault yet; a start that nothing follows from is no news. */
+const START: ReasonCode = 'Starting'
+
+function asNotice(finding: Finding): Finding {
+  return { ...finding, severity: 'notice' }
 }
 
 /** One reason about one subject is one finding: the worst of them, with the causes of all. */

@@ -14,6 +14,13 @@ const START_MS = 120_000
 const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'NoGateway',
   'RouteAgentMissing',
+  'NodesCutOff',
+  'DnsServerSilent',
+  'BrokerUnreached',
+  'ImportsWithoutBackends',
+])
+/** The same of links, where none has been up and is lost. */
+const NO_LINK_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'NoLane',
   'AllClustersCutOff',
   'ClusterCutOff',
@@ -21,16 +28,17 @@ const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'FarGatewayUnreached',
   'LaneConnecting',
   'UdpOneWay',
-  'NodesCutOff',
-  'DnsServerSilent',
-  'BrokerUnreached',
-  'ImportsWithoutBackends',
 ])
 
-/** The same findings, those of a start as notices that follow from it. */
+/**
+ * The same findings, and the start as their last cause: what follows from nothing else that is found follows from it.
+ * rankFindings() makes that notices, and leaves a start out that nothing follows from.
+ */
 export function whileStarting(world: World, findings: readonly Finding[]): readonly Finding[] {
   const started = lastStart(world)
-  if (started === undefined || !findings.some(({ reason }) => NOT_YET.has(reason))) return findings
+  if (started === undefined) return findings
+  const isLost = world.links.some(({ connection }) => connection.state === 'down')
+  const isNotYet = ({ reason }: Finding): boolean => NOT_YET.has(reason) || (!isLost && NO_LINK_YET.has(reason))
   const starting: Finding = {
     reason: 'Starting',
     severity: 'notice',
@@ -41,12 +49,11 @@ export function whileStarting(world: World, findings: readonly Finding[]): reado
     since: started.startedAt,
     area: 'parts',
   }
-  const soft = (finding: Finding): Finding => ({
+  const late = (finding: Finding): Finding => ({
     ...finding,
-    severity: 'notice',
     because: [...(finding.because ?? []), { reason: 'Starting' }],
   })
-  return [starting, ...findings.map((one) => (NOT_YET.has(one.reason) ? soft(one) : one))]
+  return [starting, ...findings.map((one) => (isNotYet(one) ? late(one) : one))]
 }
 
 interface Start {

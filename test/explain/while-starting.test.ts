@@ -27,6 +27,13 @@ const connecting = (readyForMs: number) =>
     }
   })
 
+/** The links of one gateway are lost, which had come up. */
+const lost = brokenMember((of) => {
+  changeLinks(of, ({ cluster }) => cluster === 'paris', DOWN)
+  changeLinks(of, ({ cluster }) => cluster !== 'paris', { ...DOWN, state: 'connecting' })
+  for (const { status } of of('Gateway')) status.conditions = []
+})
+
 t.test('what has not come up yet follows from the start', (t) => {
   const rows: readonly (readonly [
     say: string,
@@ -37,6 +44,7 @@ t.test('what has not come up yet follows from the start', (t) => {
     ['nothing has reported', NOTHING_YET, [12_000, 3000], 'healthy'],
     ['links do not come up yet', connecting(10_000), [12_000], 'healthy'],
     ['one part runs for longer', NOTHING_YET, [12_000, 121_000], 'down'],
+    ['a link that was up is lost', lost, [12_000], 'down'],
     ['after two minutes', NOTHING_YET, [120_000], 'down'],
     ['the gateways run for longer than the agent', connecting(3_600_000), [12_000], 'down'],
     ['a clock that is far ahead is no start', NOTHING_YET, [-3_600_000], 'down'],
@@ -71,5 +79,19 @@ t.test('a fault that is no matter of time stays what it is', (t) => {
     of('Membership').splice(0, 99)
   })
   t.equal(diagnoseMember(factSet(evicted, started)).health, 'down')
+  t.end()
+})
+
+t.test('what has a cause of its own stays as bad as it is', (t) => {
+  const started = startedFor(() => 5000)
+  const closed = brokenMember((of) => {
+    changeLinks(of, () => true, { ...DOWN, state: 'connecting' })
+    for (const { status } of of('Gateway')) status.conditions = []
+    const [own] = of('Gateway')
+    Object.assign(own?.status ?? {}, { failure: 'UDP port 4500 is taken by x (process 1)' })
+  })
+  const lines = linesOf(diagnoseMember(factSet(closed, started)).problems)
+  t.match(lines[0], /^down PortTaken Gateway gw0 /)
+  t.notMatch(lines.join(), 'Starting')
   t.end()
 })

@@ -112,7 +112,9 @@ export async function joinToken(
   if ((await store.read()) !== undefined || (await store.token()) !== undefined) return undefined
   const made = await rekey(clusterId)
   if (made !== undefined) {
-    say(`${title} has joined as ${clusterId} before, and ${secret.place} has no identity: the broker gives it a new one\n`)
+    say(
+      `${title} has joined as ${clusterId} before, and ${secret.place} has no identity: the broker gives it a new one\n`,
+    )
   }
   return made
 }
@@ -130,14 +132,14 @@ async function tokenWaits(
     `${init.title} has joined as ${clusterId} before, and ${secret.place} has no identity`,
     clusterId,
     init,
+    `; or, with the rights of its operator: sealane join ${init.flags} --broker-context CONTEXT`,
   )
 }
 
-function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit): UserError {
+function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit, otherwise = ''): UserError {
+  const made = `sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`
   return new UserError(`${problem}: a new token is needed, made for this id`, {
-    hint:
-      `on the broker: sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE; ` +
-      `or, with the rights of its operator: sealane join ${flags} --broker-context CONTEXT`,
+    hint: `on the broker: ${made}${otherwise}`,
   })
 }
 

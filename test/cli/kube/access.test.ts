@@ -206,10 +206,12 @@ t.test(
     const NEW =
       'a new token is needed, made for this id; on the broker: sealane token create --cluster-id paris; ' +
       'then: sealane join --kubeconfig FILE --token-file FILE'
+    const OR = '; or, with the rights of its operator: sealane join --kubeconfig FILE --broker-context CONTEXT'
     t.equal(
       await join(),
       '1: context "fake" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
-        NEW,
+        NEW +
+        OR,
     )
     await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
     t.equal(

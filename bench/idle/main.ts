@@ -8,10 +8,10 @@ import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { siteProcesses } from '../demo/sites.ts'
-import { cpuMs } from './broker/measured-process.ts'
-import { progress, round } from './figures.ts'
-import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
+import { siteProcesses } from '../../demo/sites.ts'
+import { cpuMs } from '../broker/measured-process.ts'
+import { progress, round } from '../figures.ts'
+import { type JoinedSites, withJoinedSites } from '../joined-sites.ts'
 
 /** After the last link is up: addresses are published, and links that are new are asked often for ten seconds. */
 const SETTLE_MS = 30_000
