@@ -1,6 +1,7 @@
 /** Each gateway's node of a site has an agent and a dns: of the agents one acts, and all of dns answer. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { actInTurn } from '../../compose/site-agents.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
@@ -109,9 +110,12 @@ t.test(
 
 t.test('dns of several nodes: ready where it has none of the addresses, and where a port is taken', async (t) => {
   const broker = await LoopbackBroker.start(t)
-  const other = createSocket('udp4').bind(0, '127.0.0.1')
+  // For TCP too: a connection of somebody else would have the port when it is wanted.
+  const connections = createServer().listen(0, '127.0.0.1')
+  await once(connections, 'listening')
+  const { port } = connections.address() as AddressInfo
+  const other = createSocket('udp4').bind(port, '127.0.0.1')
   await once(other, 'listening')
-  const { port } = other.address()
   const listen = `  dns: { listen: ["192.0.2.77:${port}", "127.0.0.1:${port}"] }\n`
   const site = new SiteFolder(t, 'milano', GATEWAYS + listen)
   t.equal((await runCli(['join', '--site', site.file, '--token', await broker.token()])).code, 0)
@@ -122,6 +126,7 @@ t.test('dns of several nodes: ready where it has none of the addresses, and wher
   await eventually(async () => (await fetch(`http://127.0.0.1:${status}/readyz`)).ok, LONG)
   t.equal(dns.exitCode, null, 'it ends nothing else of its process')
   other.close()
+  connections.close()
   await eventually(() => dns.said().includes('"msg":"listening"'), { ...LONG, say: 'it listens where it can' })
   t.match(dns.said(), `cannot listen on 192.0.2.77:${port}/udp: this node does not have the address; waiting for it`)
   t.notMatch(dns.said(), 'ListenAddressMissing', 'the address of another node is no trouble')

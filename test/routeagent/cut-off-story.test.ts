@@ -25,6 +25,9 @@ t.test('a node that is cut off from all its gateways says so, and keeps its rout
   }
   const until = (want: string): Promise<unknown> => eventually(() => says() === want, { say: `${want}, is ${says()}` })
   await until('1/1 gw+gw-b True NodesAnswer ')
+  // Only who has been heard can fall silent.
+  const isAsked = (address: string): boolean => probes.sent.some(({ to }) => to === address)
+  await eventually(() => ['192.168.7.1', '192.168.7.2'].every(isAsked), { say: 'both are asked' })
   probes.alive.delete('192.168.7.2')
   await until('1/1 gw False GatewayNodeSilent gw-b')
   probes.alive.delete('192.168.7.1')
