@@ -15,8 +15,6 @@ const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'NoGateway',
   'RouteAgentMissing',
   'NodesCutOff',
-  'DnsServerSilent',
-  'BrokerUnreached',
   'ImportsWithoutBackends',
 ])
 /** The same of links, where none has been up and is lost. */

@@ -48,7 +48,9 @@ function failure(agent: SeenAgent): readonly Finding[] {
   const seen = agent.object.status?.failure
   if (seen === undefined) return []
   const reason = seen.includes(PORT_TAKEN) ? 'PortTaken' : 'RoundFailed'
-  return [{ reason, severity: 'degraded', subject: seenSubject('RouteAgent', agent), seen, ...seenAt(agent) }]
+  const subject = seenSubject('RouteAgent', agent)
+  const because: readonly Cause[] = [{ reason: 'GatewayWithoutIPv4', subject: { kind: 'Node', name: subject.name } }]
+  return [{ reason, severity: 'degraded', subject, seen, ...seenAt(agent), because }]
 }
 
 /** A closed port between nodes cuts many off at once: one finding has them all. */

@@ -102,8 +102,10 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     brokenMember((at) => {
       const [node] = at('Node')
       if (node !== undefined) node.status['addresses'] = [{ type: 'InternalIP', address: 'fd00::1' }]
+      const agent = at('RouteAgent').find(({ metadata }) => metadata.name === 'gw0')
+      Object.assign(agent?.status ?? {}, { failure: 'NodeNotUsable: Node gw0: InternalIP fd00::1: expected IPv4' })
     }),
-    ['degraded GatewayWithoutIPv4 Node gw0'],
+    ['degraded GatewayWithoutIPv4 Node gw0 (RoundFailed ×1)'],
   ],
   'one gateway of several nodes': [
     brokenMember(() => undefined, { gateways: 1, workers: 2 }),

@@ -99,10 +99,14 @@ t.test('brokers stop in turn under traffic', { timeout: 240_000 }, async (t) => 
   await Promise.all(runs)
 })
 
-t.test('100 members, and one broker that is started anew', { timeout: 240_000 }, async (t) => {
+/** Each calls again every 1.5 s, over TLS: a hundred took half of a processor. Some are between two connections. */
+const MEMBERS = 48
+const MOST = 43
+
+t.test('48 members, and one broker that is started again', { timeout: 240_000 }, async (t) => {
   const brokers = await Replicas.start(t, { connectionAgeMs: 1500, drainMs: 500 })
   const members: Member[] = []
-  for (let i = 0; i < 100; i += 1) members.push(await brokers.join(`m${i}`))
+  for (let i = 0; i < MEMBERS; i += 1) members.push(await brokers.join(`m${i}`))
   const stop = new AbortController()
   const epochs = new Set<string>()
   let snapshots = 0
@@ -124,11 +128,11 @@ t.test('100 members, and one broker that is started anew', { timeout: 240_000 },
   const shares = (): readonly number[] => brokers.shares(members)
   const isSpread = (): boolean => {
     const now = shares()
-    return now.reduce((sum, one) => sum + one, 0) >= 90 && now.every((one) => one >= 15 && one <= 55)
+    return now.reduce((sum, one) => sum + one, 0) >= MOST && now.every((one) => one >= 6 && one <= 28)
   }
   await eventually(isSpread, { ...LONG, say: 'members are spread' })
   await brokers.stop(1)
-  await eventually(() => shares()[0]! + shares()[2]! >= 90, { ...LONG, say: 'members are with the other two' })
+  await eventually(() => shares()[0]! + shares()[2]! >= MOST, { ...LONG, say: 'members are with the other two' })
   await brokers.begin(1)
   await eventually(isSpread, { ...LONG, say: 'members are spread again' })
   t.equal(epochs.size, 1)

@@ -117,10 +117,15 @@ export class FaultStory {
   }
 }
 
-/** Beside what is expected there may be how lossy links that are up again were in the last half minute. */
+/**
+ * Beside what is expected there may be how lossy links that are up again were in the last half minute, and that the site
+ * has just started.
+ */
 function isSaid(reasons: readonly string[], codes: readonly string[]): boolean {
   const others =
-    codes.length === 0 || codes.includes('LinkLossy') ? reasons : reasons.filter((one) => one !== 'LinkLossy')
+    codes.length === 0
+      ? reasons
+      : reasons.filter((one) => one !== 'Starting' && (one !== 'LinkLossy' || codes.includes('LinkLossy')))
   return [...new Set(others)].join() === codes.join()
 }
 

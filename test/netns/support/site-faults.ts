@@ -130,6 +130,9 @@ const SERVICES: readonly (readonly Fault[])[] = [
         return () => paris.write('nodes', node(PARIS))
       },
     },
+  ],
+  // Alone: the others import it, without a pod.
+  [
     exported(
       'a pod outside the ranges with which its site has joined',
       'roma',
