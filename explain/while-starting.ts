@@ -10,13 +10,11 @@ import { type World, durationText } from './world.ts'
 /** Links come up within 10 s on an idle machine; on a busy one six sites that start at once took 80. */
 const START_MS = 120_000
 
+/** A server of DNS listens when its zone is there. What needs no link is there sooner. */
+const SERVES_MS = 30_000
+
 /** What a part that has just started has not done yet. */
-const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
-  'NoGateway',
-  'RouteAgentMissing',
-  'NodesCutOff',
-  'ImportsWithoutBackends',
-])
+const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>(['NoGateway', 'RouteAgentMissing', 'NodesCutOff'])
 /** The same of links, where none has been up and is lost. */
 const NO_LINK_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>([
   'NoLane',
@@ -36,7 +34,10 @@ export function whileStarting(world: World, findings: readonly Finding[]): reado
   const started = lastStart(world)
   if (started === undefined) return findings
   const isLost = world.links.some(({ connection }) => connection.state === 'down')
-  const isNotYet = ({ reason }: Finding): boolean => NOT_YET.has(reason) || (!isLost && NO_LINK_YET.has(reason))
+  const isNotYet = ({ reason }: Finding): boolean =>
+    NOT_YET.has(reason) ||
+    (!isLost && NO_LINK_YET.has(reason)) ||
+    (reason === 'DnsServerSilent' && started.agoMs < SERVES_MS)
   const starting: Finding = {
     reason: 'Starting',
     severity: 'notice',
