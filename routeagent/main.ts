@@ -22,6 +22,7 @@ import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { removeNodeRoutes } from './routes/apply-node-routes.ts'
+import { changesWays } from './routes/plan-gateways.ts'
 import { BalanceLoop } from './balance/balance-loop.ts'
 import { removeNodeTable } from './balance/node-table.ts'
 import { ConnectionLoop } from './connections/connection-loop.ts'
@@ -106,9 +107,12 @@ export async function runRouteAgent(
     () => probes.close(),
     ...balancing.map((balance) => balance.follow()),
     ...balancing.map((balance) => balance.followTable()),
-    ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
+    ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
+    caches.gateways.onChange((change) => {
+      if (changesWays(change)) routes.poke()
+    }),
     heard.onChange(() => metrics.staleGateways.set(heard.stale().length)),
     caches.routeAgents.onChange((change) => {
       if (reportedOtherRanges(change)) routes.poke()

@@ -17,6 +17,7 @@ import type { FactsReader } from '../facts-reader.ts'
 import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { ownCluster } from '../routes/own-ranges.ts'
+import { changesWays } from '../routes/plan-gateways.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld } from './plan-node-nft.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
@@ -102,7 +103,10 @@ export class BalanceLoop {
           else if (meta !== undefined) this.#planner?.removeSlice(meta.namespace ?? '', meta.name)
         }),
       ),
-      ...[caches.memberships, caches.nodes, caches.clusters, caches.gateways].map((c) => c.onChange(onWorld)),
+      ...[caches.memberships, caches.nodes, caches.clusters].map((c) => c.onChange(onWorld)),
+      caches.gateways.onChange((change) => {
+        if (changesWays(change)) onWorld()
+      }),
     ]
     return () => stops.forEach((stop) => stop())
   }

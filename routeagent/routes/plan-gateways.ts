@@ -1,4 +1,5 @@
 /** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
+import type { ObjectChange } from '../../kubeapi/cluster-api.ts'
 import { FAMILIES } from '../../model/addresses/ip.ts'
 import { CAPABILITY_DRAINING, MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { lanesUp } from '../../model/lanes/lane-servers.ts'
@@ -46,6 +47,25 @@ export function gatewaysTowards(
       return { node, lane, lanes: 1, leaves: leaving.has(node), flaps: false, mtu: undefined }
     })
     .sort(byNode)
+}
+
+/**
+ * Whether routes may follow from the change. Gateways write every few seconds that they are there, and how long their
+ * probes take; each node of the cluster would read its whole kernel for each of them.
+ */
+export function changesWays(change: ObjectChange<Gateway> | undefined): boolean {
+  if (change?.type !== 'set' || change.previous === undefined) return true
+  // The same object counts otherwise than before: HeardGateways.
+  if (change.previous === change.object) return true
+  return waysOf(change.previous) !== waysOf(change.object)
+}
+
+function waysOf({ metadata: { labels, annotations }, status }: Gateway): string {
+  const connections = status?.connections.map(({ cluster, lane, remoteLane, endpoint, state, held, mtu }) => {
+    return { cluster, lane, remoteLane, endpoint, state, held, mtu }
+  })
+  const conditions = status?.conditions?.map(({ type, status: is, reason }) => ({ type, is, reason }))
+  return JSON.stringify({ labels, annotations, lanes: status?.lanes, connections, conditions })
 }
 
 /**
