@@ -70,9 +70,9 @@ function lastStart({ reports, nowMs, fresh }: World): Start | undefined {
     return nowMs - Date.parse(ready?.lastTransitionTime ?? '') >= START_MS
   })
   if (isOld) return undefined
-  const all = reports.flatMap(({ object: { part, startedAt }, source, at }) =>
+  const all = reports.flatMap(({ object: { part, startedAt = '' }, source, at }) =>
     // The command that asks has always just started.
-    part === 'cli' || startedAt === undefined ? [] : [{ startedAt, agoMs: nowMs - Date.parse(startedAt), source, at }],
+    part === 'cli' ? [] : [{ startedAt, agoMs: nowMs - Date.parse(startedAt), source, at }],
   )
   if (all.length === 0 || all.some(({ agoMs }) => !(Math.abs(agoMs) < START_MS))) return undefined
   return all.reduce((a, b) => (b.agoMs < a.agoMs ? b : a))

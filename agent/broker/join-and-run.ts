@@ -3,15 +3,12 @@
  * member, joins anew where its certificate ended, and tells the broker when the cluster leaves.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { whenMembership } from '../../kubeapi/membership.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import { isLeaveRequested } from '../../model/membership.ts'
-import type { Membership } from '../../model/objects.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import type { JoinStore } from '../../protocol/join.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
-import { type JoinWithTokenInit, joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
+import { joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
 import { type MembershipAccess, keepMembership } from './membership/keep-membership.ts'
 import { reportLeaving } from './membership/leave-by-agent.ts'
 import { RefusalNote } from './membership/refusal-note.ts'
@@ -35,7 +32,7 @@ export async function joinAndRun(
   // Another agent acts from then on.
   const forget = (): void => deps.status.report('joinRefused', () => undefined)
   signal.addEventListener('abort', forget, { once: true })
-  if ((await joinOrLeave(deps, joining, signal)) === 'left') return
+  await joinWithToken(deps, joining, signal)
   const stop = new AbortController()
   const until = AbortSignal.any([signal, stop.signal])
   const note = new RefusalNote(deps, identity, until)
@@ -50,28 +47,4 @@ export async function joinAndRun(
     keepMembership(deps, { api: deps.api, kube: memberships, identity }, until),
   ]
   await Promise.all([left, ...beside])
-}
-
-/** Who was a member before, and joins again with a token, may leave before that has worked. */
-async function joinOrLeave(
-  deps: ComponentDeps & { readonly api: ClusterApi },
-  joining: JoinWithTokenInit & { readonly store: IdentityStore & JoinStore },
-  signal: AbortSignal,
-): Promise<'joined' | 'left'> {
-  const { store } = joining
-  const over = new AbortController()
-  const until = AbortSignal.any([signal, over.signal])
-  const joined = joinWithToken(deps, joining, until)
-  const isAsked = (one: Membership): boolean => one.spec.phase === 'joined' && isLeaveRequested(one)
-  const asked = whenMembership(deps.api, isAsked, until)
-  try {
-    const first = await Promise.race([joined, asked])
-    if (first === undefined || (await store.token()) === undefined) await joined
-  } finally {
-    over.abort()
-    await Promise.allSettled([joined, asked])
-  }
-  if ((await store.read()) !== undefined) return 'joined'
-  await reportLeaving(deps, store, signal)
-  return 'left'
 }

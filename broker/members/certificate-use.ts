@@ -8,10 +8,10 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { memberActor } from '../audit/audit-callers.ts'
 import type { Audit } from '../audit/audit-trail.ts'
 import { copySource } from '../audit/refusal-pace.ts'
-import type { RecordLog } from '../log/record-log.ts'
+import type { LogView, RecordLog } from '../log/record-log.ts'
 import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
-import { isLive } from '../state/state.ts'
+import { type MemberRow, isLive } from '../state/state.ts'
 import { certificateValidity, confirmedRow, mayBeUsed, normalSerial } from './succession.ts'
 
 /** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
@@ -59,33 +59,48 @@ export class CertificateUse {
   #report(peer: Peer, reason: keyof typeof SAID): void {
     const { clock, logger, metrics, log } = this.#deps
     metrics.superseded.inc()
-    const now = clock.monotonic()
-    const reported = this.#reported.get(peer.cluster)
-    const isNews = log.get('member', peer.cluster)?.forkedAtMs === undefined && reason === 'IdentityForked'
-    if (!isNews && reported !== undefined && now - reported < REPORT_EVERY_MS) return
-    for (const [cluster, at] of this.#reported) if (now - at >= REPORT_EVERY_MS) this.#reported.delete(cluster)
-    this.#reported.set(peer.cluster, now)
     const { cluster, address } = peer
     const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
-    logger.error(SAID[reason], {
-      audit: 'certificate-stolen',
-      reason,
-      cluster,
-      serial: misuse.serial,
-      address,
-      advice: `sealane cluster rekey ${cluster}`,
-    })
-    this.#audit(peer, misuse.serial, reason)
-    const noted = log.transact((tx) => {
+    const isSaid = this.#isNews(cluster, reason)
+    if (isSaid) {
+      logger.error(SAID[reason], {
+        audit: 'certificate-stolen',
+        reason,
+        cluster,
+        serial: misuse.serial,
+        address,
+        advice: `sealane cluster rekey ${cluster}`,
+      })
+      this.#audit(peer, misuse.serial, reason)
+    }
+    // What a use changes is written down also where nothing more is said: who shows another copy without end must not
+    // keep it from that.
+    const changedRow = (tx: Pick<LogView, 'get'>): MemberRow | undefined => {
       const row = tx.get('member', cluster)
-      if (!isLive(row)) return
       // Of a fork, the one that was shown first is named: both go on asking.
-      if (row.forkedAtMs !== undefined) return
+      if (!isLive(row) || row.forkedAtMs !== undefined) return undefined
       const validity = certificateValidity(row, peer, clock.now())
       const written = validity.t === 'forked' || validity.t === 'superseded' ? validity.row : undefined
-      tx.put('member', cluster, { ...(written ?? row), misuse })
+      return written ?? (isSaid ? row : undefined)
+    }
+    if (changedRow(log) === undefined) return
+    const noted = log.transact((tx) => {
+      const row = changedRow(tx)
+      if (row !== undefined) tx.put('member', cluster, { ...row, misuse })
     })
     noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
+  }
+
+  /** Of one cluster, once a minute; that it is forked, once more. */
+  #isNews(cluster: string, reason: keyof typeof SAID): boolean {
+    const { clock, log } = this.#deps
+    const now = clock.monotonic()
+    const reported = this.#reported.get(cluster)
+    const isFork = log.get('member', cluster)?.forkedAtMs === undefined && reason === 'IdentityForked'
+    if (!isFork && reported !== undefined && now - reported < REPORT_EVERY_MS) return false
+    for (const [one, at] of this.#reported) if (now - at >= REPORT_EVERY_MS) this.#reported.delete(one)
+    this.#reported.set(cluster, now)
+    return true
   }
 
   #audit(peer: Peer, serial: string, reason: keyof typeof SAID): void {

@@ -19,7 +19,7 @@ export function links(world: World): readonly Finding[] {
   return [
     ...allCutOff(world, cutOff),
     ...cutOff.map((id) => cutOffFinding(world, id)),
-    ...[...gateways].map(([node, down]) => gatewayFinding(node, down)),
+    ...[...gateways].map(([node, down]) => gatewayFinding(world, node, down)),
     ...[...far].map(([endpoint, down]) => farFinding(world, endpoint, down)),
     ...world.links.flatMap((link) => (isUp(link) ? [] : [linkFinding(world, link)])),
   ]
@@ -45,7 +45,8 @@ function allCutOff(world: World, cutOff: readonly string[]): readonly Finding[] 
   if (first === undefined || here.length < 2 || cutOff.length < others.length || all.length === 0) return []
   const seen = `none of ${others.length} clusters is reached: ${named(cutOff)}`
   const because: readonly Cause[] = [{ reason: 'NoGateway' }, ...WAYS_BLOCKED, ...routesMissing(all)]
-  return [{ reason: 'AllClustersCutOff', severity: 'down', subject: selfSubject, seen, ...seenAt(first), because }]
+  const severity = cutOff.every((id) => isNew(world, id, linksTo(world, id))) ? 'notice' : 'down'
+  return [{ reason: 'AllClustersCutOff', severity, subject: selfSubject, seen, ...seenAt(first), because }]
 }
 
 /** It has published no gateway: it is not ready yet, or has told at home why not. There was one where there is a link. */
@@ -90,6 +91,10 @@ function cutOffFinding(world: World, id: string): Finding {
   const oneWay = down.every(isOneWay)
   const seen = `none of ${down.length} link${down.length === 1 ? '' : 's'} is up: ${best.connection.message}`
   return { reason: hopeless ? 'NeitherEndCallable' : oneWay ? 'UdpOneWay' : 'ClusterCutOff', seen, ...base, because }
+}
+
+function linksTo({ links: all }: World, id: string): readonly Link[] {
+  return all.filter(({ connection }) => connection.cluster === id)
 }
 
 /** A far end that has just come: no link to it has been up, and its gateways are known for less than that. */
@@ -154,12 +159,12 @@ function isReachedOtherwise({ reached }: World): (link: Link) => boolean {
   return ({ connection }) => reached?.has(connection.cluster) === true
 }
 
-function gatewayFinding(node: string, down: readonly Link[]): Finding {
+function gatewayFinding(world: World, node: string, down: readonly Link[]): Finding {
   const [first] = down
   const clusters = named(down.map(({ connection }) => connection.cluster))
   return {
     reason: 'GatewayCutOff',
-    severity: 'degraded',
+    severity: areNew(world, down) ? 'notice' : 'degraded',
     subject: { kind: 'Gateway', name: node },
     seen: `none of its ${down.length} links is up, to ${clusters}: ${first?.connection.message ?? ''}`,
     ...(first === undefined ? { source: '-', at: '-' } : seenAt(first.gateway)),

@@ -6,6 +6,7 @@
 import type { LeaseStore } from '../../kubeapi/lease-store.ts'
 import { watchLeaving } from '../../kubeapi/membership.ts'
 import { type GatewayLabel, type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
+import { laneLeaseName } from '../../model/lanes/lane-lease.ts'
 import type { Node } from '../../model/objects.ts'
 import { knock } from '../../runtime/knock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
@@ -170,10 +171,9 @@ async function serveInTurn(
     if (over.signal.aborted) return
     if (signal.aborted) isGateway = await asksForGateway(deps, init)
     const hasMoved = other.signal.aborted && !leaves(other.lane(), lane.lane)
-    const isOver = isGateway === false || (hasMoved && other.lane() === undefined)
     // Another address is a new start of the same gateway.
-    if (isOver) await handLaneOver(deps, tenure, 'gateway')
-    else if (hasMoved) await handLaneOver(deps, tenure, 'lane')
+    if (isGateway === false) await handLaneOver(deps, tenure, 'gateway')
+    else if (hasMoved) await handLaneOver(deps, tenure, (await canTake(deps, init, other.lane())) ? 'lane' : 'gateway')
     else if (signal.aborted) await handLaneOver(deps, tenure, 'process')
     stop.abort()
   })
@@ -191,6 +191,17 @@ async function serveInTurn(
 
 function laneText(label: NodeSays): number | string {
   return label === undefined || label === 'unusable' ? 'none' : label.lane
+}
+
+/** The lane of the new label is nobody's: this node carries again as soon as it has let go of the old one. */
+async function canTake({ clock }: GatewayDeps, { leases, node }: ProcessInit, label: NodeSays): Promise<boolean> {
+  if (label === undefined || label === 'unusable' || label.lane === 'any') return false
+  const name = laneLeaseName(label.lane)
+  const read = withDeadline(clock, ASK_MS, async (signal) => {
+    const { holderIdentity } = (await leases.read(name, signal))?.spec ?? {}
+    return (holderIdentity ?? '') === '' || holderIdentity === node
+  })
+  return (await read.catch(() => false)) === true
 }
 
 /** A label that leaves a node the lane that it serves. */

@@ -39,6 +39,10 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     brokenMember((at) => newGateways(at, 31_000)),
     cutOffLines('down'),
   ],
+  'the gateways of all others have just come': [
+    brokenMember((at) => newGateways(at, 29_000, 'paris', 'tokyo')),
+    ['notice AllClustersCutOff Cluster milano (LaneConnecting ×8, ClusterCutOff ×2)'],
+  ],
   'no gateway here has a link to a gateway of paris': [
     brokenMember((at) => {
       const endpoints = [...at('Endpoint')]
@@ -49,12 +53,13 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   ],
 }
 
-/** Of paris, known for so long; no link to them has been up. */
-function newGateways(at: (kind: keyof ObjectsByKind) => Loose[], knownMs: number): void {
-  changeLinks(at, ({ cluster }) => cluster === 'paris', { ...DOWN, state: 'connecting' })
+/** Known for so long; no link to them has been up. */
+function newGateways(at: (kind: keyof ObjectsByKind) => Loose[], knownMs: number, ...of: readonly string[]): void {
+  const clusters = of.length === 0 ? ['paris'] : of
+  changeLinks(at, ({ cluster }) => clusters.includes(cluster), { ...DOWN, state: 'connecting' })
   const creationTimestamp = new Date(Date.parse(NOW) - knownMs).toISOString()
   for (const { spec, metadata } of at('Endpoint')) {
-    if (spec['cluster'] === 'paris') Object.assign(metadata, { creationTimestamp })
+    if (clusters.includes(String(spec['cluster']))) Object.assign(metadata, { creationTimestamp })
   }
 }
 

@@ -272,6 +272,6 @@ async function deletedNamespace(t: Test, world: World): Promise<void> {
   t.match(refused.stderr, /cluster: "c3" is a member already .*"sealane token create --cluster-id c3"/)
   await isNamed(t, world, ['ClusterIdTaken Membership self'], 'the id is taken')
   const restored = await joinThird(world, '--broker-kubeconfig', world.hub.plane.kubeconfig)
-  t.match(restored.stderr, /has no identity: the broker gives it a new one$/m)
+  t.match(restored.stderr, /has no identity: the broker gives c3 a new one$/m)
   isJoined(t, restored, 'the same id again, with the rights of the operator and no token')
 }

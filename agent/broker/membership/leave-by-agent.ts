@@ -88,7 +88,7 @@ function isToLeave(membership: Membership): boolean {
 /** Undefined when the broker knows, or need not, and every part sees that this cluster leaves. */
 async function reportAndLeave(
   deps: ComponentDeps & { readonly api: ClusterApi },
-  store: IdentityStore & JoinStore,
+  store: IdentityStore,
   { signal, asking }: { readonly signal: AbortSignal; readonly asking: AbortSignal },
 ): Promise<string | undefined> {
   const problem = await report(deps, store, asking).catch((error: unknown) => messageOf(error))
@@ -107,16 +107,11 @@ async function reportAndLeave(
 /** Undefined when there is nothing more to tell. */
 async function report(
   deps: ComponentDeps & { readonly api: ClusterApi },
-  store: IdentityStore & JoinStore,
+  store: IdentityStore,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const identity = await store.read()
   if (identity === undefined) {
-    // Joining anew after an eviction, say, and not taken in: there is nothing that the broker would know it by.
-    if ((await store.token()) !== undefined) {
-      deps.logger.info('a join that has not got through is given up: the broker has nothing of it to withdraw')
-      return undefined
-    }
     // It goes when the broker has been told, and the Membership says so first.
     const isMember = deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
     return isMember ? `there is no identity in ${store.place}` : undefined

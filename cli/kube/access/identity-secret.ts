@@ -93,30 +93,49 @@ function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembersh
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }
 
-export interface RekeyInit extends Pick<KnownMembershipInit, 'title' | 'token' | 'dryRun' | 'say'> {
-  /** Asks the broker, with the rights of its operator, for a token that gives this member a new identity. */
-  readonly rekey?: ((cluster: string) => Promise<string | undefined>) | undefined
+/** A broker that this member can get a new identity from, asked with the rights of its operator. */
+export interface RekeyingBroker {
+  /** Somebody is connected with the identity that the member has: a cluster that was copied, or an agent of this one. */
+  readonly inContact: boolean
+  /** Refuses the identity that the member has, from then on, and gives the token that makes it a new one. */
+  rekey(): Promise<string>
+}
+
+export interface RekeyInit extends Pick<KnownMembershipInit, 'title' | 'token' | 'dryRun' | 'clock'> {
+  /** Changes nothing. Undefined: there is no broker to ask, or it knows no such member. */
+  readonly rekey?: ((cluster: string) => Promise<RekeyingBroker | undefined>) | undefined
+  readonly force: boolean
 }
 
 /**
- * The token of this join: the one given, or, where a member has lost its identity, one that the broker's operator would
- * make for it. Throws what `rekey` throws.
+ * Where a member has lost its identity, and no token lies there that may still work: the broker that would give it a
+ * new one. Throws UserError where somebody is connected with the one it had, but with `force`.
  */
-export async function joinToken(
+export async function rekeyingBroker(
   secret: SecretAccess,
   { clusterId }: Pick<EarlierInstall, 'clusterId'>,
-  { title, token, dryRun, say, rekey }: RekeyInit,
-): Promise<string | undefined> {
-  if (token !== undefined || dryRun || rekey === undefined || clusterId === undefined) return token
+  { title, token, dryRun, clock, rekey, force }: RekeyInit,
+): Promise<RekeyingBroker | undefined> {
+  if (token !== undefined || dryRun || rekey === undefined || clusterId === undefined) return undefined
   const store = secretIdentity(secret)
-  if ((await store.read()) !== undefined || (await store.token()) !== undefined) return undefined
-  const made = await rekey(clusterId)
-  if (made !== undefined) {
-    say(
-      `${title} has joined as ${clusterId} before, and ${secret.place} has no identity: the broker gives it a new one\n`,
-    )
+  if ((await store.read()) !== undefined) return undefined
+  const waiting = await store.token()
+  if (waiting !== undefined && isOpen(waiting, clock.now()) && !(await store.isRefused(waiting))) return undefined
+  const broker = await rekey(clusterId)
+  if (broker?.inContact !== true || force) return broker
+  throw new UserError(
+    `${title} has joined as ${clusterId} before, and ${secret.place} has no identity; ${clusterId} is in contact with its broker: another cluster has the identity, or an agent of this one still does`,
+    { hint: 'wait until it is silent, or cut it off with --force' },
+  )
+}
+
+function isOpen(token: string, nowMs: number): boolean {
+  try {
+    parseJoinToken(token, nowMs)
+    return true
+  } catch {
+    return false
   }
-  return made
 }
 
 /** Without a token given, one has to lie there for the agent. */

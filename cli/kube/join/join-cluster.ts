@@ -38,7 +38,14 @@ import {
   wantedCrds,
 } from './apply-join.ts'
 import { checkRights, memberRights } from '../access/check-rights.ts'
-import { bringToken, identitySecret, joinToken, knownMembership, offerSecret } from '../access/identity-secret.ts'
+import {
+  type RekeyInit,
+  bringToken,
+  identitySecret,
+  knownMembership,
+  offerSecret,
+  rekeyingBroker,
+} from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
 import { requireAdmission } from '../admission/ask-admission.ts'
 import { readMarks } from '../marks/installed-marks.ts'
@@ -72,7 +79,7 @@ export interface JoinClusterInit {
    */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
   /** See RekeyInit. Absent: a member that has lost its identity needs a token. */
-  readonly rekey?: ((cluster: string) => Promise<string | undefined>) | undefined
+  readonly rekey?: RekeyInit['rekey']
   /** Asks the broker what the join would change for others; absent: nobody asks it. */
   readonly look?: LookAtJoin
   /** Joins although something is known not to work. */
@@ -139,23 +146,25 @@ export async function prepareJoin(
 /** Throws UserError with what prevents the join; what is done stays done. */
 export async function joinCluster(
   open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
-  asked: JoinClusterInit,
+  init: JoinClusterInit,
 ): Promise<JoinedCluster> {
   const { admin } = open
-  const { signal, dryRun, say } = asked
-  await checkRights(admin, memberRights(asked.values.member.namespace), signal)
-  await namespaceStays(admin, asked)
-  await mendBrokenLeave(open, { ...asked, namespace: asked.values.member.namespace })
-  const prepared = await prepareJoin(open, asked)
+  const { signal, dryRun, say } = init
+  await checkRights(admin, memberRights(init.values.member.namespace), signal)
+  await namespaceStays(admin, init)
+  await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
+  const prepared = await prepareJoin(open, init)
   const { plan, discovery, advice: given, live } = prepared
   const { common } = plan.values
-  const { namespace } = asked.values.member
+  const { namespace } = init.values.member
   const secret = identitySecret(admin, namespace, signal, common.objects)
-  const isRunning = asked.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, asked.values)
-  if (isRunning && !dryRun) await offerSecret(secret, asked)
-  const init = { ...asked, token: await joinToken(secret, discovery.earlier, { ...asked, title: admin.title }) }
+  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
+  if (isRunning && !dryRun) await offerSecret(secret, init)
+  const broker = await rekeyingBroker(secret, discovery.earlier, { ...init, title: admin.title })
+  if (broker !== undefined) say(`${secret.place} has no identity: the broker gives ${plan.clusterId} a new one\n`)
   const earlier = { clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
-  const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
+  const known =
+    broker === undefined ? await knownMembership(secret, earlier, { ...init, title: admin.title }) : undefined
   say(describeInstalled(plan, live, known !== undefined))
   const made = adviceObjects(given, common)
   const crds = await wantedCrds(admin, common.objects, signal)
@@ -172,7 +181,9 @@ export async function joinCluster(
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, { ...init, secret, known, asksFirst, isWanted })
+  // Only now: nothing stands in the way any more, and everybody has agreed.
+  const token = broker === undefined ? init.token : await broker.rekey()
+  await install(plan, context, { ...init, token, secret, known, asksFirst, isWanted })
   await applySecretMarks(admin, secrets, context)
   await applyObjects(
     made.filter((object) => isWanted(refOf(object))),

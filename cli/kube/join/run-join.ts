@@ -3,6 +3,7 @@ import { formatYaml } from '../../../kubeapi/yaml.ts'
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { parseClusterId } from '../../../model/ids.ts'
+import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
 import { lookAtJoin } from '../../../protocol/join.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -16,7 +17,8 @@ import { type KubeTarget, targetFlags } from '../../target.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/with-admin.ts'
 import { podBroker } from '../broker/pod-broker.ts'
-import { podMembers, withPodMembers } from '../broker/pod-members.ts'
+import { type Members, podMembers, withPodMembers } from '../broker/pod-members.ts'
+import type { RekeyingBroker } from '../access/identity-secret.ts'
 import { withMarks } from '../marks/mark-options.ts'
 import { markedCrds } from '../marks/marked-crds.ts'
 import {
@@ -61,8 +63,8 @@ export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, c
       print(await prepareJoin(open, init), init, output)
       return
     }
-    const rekey = (cluster: string): Promise<string | undefined> =>
-      rekeyedBy(cluster, { target, options, admin }, context)
+    const rekey = (cluster: string): Promise<RekeyingBroker | undefined> =>
+      brokerOf(cluster, { target, options, admin }, context)
     const joined = await joinCluster(open, { ...init, rekey })
     if (options.dryRun) output.answer('nothing was changed\n')
     else reportJoined(joined, target, output)
@@ -75,35 +77,52 @@ interface RekeyPlace {
   readonly admin: ClusterAdmin
 }
 
-/** By the broker that was named, else by one in the same cluster. Undefined: there is none to ask. */
-async function rekeyedBy(
+/** The broker that was named, else one in the same cluster. Undefined: there is none to ask, or it is of others. */
+async function brokerOf(
   cluster: string,
   { target, options, admin }: RekeyPlace,
   context: CommandContext,
-): Promise<string | undefined> {
+): Promise<RekeyingBroker | undefined> {
   const { brokerContext, brokerKubeconfig } = options
+  const membership = await admin.get(
+    { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME },
+    context.signal,
+  )
+  const clusterset = (membership?.['spec'] as { readonly clusterset?: string } | undefined)?.clusterset
   if (brokerContext !== undefined || brokerKubeconfig !== undefined) {
     const kubeconfig = brokerKubeconfig ?? target.kubeconfig
-    const broker = {
+    const place = {
+      clusterset,
       ...(kubeconfig === undefined ? {} : { kubeconfig }),
       ...(brokerContext === undefined ? {} : { context: brokerContext }),
     }
-    return withPodMembers(broker, context, async (members) => (await members.rekey({ cluster })).text)
+    const ask = <T>(work: (members: Members) => Promise<T>): Promise<T> => withPodMembers(place, context, work)
+    const found = await memberAt(cluster, ask)
+    if (found !== undefined) return found
+    throw new UserError(`the broker that was named has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
   }
   const { namespace } = DEFAULT_VALUES.broker
-  const here = await admin.get(
-    { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') },
-    context.signal,
-  )
-  if (here === undefined) return undefined
-  const members = podMembers(podBroker(admin, targetFlags(target, admin.contextName), context.signal))
+  const deployed = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
+  if ((await admin.get(deployed, context.signal)) === undefined) return undefined
+  const here = podMembers(podBroker(admin, targetFlags(target, admin.contextName), context.signal, clusterset))
   try {
-    return (await members.rekey({ cluster })).text
+    return await memberAt(cluster, (work) => work(here))
   } catch (error) {
-    // A broker of other clusters, beside which this one is a member elsewhere.
-    if (error instanceof UserError && error.reason === 'MemberUnknown') return undefined
+    // A broker of other clusters, in a cluster that is a member elsewhere.
+    if (error instanceof UserError) return undefined
     throw error
   }
+}
+
+async function memberAt(
+  cluster: string,
+  ask: <T>(work: (members: Members) => Promise<T>) => Promise<T>,
+): Promise<RekeyingBroker | undefined> {
+  const all = await ask((members) => members.members())
+  const found = all.find(({ id, state }) => id === cluster && (state === 'in contact' || state === 'silent'))
+  if (found === undefined) return undefined
+  const rekey = async (): Promise<string> => (await ask((members) => members.rekey({ cluster }))).text
+  return { inContact: found.state === 'in contact', rekey }
 }
 
 /** As `leave` asks; undefined where nobody can be asked. */

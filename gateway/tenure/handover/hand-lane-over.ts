@@ -21,7 +21,7 @@ export const LAST_MS = 60_000
 const UNHEARD_MS = 12_000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
-/** What ends. `lane`: the node has another lane from now on; its label is moved, not taken off. */
+/** What ends. `lane`: the node takes another lane at once, which is nobody's; its label is moved, not taken off. */
 export type Ends = 'process' | 'lane' | 'gateway'
 
 /** Resolves when nothing is to be gained by waiting. Never rejects. */

@@ -139,6 +139,17 @@ function unguarded(stage: Stage): readonly string[] {
   return found
 }
 
+t.test('a lane that another node holds is not waited for without the one that this node has', async (t) => {
+  const stage = await serving(t)
+  const lease = { metadata: { name: 'sealane-lane-1' }, spec: { holderIdentity: 'other', leaseDurationSeconds: 3600 } }
+  const renewTime = new Date(stage.clock.now()).toISOString()
+  await stage.leases.write({ ...lease, spec: { ...lease.spec, renewTime } } as never, AbortSignal.timeout(5000))
+  stage.label('1')
+  await stage.until(() => stage.logger.messages('warn').some((text) => text.includes('this one goes on')), 'it goes on')
+  t.ok(stage.ownEndpoint() !== undefined, 'with the lane that it has')
+  await stage.until(() => stage.ownEndpoint() === undefined, 'for a minute')
+})
+
 t.test('another lane is followed without a restart', async (t) => {
   const stage = await serving(t)
   const devices = unguarded(stage)

@@ -251,14 +251,3 @@ t.test('without an identity nobody can tell: all stays', async (t) => {
   })
   await stop()
 })
-
-t.test('a join that has not got through is given up: the broker has nothing to withdraw', async (t) => {
-  const cluster = await Cluster.member(t)
-  await cluster.identity.dropIdentity()
-  await cluster.secret.change({ data: { token: 'one that waits' } })
-  const { ended } = cluster.agent()
-  await cluster.says(ASKED)
-  await ended
-  t.equal(cluster.phase, 'leaving')
-  t.equal(cluster.failures(), 0)
-})

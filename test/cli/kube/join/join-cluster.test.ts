@@ -1,5 +1,6 @@
 /** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
 import t from 'tap'
+import type { RekeyingBroker } from '../../../../cli/kube/access/identity-secret.ts'
 import type { JoinedCluster } from '../../../../cli/kube/join/join-cluster.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
 import { DEFAULT_VALUES } from '../../../../install/values.ts'
@@ -270,16 +271,31 @@ t.test('a member that has lost its identity gets a new one by the rights of the 
     clusterset: 'demo',
     expiresAtMs: new FakeClock().now() + 60_000,
   }).text()
-  const rekey = (text: string | undefined) => (id: string) => (asked.push(id), Promise.resolve(text))
-  const restored = await join(lost, undefined, { ...AGAIN, rekey: rekey(token) })
-  t.match(restored.said, /has no identity: the broker gives it a new one$/m)
+  const broker = (inContact = false) => {
+    return (id: string): Promise<RekeyingBroker> => {
+      const rekey = () => (asked.push(id), Promise.resolve(token))
+      return Promise.resolve({ inContact, rekey })
+    }
+  }
+  const restored = await join(lost, undefined, { ...AGAIN, rekey: broker() })
+  t.match(restored.said, /has no identity: the broker gives paris a new one$/m)
   t.strictSame(restored.reported, ['joined', 'all parts are ready'])
   t.strictSame(asked, ['paris'])
-  const none = await join(lost, undefined, { ...AGAIN, rekey: rekey(undefined) })
+  const no = await join(lost, undefined, { ...AGAIN, rekey: broker(), confirm: () => Promise.resolve(false) })
+  t.match(no.outcome, Error)
+  const connected = await join(lost, undefined, { ...AGAIN, force: false, rekey: broker(true) })
+  t.match(connected.outcome, { message: /paris is in contact with its broker: another cluster has the identity/ })
+  t.strictSame(written(connected.admin), [])
+  const none = await join(lost, undefined, { ...AGAIN, rekey: () => Promise.resolve(undefined) })
   t.match(none.outcome, { message: /has no identity: a new token is needed, made for this id$/ })
-  const given = await join(lost, undefined, { rekey: rekey(token) })
+  const given = await join(lost, undefined, { rekey: broker() })
   t.strictSame(given.reported, ['joined', 'all parts are ready'])
-  await join(await earlier(), undefined, { ...AGAIN, rekey: rekey(token) })
-  await join(lost, undefined, { ...AGAIN, rekey: rekey(token), dryRun: true })
-  t.equal(asked.length, 2, 'only where there is neither a token nor an identity, and something is to be changed')
+  await join(await earlier(), undefined, { ...AGAIN, rekey: broker() })
+  await join(lost, undefined, { ...AGAIN, rekey: broker(), dryRun: true })
+  const waiting = secret({ token: Buffer.from(token).toString('base64') })
+  await join([...lost, waiting], undefined, { ...AGAIN, rekey: broker() })
+  t.equal(asked.length, 1, 'only where nothing else would do, and when everybody has agreed')
+  const ended = secret({ token: Buffer.from('sealane1.ended').toString('base64') })
+  await join([...lost, ended], undefined, { ...AGAIN, rekey: broker() })
+  t.equal(asked.length, 2, 'a token that cannot work any more is none')
 })
