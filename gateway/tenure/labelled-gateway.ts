@@ -201,7 +201,7 @@ async function canTake({ clock }: GatewayDeps, { leases, node }: ProcessInit, la
     const { holderIdentity } = (await leases.read(name, signal))?.spec ?? {}
     return (holderIdentity ?? '') === '' || holderIdentity === node
   })
-  return (await read.catch(() => false)) === true
+  return read.catch(() => false)
 }
 
 /** A label that leaves a node the lane that it serves. */
