@@ -10,7 +10,12 @@ import { endOfIdentity } from '../../../protocol/join.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { EarlierInstall } from '../../discovery/earlier-install.ts'
-import { type SecretAccess, joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import {
+  REFUSED_ANNOTATION,
+  type SecretAccess,
+  joinProblem,
+  secretIdentity,
+} from '../../../protocol/identity/secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { noToken } from '../../broker/read-token.ts'
 import { leaveToken } from '../join/apply-join.ts'
@@ -120,7 +125,9 @@ export async function rekeyingBroker(
   const store = secretIdentity(secret)
   if ((await store.read()) !== undefined) return undefined
   const waiting = await store.token()
-  if (waiting !== undefined && isOpen(waiting, clock.now()) && !(await store.isRefused(waiting))) return undefined
+  // Whatever the settings were: who brings another token takes the note of the refused one away.
+  const isRefused = REFUSED_ANNOTATION in ((await secret.read())?.annotations ?? {})
+  if (waiting !== undefined && isOpen(waiting, clock.now()) && !isRefused) return undefined
   const broker = await rekey(clusterId)
   if (broker?.inContact !== true || force) return broker
   throw new UserError(

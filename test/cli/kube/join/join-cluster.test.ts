@@ -298,4 +298,7 @@ t.test('a member that has lost its identity gets a new one by the rights of the 
   const ended = secret({ token: Buffer.from('sealane1.ended').toString('base64') })
   await join([...lost, ended], undefined, { ...AGAIN, rekey: broker() })
   t.equal(asked.length, 2, 'a token that cannot work any more is none')
+  const metadata = { ...waiting.metadata, annotations: { 'sealane.io/join-refused': 'of another settings file' } }
+  await join([...lost, { ...waiting, metadata }], undefined, { ...AGAIN, rekey: broker() })
+  t.equal(asked.length, 3, 'nor is one that the broker has refused')
 })
