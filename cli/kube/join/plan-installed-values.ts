@@ -140,7 +140,11 @@ function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live:
   if (monitor === undefined) return podMonitors
   const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
   const ours = partLabels('agent')
-  const labels = Object.entries(monitor.metadata.labels ?? {}).filter(([key]) => !Object.hasOwn(ours, key))
+  // What all objects have comes from there: else it could not be changed or taken away here.
+  const marks = readMarks(live.values()).objects.labels
+  const labels = Object.entries(monitor.metadata.labels ?? {}).filter(
+    ([key, value]) => !Object.hasOwn(ours, key) && marks[key] !== value,
+  )
   return {
     enabled: true,
     interval: textAt(endpoint, 'interval') ?? podMonitors.interval,

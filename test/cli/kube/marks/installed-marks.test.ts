@@ -52,6 +52,17 @@ t.test('the next join without flags keeps them; one with flags changes what it n
   t.end()
 })
 
+t.test('monitors follow the other objects, and keep labels of their own', (t) => {
+  const podMonitors = { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true, labels: { release: 'prom' } }
+  const installed = live({ ...MARKED, metrics: { ...MARKED.metrics, podMonitors } })
+  const monitors = (asked: MarkOptions) => planned(installed, asked).filter(({ kind }) => kind === 'PodMonitor')
+  t.strictSame(labelsOf(monitors({}), 'team'), new Set(['net']))
+  t.strictSame(labelsOf(monitors({ objectLabel: [['team', 'web']] }), 'team'), new Set(['web']))
+  t.strictSame(labelsOf(monitors({ objectLabel: [['team', null]] }), 'team'), new Set([undefined]))
+  t.strictSame(labelsOf(monitors({ objectLabel: [['team', null]] }), 'release'), new Set(['prom']))
+  t.end()
+})
+
 t.test('marks of others are theirs', (t) => {
   t.strictSame(readMarks(live(MARKED, 'helm').values()), { objects: NO_MARKS, pods: NO_MARKS })
   t.strictSame(labelsOf(planned(live(MARKED, 'helm'), {}), 'team'), new Set([undefined]))
