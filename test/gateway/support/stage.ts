@@ -1,6 +1,5 @@
 /** The whole gateway against fakes: what tests put in, and what they look at. */
 import { join } from 'node:path'
-import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { runLabelledGateway } from '../../../gateway/tenure/labelled-gateway.ts'
@@ -20,6 +19,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
+import { filesAtRest } from '../../support/files-in-flight.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { FakeLeases } from './fake-leases.ts'
 import { FakeProbes } from '../../support/fake-probes.ts'
@@ -32,14 +32,8 @@ export const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500',
 /** Where it is called, and where it is seen behind NAT. */
 export const [HOME, NAT] = [parseAddressPort('198.51.100.20:4500'), parseAddressPort('203.0.113.9:61000')]
 
-const MOST_TURNS = 10_000
 /** A pause after each step takes longer than the step. */
 const STEPS_AT_ONCE = 20
-
-async function filesAreRead(): Promise<void> {
-  const isReading = (): boolean => process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
-  for (let turn = 0; turn < MOST_TURNS && isReading(); turn += 1) await turnOfTheLoop()
-}
 
 /** The links and addresses of the node before anything starts. */
 export const STAGE_ROUTES: FakeNode = {
@@ -171,7 +165,7 @@ export class Stage {
       }
       return false
     }
-    await eventually(some, { intervalMs: 1, deadlineMs: 10_000, say }).catch((error: unknown) => {
+    await eventually(some, { intervalMs: 1, deadlineMs: 30_000, say }).catch((error: unknown) => {
       throw new Error(`${String(error)}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}`)
     })
   }
@@ -188,7 +182,7 @@ export class Stage {
   }
 
   async #step(ms: number): Promise<void> {
-    await filesAreRead()
+    await filesAtRest()
     await this.clock.advance(ms)
   }
 
