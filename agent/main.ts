@@ -38,6 +38,8 @@ export interface AgentDeps extends ComponentDeps {
   readonly onRefused?: (reason: string | undefined) => void
   /** How this machine and the broker are reached; by default as the kernel and the identity say. */
   readonly surroundings?: () => Promise<Surroundings>
+  /** What the broker knows this process by; see LinkDeps. */
+  readonly processMark?: string
   /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }

@@ -34,6 +34,8 @@ export interface Peer {
    * release.
    */
   readonly renews?: string
+  /** SHA-256 of the mark of the process that calls, hex (identity/process-mark.ts). Absent: it shows none. */
+  readonly process?: string
 }
 
 /** Facts that a cluster states about itself when joining, and again whenever they change. */

@@ -32,6 +32,8 @@ export interface LinkDeps {
   readonly agentMetrics: AgentMetrics
   /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
   readonly onRefused: (why: string | undefined, reason?: ReasonCode) => void
+  /** What the broker knows this process by (newProcessMark()). Absent: it is not known again. */
+  readonly processMark?: string
   /** setInterest() will say what is asked for; until then nothing is. Absent: everything is asked for. */
   readonly followsInterest?: boolean
 }
@@ -237,13 +239,14 @@ class ProtocolLink implements BrokerLink {
   }
 
   #open({ brokerAddresses, clusterset, caBundle, certificate, key }: MemberIdentity): BrokerClient {
-    const { clock, logger } = this.#deps
+    const { clock, logger, processMark } = this.#deps
     return connectBroker({
       addresses: brokerAddresses,
       book: this.#book,
       clusterset,
       ca: caBundle,
       identity: { certificate, key },
+      ...(processMark === undefined ? {} : { processMark }),
       clock,
       logger,
     })

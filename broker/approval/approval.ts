@@ -5,7 +5,7 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { type JoinRequest, RefusedError } from '../../protocol/broker-api.ts'
 import { CsrError, csrKeyHash } from '../../protocol/identity/x509.ts'
-import { keyFingerprint } from '../../protocol/identity/key-fingerprint.ts'
+import { keyFingerprint } from '../../protocol/identity/keys.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { quote } from '../admission/admission-checks.ts'

@@ -5,7 +5,7 @@
 import { parseClusterId } from '../../model/ids.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
-import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/key-fingerprint.ts'
+import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/keys.ts'
 import { quote } from '../admission/admission-checks.ts'
 import type { AuditValue } from '../audit/audit-event.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'

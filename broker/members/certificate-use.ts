@@ -47,7 +47,8 @@ export class CertificateUse {
     const validity = certificateValidity(row, peer, clock.now())
     if (validity.t === 'superseded') this.#report(peer, 'CertificateCopied')
     if (validity.t === 'forked') this.#report(peer, 'IdentityForked')
-    const isNews = mayBeUsed(validity) && (validity.t === 'firstUse' || confirmedRow(row, peer) !== undefined)
+    const isChange = 'row' in validity || confirmedRow(row, peer) !== undefined
+    const isNews = mayBeUsed(validity) && isChange
     if (!isNews) return
     const failed = (error: unknown): void => {
       // Where it was not written, the next use writes it.

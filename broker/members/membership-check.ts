@@ -43,7 +43,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
   const validity = certificateValidity(row, peer, nowMs)
-  const used = validity.t === 'firstUse' ? validity.row : row
+  const used = validity.t === 'firstUse' || validity.t === 'inUse' ? (validity.row ?? row) : row
   const next = confirmedRow(used, peer) ?? used
   if (next !== row) tx.put('member', peer.cluster, next)
   return next

@@ -16,6 +16,11 @@
  * share a store: one of them is a thief, and the certificates do not say which. Neither is preferred: no certificate of
  * the member is taken any more (`forked`) until it gets a new identity. One late use is only refused and reported: an
  * agent that was suspended for minutes looks into its store then.
+ *
+ * The same is so where a thief renews first, and the owner comes back with what was replaced. The certificates alone
+ * would not tell that from an old copy, which must end nothing. So the broker remembers which processes have used a
+ * certificate (Peer.process). If the only one of them is the process that went over to the next certificate, what is
+ * shown late is a copy. If there was another one, the late caller may be that one, or the same agent after a restart.
  */
 import type { Peer } from '../../protocol/broker-api.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
@@ -29,11 +34,14 @@ const LATE_MS = 60_000
 const MAX_SUPERSEDED = 16
 /** Agents of one cluster that renew at the same moment: more are none, and would push each other off the list. */
 const MAX_AT_ONCE = 4
+/** Of one certificate. The first ones count: a thief who comes later can push none of them off the list. */
+export const MAX_PROCESSES = 8
 
-export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs' | 'authority'>
+export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs' | 'authority' | 'process'>
 
 export type CertificateValidity =
-  | { readonly t: 'inUse' }
+  /** `row`: a process that has not used it yet. */
+  | { readonly t: 'inUse'; readonly row?: MemberRow }
   /** It may be used, and from then on the member's row is this one. */
   | { readonly t: 'firstUse'; readonly row: MemberRow }
   /** It was replaced a moment ago: it may be used, but not renewed. */
@@ -57,10 +65,10 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   const known = row.certificates[at]
   const expiresAtMs = known?.expiresAtMs ?? peer.expiresAtMs
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) return { t: 'expired', expiresAtMs }
-  if (at === 0) return { t: 'inUse' }
+  if (at === 0) return inUse(row, peer.process)
   const use = (first: IssuedCertificate, rest: readonly IssuedCertificate[], untilMs: number): CertificateValidity => ({
     t: 'firstUse',
-    row: replace(row, [first, ...rest], { atMs: nowMs, untilMs }),
+    row: replace(row, [usedBy(first, peer.process), ...rest], { atMs: nowMs, untilMs, ...replacedBy(peer.process) }),
   })
   // A broker of an earlier release listed what it issued: the later ones were not used yet, as far as is known.
   if (known !== undefined) return use(known, row.certificates.slice(at + 1), nowMs + OVERLAP_MS)
@@ -73,13 +81,14 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   const parent = superseded.find((one) => one.serial === renews && one.untilMs > nowMs)
   const isFork = current !== undefined && current.renews !== serial
   if (parent !== undefined && isFork) {
-    const next = replace(row, [shown], { atMs: nowMs, untilMs: parent.untilMs, forked: true })
+    const times = { atMs: nowMs, untilMs: parent.untilMs, forked: true, ...replacedBy(peer.process) } as const
+    const next = replace(row, [usedBy(shown, peer.process)], times)
     const atOnce = (next.superseded ?? []).filter(({ forked, untilMs }) => forked === true && untilMs > nowMs)
     return atOnce.length < MAX_AT_ONCE ? { t: 'firstUse', row: next } : fork(row, nowMs)
   }
   const own = superseded.find((one) => one.serial === serial)
   if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
-  if (own?.forked === true) return usedLate(row, own, nowMs)
+  if (own !== undefined && (own.forked === true || mayBeOwners(own, peer))) return usedLate(row, own, peer, nowMs)
   if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
   const isOurs = own ?? superseded.find((one) => one.serial === renews)
   if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {
@@ -88,14 +97,49 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
   return { t: 'foreign' }
 }
 
-/** Another one that was renewed from the same certificate is in use. */
-function usedLate(row: MemberRow, own: SupersededCertificate, nowMs: number): CertificateValidity {
-  const { lateAtMs } = own
-  if (lateAtMs !== undefined && nowMs - lateAtMs >= LATE_MS) return fork(row, nowMs)
+/** It may have been the owner's, and somebody else went on from it. */
+function mayBeOwners({ processes = [], replacedBy }: SupersededCertificate, { process }: CertificatePeer): boolean {
+  const others = processes.filter((one) => one !== replacedBy)
+  return others.length > 0 && (process === undefined || process !== replacedBy)
+}
+
+/**
+ * Each agent of a cluster may be late once with it; a process that is late and goes on does not look into its store.
+ * All are remembered, so that a thief cannot cover the owner's late use with one of his own; a cluster has no more.
+ */
+function usedLate(
+  row: MemberRow,
+  own: SupersededCertificate,
+  { process }: CertificatePeer,
+  nowMs: number,
+): CertificateValidity {
+  const { late = [] } = own
+  const before = late.find((one) => one.process === process)
+  const isFork = before === undefined ? late.length >= MAX_PROCESSES : nowMs - before.atMs >= LATE_MS
+  if (isFork) return fork(row, nowMs)
   const refused = { t: 'superseded', replacedAtMs: own.atMs } as const
-  if (lateAtMs !== undefined) return refused
-  const superseded = (row.superseded ?? []).map((one) => (one === own ? { ...own, lateAtMs: nowMs } : one))
+  if (before !== undefined) return refused
+  const noted = { ...own, late: [...late, { atMs: nowMs, ...(process === undefined ? {} : { process }) }] }
+  const superseded = (row.superseded ?? []).map((one) => (one === own ? noted : one))
   return { ...refused, row: { ...row, superseded } }
+}
+
+function inUse(row: MemberRow, process: string | undefined): CertificateValidity {
+  const [current, ...rest] = row.certificates
+  if (current === undefined) return { t: 'inUse' }
+  const used = usedBy(current, process)
+  return used === current ? { t: 'inUse' } : { t: 'inUse', row: { ...row, certificates: [used, ...rest] } }
+}
+
+/** The certificate itself where that says nothing new. */
+function usedBy(certificate: IssuedCertificate, process: string | undefined): IssuedCertificate {
+  const { processes = [] } = certificate
+  if (process === undefined || processes.includes(process) || processes.length >= MAX_PROCESSES) return certificate
+  return { ...certificate, processes: [...processes, process] }
+}
+
+function replacedBy(process: string | undefined): Pick<SupersededCertificate, 'replacedBy'> {
+  return process === undefined ? {} : { replacedBy: process }
 }
 
 function fork(row: MemberRow, nowMs: number): CertificateValidity {
@@ -175,7 +219,7 @@ function replace(
   const before = row.certificates.filter(({ serial }) => !kept.has(serial))
   const superseded = [
     ...(row.superseded ?? []).filter(({ serial }) => !kept.has(serial)),
-    ...before.map(({ serial }) => ({ serial, ...times })),
+    ...before.map(({ serial, processes }) => ({ serial, ...times, ...(processes === undefined ? {} : { processes }) })),
   ]
   return { ...row, certificates, superseded: superseded.slice(-MAX_SUPERSEDED) }
 }

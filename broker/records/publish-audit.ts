@@ -1,7 +1,7 @@
 /** What the audit log tells of what one member publishes. */
 import type { MemberRecord } from '../../model/records.ts'
 import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
-import { keyFingerprint } from '../../protocol/identity/key-fingerprint.ts'
+import { keyFingerprint } from '../../protocol/identity/keys.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { rangesHash } from '../approval/changed-ranges.ts'
 import { memberActor, renumberedDetail } from '../audit/audit-callers.ts'

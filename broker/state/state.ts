@@ -29,6 +29,8 @@ export interface IssuedCertificate {
   readonly renews?: string
   /** Fingerprint of the authority that signed it. Absent: the one of before the first rotation, or not known. */
   readonly authority?: string
+  /** The processes that used it first (Peer.process), at most MAX_PROCESSES. Absent: none showed a mark. */
+  readonly processes?: readonly string[]
 }
 
 /** What went out with the certificate that was issued last, used or not: once it is used, the member has it. */
@@ -50,8 +52,12 @@ export interface SupersededCertificate {
   readonly untilMs: number
   /** It was used, and so was another one that was renewed from the same certificate. */
   readonly forked?: true
-  /** When it was used after that time, first. */
-  readonly lateAtMs?: number
+  /** As in IssuedCertificate. */
+  readonly processes?: readonly string[]
+  /** The process that used the one in its place first; absent: it showed no mark. */
+  readonly replacedBy?: string
+  /** Which processes used it after that time, and when each did so first; `process` absent: it showed no mark. */
+  readonly late?: readonly { readonly atMs: number; readonly process?: string }[]
 }
 
 /** A certificate that was shown after it had been replaced: somebody has a copy. */

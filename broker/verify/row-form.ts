@@ -74,6 +74,13 @@ const certificate = object({
   issuedAtMs: optional(time),
   renews: optional(text),
   authority: optional(text),
+  processes: optional(texts),
+})
+
+const superseded = object({
+  ...{ serial: text, atMs: time, untilMs: time, forked: optional(flag) },
+  ...{ processes: optional(texts), replacedBy: optional(text) },
+  late: optional(list(object({ atMs: time, process: optional(text) }))),
 })
 
 const knownAuthority = { fingerprint: text, certificate: text, sinceMs: time }
@@ -92,9 +99,7 @@ const member = object({
   lastSeenMs: time,
   connectedSinceMs: optional(time),
   certificates: list(certificate),
-  superseded: optional(
-    list(object({ serial: text, atMs: time, untilMs: time, forked: optional(flag), lateAtMs: optional(time) })),
-  ),
+  superseded: optional(list(superseded)),
   forkedAtMs: optional(time),
   issuedUntilMs: optional(time),
   handedOut: optional(object({ serial: text, expiresAtMs: time, authority: text, bundle: texts })),

@@ -6,13 +6,16 @@ import { rememberIdentity } from '../../agent/broker/membership/remembered-ident
 import { runAgent, type AgentDeps } from '../../agent/main.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { electionTiming } from '../../model/lanes/lease-duration.ts'
+import { newProcessMark } from '../../protocol/identity/process-mark.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import type { SiteRun } from '../run.ts'
 import { watchProblems } from '../problems/watch-problems.ts'
 import { actInTurn } from '../site-agents.ts'
 
-export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+export async function run(component: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  // One for all the times that this process acts: it is the process that the broker knows again.
+  const deps = { ...component, processMark: newProcessMark() }
   const { kube, api, config } = site
   if (kube === undefined) {
     const { leases, node, leaseMs } = site
@@ -53,7 +56,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
 }
 
 async function runMember(
-  deps: ComponentDeps & Pick<AgentDeps, 'onRefused'>,
+  deps: ComponentDeps & Pick<AgentDeps, 'onRefused' | 'processMark'>,
   site: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {

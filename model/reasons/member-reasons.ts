@@ -278,8 +278,8 @@ export const MEMBER_REASONS = {
   IdentityForked: {
     status: 'PermissionDenied',
     means:
-      'Two certificates that were renewed from one are both in use: somebody has a copy of the identity, and the broker ' +
-      'takes neither.',
+      'Two processes that do not share a store use the identity, each with a certificate of its own: somebody has a ' +
+      'copy, and the broker takes neither.',
     todo: 'Run `sealane cluster rekey` for the cluster on the broker, join it with that token, and find the copy.',
     shows: [...BROKER, ...ADMIN],
   },

@@ -20,8 +20,7 @@ import {
   SERVER_NAME,
   SERVER_VALIDITY_MS,
 } from './certificate-terms.ts'
-import { publicKeyHash } from './key-fingerprint.ts'
-import { KEY_ALGORITHM, createKey } from './keys.ts'
+import { KEY_ALGORITHM, createKey, publicKeyHash } from './keys.ts'
 
 export const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 

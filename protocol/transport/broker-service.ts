@@ -15,6 +15,7 @@ import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../codec/messages-codec.ts'
 import { fits, splitBatch, splitNeed } from '../codec/split-message.ts'
+import { PROCESS_HEADER, markHashOf } from '../identity/process-mark.ts'
 import { PulledMessages } from './pull-messages.ts'
 import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
@@ -259,7 +260,9 @@ async function watch(deps: BrokerServiceDeps, call: Writer, ended: AbortControll
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
   const peer = call.getPeer()
-  return peerOf(requireMember(deps.verdictOf(peer), deps.clock.now()), peer)
+  const known = peerOf(requireMember(deps.verdictOf(peer), deps.clock.now()), peer)
+  const process = markHashOf(call.metadata.get(PROCESS_HEADER))
+  return process === undefined ? known : { ...known, process }
 }
 
 /** Who calls, as it was when the call began: of a connection that was closed meanwhile nobody knows it any more. */

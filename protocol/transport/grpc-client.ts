@@ -20,6 +20,7 @@ import { CodecError } from '../codec/codec-checks.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
 import { certificateToPem, fingerprint } from '../identity/pem.ts'
+import { PROCESS_HEADER } from '../identity/process-mark.ts'
 import { checkBrokerName, serverNameOf } from '../identity/server-name.ts'
 import type { JoinToken } from '../identity/token.ts'
 import type { Identity } from '../identity/x509.ts'
@@ -68,6 +69,8 @@ export interface ConnectBrokerInit {
   readonly ca: readonly Uint8Array[]
   /** Certificate and key of this cluster; absent only for Join. */
   readonly identity?: Identity
+  /** Of the process that calls: newProcessMark(). Absent: it shows none. */
+  readonly processMark?: string
   readonly clock: Clock
   readonly logger: Logger
   readonly limits?: Partial<ClientLimits>
@@ -160,7 +163,7 @@ class GrpcBrokerClient implements BrokerClient {
   publish(signal: AbortSignal): PublishStream {
     const attempt = this.#open()
     const ended = this.#orClosed(signal)
-    const call = attempt.channel.makeBidiStreamRequest(methodPath('publish'), identity, identity, new Metadata())
+    const call = attempt.channel.makeBidiStreamRequest(methodPath('publish'), identity, identity, this.#metadata())
     return new GrpcPublishStream(call, ended, (error, answered) => this.#explain(error, attempt, answered, ended))
   }
 
@@ -170,7 +173,7 @@ class GrpcBrokerClient implements BrokerClient {
     const attempt = this.#open()
     const ended = this.#orClosed(signal)
     const path = methodPath('watch')
-    const call = attempt.channel.makeServerStreamRequest(path, identity, identity, bytes, new Metadata())
+    const call = attempt.channel.makeServerStreamRequest(path, identity, identity, bytes, this.#metadata())
     // The reader below gets the error; one that comes after it has stopped reading must not crash the process.
     call.on('error', () => undefined)
     const onAbort = (): void => cancelSoon(call)
@@ -222,7 +225,7 @@ class GrpcBrokerClient implements BrokerClient {
         identity,
         identity,
         bytes,
-        new Metadata(),
+        this.#metadata(),
         { deadline },
         (error, response) => {
           signal.removeEventListener('abort', onAbort)
@@ -233,6 +236,12 @@ class GrpcBrokerClient implements BrokerClient {
       const onAbort = (): void => cancelSoon(call)
       signal.addEventListener('abort', onAbort, { once: true })
     })
+  }
+
+  #metadata(): Metadata {
+    const metadata = new Metadata()
+    if (this.#init.processMark !== undefined) metadata.set(PROCESS_HEADER, this.#init.processMark)
+    return metadata
   }
 
   #orClosed(signal: AbortSignal): AbortSignal {

@@ -4,6 +4,7 @@ import { messageOf } from '../support/failure.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
 import { textOf, outcomeOf } from './support/raw-channel.ts'
+import { newProcessMark } from '../../protocol/identity/process-mark.ts'
 import { RawMember, startTarget } from './support/raw-member.ts'
 
 const MINUTE = 60_000
@@ -90,6 +91,56 @@ async function fork(t: Test, last: 'thief' | 'owner'): Promise<void> {
 
 await attack('identity-fork-thief-last', (t) => fork(t, 'thief'))
 await attack('identity-fork-owner-last', (t) => fork(t, 'owner'))
+
+await attack('identity-thief-first', async (t) => {
+  for (const [cluster, ownerBack, thiefMark] of [
+    ['paris', 'the same process', newProcessMark()],
+    ['milano', 'started again', newProcessMark()],
+    ['lyon', 'the same process', undefined],
+  ] as const) {
+    const { broker, clock } = await startTarget(t)
+    const mark = newProcessMark()
+    const owner = (await RawMember.join(t, broker, cluster)).by(mark)
+    t.equal(await outcomeOf(owner.records()), 'ok')
+    const thief = owner.by(thiefMark)
+    t.equal(await outcomeOf(thief.records()), 'ok')
+    const next = await thief.renew()
+    t.equal(await outcomeOf(next.records()), 'ok', 'nothing tells it from the owner yet')
+    clock.shiftMs += 10 * OVER
+    const back = ownerBack === 'started again' ? owner.by(newProcessMark()) : owner
+    t.match(await outcomeOf(back.records()), /^PERMISSION_DENIED .*, and this is a copy: /)
+    t.equal(await outcomeOf(next.records()), 'ok')
+    clock.shiftMs += MINUTE
+    const forked = new RegExp(`^PERMISSION_DENIED cluster "${cluster}" is used with two certificates `, 'u')
+    await eventually(async () => {
+      await outcomeOf(back.records())
+      return forked.test(await outcomeOf(next.records()))
+    })
+    await broker.stop()
+    await broker.start()
+    for (const one of [back, owner, next, thief]) t.match(await outcomeOf(one.renew()), forked, ownerBack)
+    const [known] = await broker.tokens((store) => store.members())
+    t.type(known?.forkedAtMs, 'number')
+    const reported = broker.logger.lines.filter(({ fields }) => fields['reason'] === 'IdentityForked')
+    t.match(reported[0]?.fields, { cluster, advice: `sealane cluster rekey ${cluster}` })
+  }
+})
+
+await attack('identity-old-copy', async (t) => {
+  const { broker, clock } = await startTarget(t)
+  const owner = (await RawMember.join(t, broker, 'paris')).by(newProcessMark())
+  t.equal(await outcomeOf(owner.records()), 'ok')
+  const copies = [owner.by(newProcessMark()), owner.by(undefined)]
+  const next = await owner.renew()
+  t.equal(await outcomeOf(next.records()), 'ok')
+  clock.shiftMs += OVER
+  for (let look = 0; look < 3; look += 1) {
+    for (const copy of copies) t.match(await outcomeOf(copy.records()), /^PERMISSION_DENIED .*, and this is a copy: /)
+    clock.shiftMs += 2 * MINUTE
+    t.equal(await outcomeOf(next.records()), 'ok', 'the owner goes on')
+  }
+  t.equal(await outcomeOf(next.renew()), 'ok')
+})
 
 await attack('identity-stolen-told', async (t) => {
   const { broker, clock } = await startTarget(t)

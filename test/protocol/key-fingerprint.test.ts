@@ -2,7 +2,7 @@
 import { createHash, createPublicKey } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { hashOfFingerprint, keyFingerprint, publicKeyHash } from '../../protocol/identity/key-fingerprint.ts'
+import { hashOfFingerprint, keyFingerprint, publicKeyHash } from '../../protocol/identity/keys.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { createCsr, csrKeyHash } from '../../protocol/identity/x509.ts'
 

@@ -58,7 +58,7 @@ export interface Site {
   readonly address: string
   client(
     identity?: Identity,
-    init?: { ca?: Uint8Array; address?: string; limits?: Partial<ClientLimits> },
+    init?: { ca?: Uint8Array; address?: string; limits?: Partial<ClientLimits>; processMark?: string },
   ): BrokerClient
   close(): Promise<void>
 }
@@ -92,6 +92,7 @@ export async function startSite(
         clock,
         logger: silent,
         ...(options.limits === undefined ? {} : { limits: options.limits }),
+        ...(options.processMark === undefined ? {} : { processMark: options.processMark }),
       })
       clients.push(client)
       return client

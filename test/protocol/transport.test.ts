@@ -9,6 +9,7 @@ import { createCsr } from '../../protocol/identity/x509.ts'
 import { inMemoryBroker } from '../../protocol/in-memory.ts'
 import { AddressBook } from '../../protocol/addresses/address-book.ts'
 import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-client.ts'
+import { markHashOf, newProcessMark } from '../../protocol/identity/process-mark.ts'
 import { ListenError } from '../../protocol/transport/grpc-server.ts'
 import type { PublishReply, WatchMessage } from '../../protocol/broker-api.ts'
 import { eventually } from '../support/eventually.ts'
@@ -100,6 +101,32 @@ t.test('the peer is who its certificate says', async (t) => {
   await client.renew(Buffer.from('csr'), signal)
   t.match(site.api.peers.at(-1), { cluster: 'milano', address: '127.0.0.1' })
   t.match(site.api.peers.at(-1)?.serial, /^[0-9a-f]{32}$/)
+  t.equal(site.api.peers.at(-1)?.process, undefined)
+})
+
+t.test('each call bears the mark of its process, which the broker knows as a hash', async (t) => {
+  const marks = [newProcessMark(), newProcessMark()]
+  const known = new Set<string>()
+  for (const processMark of marks) {
+    const client = site.client(milano, { processMark })
+    const from = site.api.peers.length
+    await client.renew(Buffer.from('csr'), signal)
+    await firstWatched(client)
+    const stop = new AbortController()
+    client.publish(stop.signal)
+    await eventually(() => site.api.peers.length === from + 3)
+    stop.abort()
+    const shown = new Set(site.api.peers.slice(from).map((peer) => peer.process ?? ''))
+    t.equal(shown.size, 1, 'the same in all calls')
+    for (const hash of shown) {
+      t.match(hash, /^[0-9a-f]{64}$/)
+      known.add(hash)
+    }
+  }
+  t.equal(known.size, 2)
+  await eventually(() => site.api.openStreams === 0)
+  for (const text of ['', 'x'.repeat(32), 'a'.repeat(31), 'a'.repeat(20_000)])
+    t.equal(markHashOf([text]), undefined, `${text.slice(0, 40)} is no mark`)
 })
 
 t.test('certificates that are not good enough, and why', async (t) => {

@@ -2,7 +2,13 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { MemberRow } from '../../../broker/state/state.ts'
-import { type CertificatePeer, OVERLAP_MS, certificateValidity, mayBeUsed } from '../../../broker/members/succession.ts'
+import {
+  type CertificatePeer,
+  MAX_PROCESSES,
+  OVERLAP_MS,
+  certificateValidity,
+  mayBeUsed,
+} from '../../../broker/members/succession.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -11,7 +17,7 @@ function certificate(
   serial: string,
   issuedAtMs: number,
   renews?: string,
-): Required<Omit<CertificatePeer, 'renews' | 'authority'>> & CertificatePeer {
+): Required<Omit<CertificatePeer, 'renews' | 'authority' | 'process'>> & CertificatePeer {
   return { serial, issuedAtMs, expiresAtMs: issuedAtMs + DAY, ...(renews === undefined ? {} : { renews }) }
 }
 
@@ -38,9 +44,12 @@ class Kept {
   }
   show(peer: CertificatePeer, nowMs: number): string {
     const validity = certificateValidity(this.row, peer, nowMs)
-    if (validity.t === 'firstUse' || validity.t === 'forked' || validity.t === 'superseded')
-      this.row = validity.row ?? this.row
+    if ('row' in validity) this.row = validity.row ?? this.row
     return validity.t
+  }
+  /** By the process of that name. */
+  by(process: string, peer: CertificatePeer, nowMs: number): string {
+    return this.show({ ...peer, process }, nowMs)
   }
 }
 
@@ -108,6 +117,57 @@ t.test('an earlier copy ends nothing: it is refused, and the owner goes on', asy
   t.equal(kept.show(third, 2 * HOUR), 'firstUse')
   for (const copy of [first, second, certificate('x1', HOUR, 'a1')]) t.equal(kept.show(copy, 3 * HOUR), 'superseded')
   t.equal(kept.show(third, 3 * HOUR), 'inUse')
+})
+
+const second = certificate('a2', HOUR, 'a1')
+
+t.test('a thief renews first while the owner is away: neither goes on once the owner is back', async (t) => {
+  for (const restarted of [false, true]) {
+    for (const mark of ['thief', undefined]) {
+      const kept = new Kept(member(first))
+      t.equal(kept.by('owner', first, 0), 'inUse')
+      const thief = { ...second, ...(mark === undefined ? {} : { process: mark }) }
+      t.equal(kept.show({ ...first, ...(mark === undefined ? {} : { process: mark }) }, HOUR - 1000), 'inUse')
+      t.equal(kept.show(thief, HOUR), 'firstUse')
+      const back = restarted ? 'owner, started again' : 'owner'
+      t.equal(kept.by(back, first, 5 * HOUR), 'superseded', 'once: an agent that was suspended looks into its store')
+      for (let n = 0; n < 3; n += 1)
+        t.equal(kept.by(`cover ${n}`, first, 5 * HOUR + n), 'superseded', 'the thief shows it, too')
+      t.equal(kept.by(back, first, 5 * HOUR + 30_000), 'superseded')
+      t.equal(kept.by(back, first, 5 * HOUR + 60_000), 'forked')
+      t.equal(kept.show(thief, 5 * HOUR + 60_000), 'forked')
+    }
+  }
+})
+
+t.test('an old copy ends nothing where the process that had the certificate went over to the next one', async (t) => {
+  const kept = new Kept(member(first))
+  t.equal(kept.by('owner', first, 0), 'inUse')
+  t.equal(kept.by('owner', second, HOUR), 'firstUse')
+  for (const process of ['thief', 'another', 'owner'])
+    for (let n = 0; n < 20; n += 1) t.equal(kept.by(process, first, 2 * HOUR + n * 60_000), 'superseded')
+  t.equal(kept.by('owner', second, 3 * HOUR), 'inUse')
+})
+
+t.test('agents of one cluster that take turns are each late once', async (t) => {
+  const kept = new Kept(member(first))
+  for (const process of ['one', 'two', 'three']) t.equal(kept.by(process, first, 0), 'inUse')
+  t.equal(kept.by('two', second, HOUR), 'firstUse')
+  t.equal(kept.by('one', first, 3 * HOUR), 'superseded')
+  t.equal(kept.by('one', second, 3 * HOUR + 5000), 'inUse', 'it has looked into the store')
+  t.equal(kept.by('three', first, 9 * HOUR), 'superseded')
+  t.equal(kept.by('three', second, 9 * HOUR + 5000), 'inUse')
+})
+
+t.test('who comes later pushes no process off the list', async (t) => {
+  const kept = new Kept(member(first))
+  kept.by('owner', first, 0)
+  for (let n = 0; n < 50; n += 1) kept.by(`thief ${n}`, first, 1)
+  t.equal(kept.row.certificates[0]?.processes?.length, MAX_PROCESSES)
+  kept.by('thief 49', second, HOUR)
+  kept.by('owner', first, 2 * HOUR)
+  for (let n = 0; n < MAX_PROCESSES; n += 1) kept.by(`cover ${n}`, first, 2 * HOUR)
+  t.equal(kept.by('owner', first, 2 * HOUR), 'forked', 'a cluster has fewer agents')
 })
 
 t.test('rows of a broker of an earlier release', async (t) => {

@@ -2,10 +2,11 @@
  * A client made from protocol/broker.proto with grpc-js alone: it does what the test says, also what no agent of ours
  * does. Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
  */
-import { Client, Metadata, credentials, status } from '@grpc/grpc-js'
+import { Client, InterceptingCall, type Interceptor, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type PeerCertificate, checkServerIdentity as checkTls } from 'node:tls'
+import { PROCESS_HEADER } from '../../../protocol/identity/process-mark.ts'
 
 const SERVER_NAME = 'broker.sealane.internal'
 
@@ -24,6 +25,8 @@ export interface RawIdentity {
   readonly key: string
   readonly cert: string
   readonly ca: string
+  /** The mark of the process that shows it (process-mark.ts). Absent: it shows none. */
+  readonly process?: string
 }
 
 export interface Status {
@@ -75,7 +78,18 @@ export function openChannel({ address, state, serverName = SERVER_NAME }: RawBro
     'grpc.enable_retries': 0,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 300,
+    ...(identity?.process === undefined ? {} : { interceptors: [marking(identity.process)] }),
   })
+}
+
+function marking(mark: string): Interceptor {
+  return (options, nextCall) =>
+    new InterceptingCall(nextCall(options), {
+      start: (metadata, listener, next) => {
+        metadata.set(PROCESS_HEADER, mark)
+        next(metadata, listener)
+      },
+    })
 }
 
 /** One unary call; gives the status where it is refused. */

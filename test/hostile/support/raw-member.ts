@@ -61,6 +61,12 @@ export class RawMember {
     return this.with(this.identity)
   }
 
+  /** The same identity, shown by the process with this mark, or by one that shows none. */
+  by(process: string | undefined): RawMember {
+    const { process: _before, ...identity } = this.identity
+    return this.with(process === undefined ? identity : { ...identity, process })
+  }
+
   /** Gives who shows the new certificate; this one goes on showing the old one. Throws RawRefusal. */
   async renew(): Promise<RawMember> {
     const csr = await csrOf(this.identity.key)

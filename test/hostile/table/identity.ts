@@ -32,6 +32,22 @@ export const IDENTITY: readonly AttackRow[] = [
     against: `${SUCCESSION}: as before.`,
   },
   {
+    id: 'identity-thief-first',
+    tried: 'A thief renews first while the member is away, which comes back after the overlap, also started again.',
+    holds:
+      'Neither goes on once the member has been refused for a minute, also after a restart of the broker. The operator ' +
+      'is told, and `cluster rekey` brings the member back.',
+    against:
+      `${SUCCESSION}: the broker remembers which processes have used a certificate, by a mark that is in memory only; ` +
+      'where another one than those went on from it, a late use is a fork.',
+  },
+  {
+    id: 'identity-old-copy',
+    tried: 'A copy of a certificate is shown again and again, long after the member itself has renewed it.',
+    holds: 'It is refused, and the member goes on.',
+    against: `${SUCCESSION}: the process that had the certificate is the one that went on from it.`,
+  },
+  {
     id: 'identity-stolen-told',
     tried: 'A certificate is shown after it has been replaced, again and again.',
     holds: 'Each time is counted. The log reports it once, with `audit`, and so does `sealane cluster list`.',
