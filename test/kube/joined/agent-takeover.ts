@@ -3,6 +3,7 @@
  * the other one goes on soon. On real clusters, with the Lease of a real API server.
  */
 import { execFileSync } from 'node:child_process'
+import { setTimeout } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { ownNetns } from '../../support/netns-names.ts'
@@ -10,7 +11,8 @@ import { type Site, helloDeployment, helloService, openNamespace, readyPods } fr
 import type { JoinedClusters } from '../support/joined-clusters.ts'
 import type { KubeObject } from '../support/kube-request.ts'
 import { watchRefusals } from '../support/pod-logs.ts'
-import { awaitImport, exportService, findImport } from '../support/service-imports.ts'
+import type { TestCluster } from '../support/two-clusters.ts'
+import { awaitImport, exportService, findImport, unexportService } from '../support/service-imports.ts'
 import { type ObjectWatch, watchObjects } from '../support/watch-objects.ts'
 
 const SYSTEM = 'sealane-system'
@@ -25,7 +27,7 @@ interface Pod extends KubeObject {
   }
 }
 
-export async function agentTakeover(t: Test, { sites }: JoinedClusters): Promise<void> {
+export async function agentTakeover(t: Test, { sites, clusters }: JoinedClusters): Promise<void> {
   const [here, there] = sites
   if (here === undefined || there === undefined) throw new Error('there are fewer than two clusters')
   const refusals = await watchRefusals([here, there], SYSTEM)
@@ -41,6 +43,111 @@ export async function agentTakeover(t: Test, { sites }: JoinedClusters): Promise
   )
   await t.test('the leader is killed', (t) => takenOver(t, story, { name: 'killed', limitMs: 20_000, end: killPod }))
   t.strictSame(await refusals(), [], 'nothing was refused')
+
+  const [hub, member] = clusters
+  if (hub === undefined || member === undefined) throw new Error('there are fewer than two clusters')
+  await t.test('leadership moves twenty times', (t) => manyLeaderships(t, { ...story, hub, member }))
+}
+
+const LEADERSHIPS = 20
+/** In these the broker is away. */
+const BROKER_AWAY = { from: 8, until: 13 }
+/** For so long the API server of the member answers nothing. */
+const LATE_MS = 3000
+const BROKER = '/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker'
+
+interface Churned {
+  /** Exports and withdraws; the broker is here. */
+  readonly here: Site
+  /** Imports; its agents take turns. */
+  readonly there: Site
+  readonly hub: TestCluster
+  readonly member: TestCluster
+}
+
+/** Others export and withdraw meanwhile, the broker is away for a while, and each fourth time the API is late by 3 s. */
+async function manyLeaderships(t: Test, { here, there, hub, member }: Churned): Promise<void> {
+  const path = (name: string): string => `/api/v1/namespaces/demo/services/${name}`
+  await bothReady(there)
+  const watch = await watchObjects(there.kubeconfig, IMPORTS)
+  const [offered, withdrawn] = [new Set<string>(), new Set<string>()]
+  const wrong = (): string[] =>
+    watch.events.flatMap(({ type, object: { metadata } }) => {
+      const { name } = metadata
+      if (type === 'DELETED' && !withdrawn.has(name)) return [`${name} was deleted while it was exported`]
+      return []
+    })
+  const brokerReplicas = (replicas: number): Promise<unknown> => hub.plane.api.merge(BROKER, { spec: { replicas } })
+  for (let i = 0; i < LEADERSHIPS; i += 1) {
+    const isAway = i >= BROKER_AWAY.from && i < BROKER_AWAY.until
+    if (i === BROKER_AWAY.from) await brokerReplicas(0)
+    if (i === BROKER_AWAY.until) await brokerReplicas(1)
+    const name = `n${i}`
+    if (!isAway) {
+      await here.api.apply(path(name), helloService(name))
+      await exportService(here, 'demo', name)
+      offered.add(name)
+      const old = `n${i - 3}`
+      if (offered.delete(old)) {
+        // Noted first: the import may go before the answer is here.
+        withdrawn.add(old)
+        await unexportService(here, 'demo', old)
+      }
+    }
+    await leadershipMoves(there, member, i % 4 === 3)
+    const isHeard = !isAway && i !== BROKER_AWAY.from - 1
+    if (isHeard) await awaitImports(there, offered)
+    t.strictSame(wrong(), [], `leadership ${i + 1}${isAway ? ', the broker away' : ''}`)
+  }
+  await awaitImports(there, offered)
+  watch.stop()
+  const back = watch.events.filter(
+    ({ type, object: { metadata } }, at) =>
+      type === 'ADDED' &&
+      watch.events.slice(0, at).some((one) => one.type === 'DELETED' && one.object.metadata.name === metadata.name),
+  )
+  t.strictSame(
+    back.map(({ object }) => object.metadata.name),
+    [],
+    'nothing that was withdrawn came back',
+  )
+}
+
+async function leadershipMoves(site: Site, { plane }: TestCluster, isLate: boolean): Promise<void> {
+  const before = await leader(site)
+  await deletePod(site, before)
+  if (isLate) await apiIsLate(plane)
+  await eventually(async () => ![before.metadata.name, ''].includes(await leaderName(site)), {
+    deadlineMs: 60_000,
+    say: 'another one leads',
+  })
+  await bothReady(site)
+}
+
+async function apiIsLate(plane: TestCluster['plane']): Promise<void> {
+  const pid = plane.pids()['kube-apiserver']
+  if (pid === undefined) throw new Error('the API server does not run')
+  process.kill(pid, 'SIGSTOP')
+  try {
+    await setTimeout(LATE_MS)
+  } finally {
+    process.kill(pid, 'SIGCONT')
+  }
+}
+
+/** What is exported is imported, and of what was made for this story nothing else. */
+async function awaitImports(site: Site, offered: ReadonlySet<string>): Promise<void> {
+  const wanted = [...offered].sort().join()
+  await eventually(
+    async () => {
+      const found = await site.api.list<KubeObject>(
+        `/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceimports`,
+      )
+      const names = found.map(({ metadata }) => metadata.name).filter((name) => /^n\d+$/u.test(name))
+      return names.sort().join() === wanted
+    },
+    { deadlineMs: 60_000, say: `${site.name} imports ${wanted}` },
+  )
 }
 
 async function openSite(site: Site): Promise<void> {
