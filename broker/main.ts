@@ -45,6 +45,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   stack.defer(deps.onLogsMoved?.(() => first.audit.reopen()) ?? (() => undefined))
   const others = new OtherClustersets({ clock, logger, metrics, sink: shared }, { config, log: first.log })
   stack.defer(() => others.close())
+  status.turnAway((source) => [first, ...others.served()].some((one) => one.callers.comeByLane(source)))
 
   const server = await serveBroker({
     api: first.broker,

@@ -15,6 +15,7 @@ import { favourProcess } from '../runtime/resources/processor-priority.ts'
 import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { sealaneVersion } from '../runtime/version.ts'
+import { laneCallers } from './lane-callers.ts'
 import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
@@ -71,6 +72,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
   const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
   await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
+    deps.status.turnAway(laneCallers(run.api, run.config.name))
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0

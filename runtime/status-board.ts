@@ -6,10 +6,14 @@
 /** Undefined when ready, else the reason in words. */
 export type ReadinessCheck = () => string | undefined
 
+/** Whether a caller gets nothing at all, by the address that its connection comes from. Must not throw. */
+export type CallerCheck = (source: string) => boolean
+
 export class StatusBoard {
   readonly #checks = new Map<string, ReadinessCheck>()
   readonly #plans = new Map<string, () => string>()
   readonly #reports = new Map<string, () => unknown>()
+  readonly #turnedAway: CallerCheck[] = []
 
   readiness(name: string, check: ReadinessCheck): void {
     this.#checks.set(name, check)
@@ -26,6 +30,16 @@ export class StatusBoard {
    */
   report(field: string, value: () => unknown): void {
     this.#reports.set(field, value)
+  }
+
+  /** From now on whoever this says yes to gets no answer. */
+  turnAway(check: CallerCheck): void {
+    this.#turnedAway.push(check)
+  }
+
+  /** Whether a caller from this address gets no answer. */
+  turnsAway(source: string): boolean {
+    return this.#turnedAway.some((check) => check(source))
   }
 
   /** Reasons for not being ready, `name: reason`; empty when ready. */

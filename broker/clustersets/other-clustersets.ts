@@ -67,6 +67,11 @@ export class OtherClustersets {
     await loop.run(signal).finally(stop)
   }
 
+  /** Those that are served now. */
+  served(): readonly ServedClusterset[] {
+    return [...this.#serving.values()].map(({ served }) => served)
+  }
+
   /** To be called when the port serves nobody any more. */
   async close(): Promise<void> {
     await Promise.all([...this.#serving.keys()].map((name) => this.#end(name)))

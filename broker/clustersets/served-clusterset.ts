@@ -45,6 +45,7 @@ import { StateMark, checkDatabaseThere, checkMark } from '../state/state-mark.ts
 import { checkStoreRemembered, rememberStore } from '../state/store-config.ts'
 import { MAX_TOKENS } from '../tokens/tokens.ts'
 import { awaitStore } from './await-store.ts'
+import { LaneCallers } from './lane-callers.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 export const REFRESH_MS = 1000
@@ -81,6 +82,7 @@ export class ServedClusterset {
   readonly authority: CertificateAuthority
   readonly audit: AuditTrail
   readonly health: StoreHealth
+  readonly callers: LaneCallers
   readonly #deps: ServedDeps
   readonly #config: BrokerConfig
   readonly #moved: AbortSignal
@@ -104,6 +106,8 @@ export class ServedClusterset {
     this.#replicas = parts.replicas
     this.#problem = parts.problem
     this.health = new StoreHealth(deps)
+    this.callers = new LaneCallers(parts.log)
+    stack.defer(() => this.callers.close())
     this.#deps = deps
     this.#config = config
     this.#stack = stack

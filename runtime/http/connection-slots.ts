@@ -2,7 +2,8 @@
  * How many connections a server holds at once. A new one always gets a slot: where all are taken, one without a whole
  * request goes first, the oldest of the source that holds most of those. So nobody keeps others out by holding what there
  * is, be it from many addresses: an honest caller sends its request at once, and is answered within milliseconds.
- * Sources that are near have slots of their own: whatever others hold or open, these are theirs.
+ * Sources that are near have slots of their own: whatever others hold or open, these are theirs. Who is turned away is
+ * cut off before it has a slot.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -20,15 +21,25 @@ export interface ConnectionSlots {
   readonly mostNear: number
   /** Addresses, such as that of the node whose kubelet probes. */
   readonly near: readonly string[]
+  /** Of a source that is not near: whether it gets no slot at all. Called once for each connection. */
+  readonly turnsAway: (source: string) => boolean
 }
 
 /** From now on the server holds at most so many connections. */
-export function limitConnections(server: Pick<Server, 'on'>, { most, mostNear, near }: ConnectionSlots): void {
+export function limitConnections(
+  server: Pick<Server, 'on'>,
+  { most, mostNear, near, turnsAway }: ConnectionSlots,
+): void {
   /** In the order in which they came. */
   const [others, own] = [new Map<Socket, Held>(), new Map<Socket, Held>()]
   const isNear = new Set(near)
   server.on('connection', (socket: Socket) => {
     const source = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
+    if (!isNear.has(source) && turnsAway(source)) {
+      // Nothing of it stays here, as a connection that is closed would for a minute.
+      socket.resetAndDestroy()
+      return
+    }
     const [held, limit] = isNear.has(source) ? [own, mostNear] : [others, most]
     if (held.size >= limit) evict(held)
     held.set(socket, { socket, source, answering: 0 })

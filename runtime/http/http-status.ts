@@ -1,14 +1,14 @@
 /**
  * /healthz, /readyz, /status, /metrics and /debug/plan of one process. Plain HTTP, read only. A caller from elsewhere
  * than this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback
- * where the configuration names the address that they are to be on.
+ * where the configuration names the address that they are to be on. Who the status board turns away gets nothing.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import { limitConnections } from './connection-slots.ts'
 import { type HostPort, formatHostPort, parseHostPort } from '../host-port.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import type { Counter, Metrics } from '../metrics/metrics.ts'
 import { createServer } from './node-http.ts'
 import type { StatusBoard } from '../status-board.ts'
 import { messageOf } from '../thrown.ts'
@@ -65,6 +65,14 @@ const TEXT = 'text/plain; charset=utf-8'
 const METRICS = 'text/plain; version=0.0.4; charset=utf-8'
 const JSON_TYPE = 'application/json'
 
+/** Of every process. */
+export function turnedAwayCounter(metrics: Metrics): Counter {
+  return metrics.counter({
+    name: 'sealane_status_turned_away_total',
+    help: 'Connections to the status page that pods of other clusters made by a lane, and that were cut off without an answer.',
+  })
+}
+
 /** Resolves once it listens. Throws UserError where the port is taken or the address is not ours. */
 export async function serveStatus(init: StatusServerInit): Promise<StatusServer> {
   const text = init.listen.startsWith(':') ? `127.0.0.1${init.listen}` : init.listen
@@ -85,7 +93,15 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
     void init.clock.sleep(limits.answerMs, done.signal).then(hangUp, () => undefined)
     void answer(init, request, response)
   })
-  limitConnections(server, { most: MAX_CONNECTIONS, mostNear: MAX_NEAR, near: init.near ?? [] })
+  const turnedAway = turnedAwayCounter(init.metrics)
+  limitConnections(server, {
+    ...{ most: MAX_CONNECTIONS, mostNear: MAX_NEAR, near: init.near ?? [] },
+    turnsAway: (source) => {
+      const isTurnedAway = init.status.turnsAway(source)
+      if (isTurnedAway) turnedAway.inc()
+      return isTurnedAway
+    },
+  })
   await listen(server, wanted)
   const bound = server.address() as AddressInfo
   return {

@@ -8,6 +8,7 @@ import { gatewayMetrics } from '../../gateway/metrics.ts'
 import { publishMetrics, quotaMetrics, watchMetrics } from '../../protocol/sessions/session-metrics.ts'
 import { serverMetrics } from '../../protocol/transport/server-metrics.ts'
 import { routeAgentMetrics } from '../../routeagent/metrics.ts'
+import { turnedAwayCounter } from '../../runtime/http/http-status.ts'
 import type { LabelledCounter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
 import { listItem } from './wrap-text.ts'
 
@@ -23,6 +24,7 @@ export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => u
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],
   'agent, gateway, routeagent, dns': [memberInfo],
+  'every process': [turnedAwayCounter],
   'agent, gateway, routeagent, dns in a Kubernetes cluster': [kubeMetrics],
 }
 

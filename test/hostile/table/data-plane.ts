@@ -110,6 +110,27 @@ export const DATA_PLANE: readonly AttackRow[] = [
       '`gateway/nft/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
+    id: 'status-page-from-lane',
+    tried:
+      'A pod of another cluster asks the status page of a pod of ours, and holds a hundred connections to it, over IPv4 and IPv6.',
+    holds:
+      "It gets no answer and holds no place; the node's probes and our own Prometheus are answered; what a user runs at this port in another pod is reached.",
+    against:
+      '`model/lanes/lane-callers.ts`: who comes by a lane is cut off before it has a place, by the source that gateways check.',
+  },
+  {
+    id: 'broker-page-from-lane',
+    tried: 'The same with a broker that runs in a pod of a member.',
+    holds: 'The same.',
+    against: '`broker/clustersets/lane-callers.ts`: it knows the ranges of all members, and among whose pods it runs.',
+  },
+  {
+    id: 'status-page-of-new-member',
+    tried: 'A pod of a member that joins while `sealane up` runs asks its status page, which listens everywhere.',
+    holds: 'It gets no answer once the agent has heard of that member; own pods, this machine and others do.',
+    against: '`compose/lane-callers.ts`: it goes by the Cluster objects of that moment.',
+  },
+  {
     id: 'host-port-named',
     tried:
       'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',

@@ -212,6 +212,37 @@ t.test('the node of a pod has places of its own, which nobody else takes', async
   await server.close()
 })
 
+t.test('who is turned away gets no answer and no place, and its node is never turned away', async (t) => {
+  const status = new StatusBoard()
+  const metrics = createMetrics('test')
+  const server = await serveStatus({ listen: '0.0.0.0:0', status, metrics, clock, near: ['127.0.0.1'] })
+  t.teardown(() => server.close())
+  const { port } = server.address
+  const from = (localAddress: string): Socket => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress })
+    return socket.on('error', () => undefined).resume()
+  }
+  const answerTo = async (localAddress: string): Promise<string> => {
+    const socket = from(localAddress)
+    let answer = ''
+    socket.on('data', (part: Buffer) => void (answer += part.toString()))
+    socket.write('GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')
+    await new Promise((resolve) => socket.once('close', resolve))
+    return answer
+  }
+  // Not near, and with half of a request: the first to give way to whoever takes a place.
+  const held = from('127.0.2.1')
+  await once(held, 'connect')
+  held.write('GET /healthz HTTP/1.1\r\n')
+  status.turnAway((source) => source.startsWith('127.0.1.') || source === '127.0.0.1')
+  for (let n = 1; n <= 100; n += 1) t.equal(await answerTo(`127.0.1.${n}`), '')
+  t.equal(held.closed, false, 'nobody had to make room')
+  t.match(await answerTo('127.0.2.2'), 'HTTP/1.1 200 OK')
+  t.match(await answerTo('127.0.0.1'), 'HTTP/1.1 200 OK')
+  t.match(await metrics.text(), /^sealane_status_turned_away_total\{.*\} 100$/m)
+  held.destroy()
+})
+
 /** As the kubelet probes: each on a connection of its own. */
 const CLOSING = { headers: { connection: 'close' } }
 
