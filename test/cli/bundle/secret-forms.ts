@@ -66,7 +66,7 @@ export const TEXT_FORMS: Readonly<Record<string, TextForm>> = {
   'fine token of GitHub': (s) => `cloned with github_pat_${hex(s)}_${hex(s)}`,
   'token of GitLab': (s) => `cloned with glpat-${s}`,
   'token of Slack': (s) => `posted with xoxb-1234-${s}`,
-  'token of npm': (s) => `//registry.npmjs.org/:_authToken=npm_${hex(s)}`,
+  'token of npm': (s) => `//npm.example/:_authToken=npm_${hex(s)}`,
   'token of Vault': (s) => `unsealed with hvs.${hex(s)}`,
   'token of Stripe': (s) => `paid with sk_live_${hex(s)}`,
   'JWT, bare': (s) => `sent ${jwt(s)} to it`,
