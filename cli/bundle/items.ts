@@ -6,6 +6,10 @@ import { orAborted } from '../../reconcile/until-aborted.ts'
 import { formatDuration } from '../../runtime/duration.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { withinTime } from '../within-time.ts'
+import { factsLetOut } from './fact-fields.ts'
+import { objectLetOut } from './kind-fields.ts'
+import { type Allowed, letOut } from './let-out.ts'
+import { logLetOut, metricsLetOut } from './log-lines.ts'
 import { Redactor } from './redactor.ts'
 import { type TarFile, isTarName } from './tar.ts'
 
@@ -19,7 +23,14 @@ export interface BundleItem {
   readonly ask: (signal: AbortSignal) => Promise<Answer>
 }
 
-export type Answer = { readonly text: string } | { readonly json: unknown }
+/** By what it is, it is let out: `items` of a kind by its fields, `json` by those of `allowed`, or by patterns alone. */
+export type Answer =
+  | { readonly text: string }
+  | { readonly log: string }
+  | { readonly metrics: string }
+  | { readonly items: readonly object[]; readonly kind: string }
+  | { readonly facts: FactSet }
+  | { readonly json: unknown; readonly allowed?: Allowed }
 
 export interface Missing {
   readonly item: string
@@ -46,7 +57,7 @@ export async function collect(items: readonly BundleItem[], signal: AbortSignal)
   const texts: { readonly item: BundleItem; readonly text: string }[] = []
   for (const { item, answer } of answers) {
     if ('why' in answer) missing.push({ item: item.name, why: printable(redactor.text(answer.why)).slice(0, 500) })
-    else texts.push({ item, text: 'text' in answer ? redactor.text(answer.text) : jsonText(redactor, answer.json) })
+    else texts.push({ item, text: letOutOf(answer, redactor) })
   }
   const files: TarFile[] = []
   let total = 0
@@ -62,8 +73,26 @@ export async function collect(items: readonly BundleItem[], signal: AbortSignal)
   return { files, missing: missing.map(({ item, why }) => ({ item, why: redactor.finish(why) })) }
 }
 
-function jsonText(redactor: Redactor, value: unknown): string {
-  return `${JSON.stringify(redactor.value(value), undefined, 1)}\n`
+/** Patterns come first: of a secret in what is left out, they learn what to look for elsewhere. */
+function letOutOf(answer: Answer, redactor: Redactor): string {
+  if ('text' in answer) return redactor.text(answer.text)
+  if ('log' in answer) return logLetOut(answer.log, redactor)
+  if ('metrics' in answer) return metricsLetOut(answer.metrics, redactor)
+  return `${JSON.stringify(valueLetOut(answer, redactor), undefined, 1)}\n`
+}
+
+function valueLetOut(
+  answer: Extract<Answer, { readonly items: unknown } | { readonly facts: unknown } | { readonly json: unknown }>,
+  redactor: Redactor,
+): unknown {
+  if ('facts' in answer) return factsLetOut(redactor.value(answer.facts) as FactSet)
+  if ('items' in answer) {
+    return {
+      items: answer.items.map((item) => objectLetOut(answer.kind, redactor.value({ ...item, kind: answer.kind }))),
+    }
+  }
+  const value = redactor.value(answer.json)
+  return answer.allowed === undefined ? value : letOut(value, answer.allowed)
 }
 
 async function answerOf(item: BundleItem, signal: AbortSignal): Promise<Answer | { readonly why: string }> {
@@ -88,7 +117,7 @@ function bounded({ maxBytes, keeps }: BundleItem, content: Buffer): Buffer | und
 
 /** The facts that `sealane status` reads, kept for later. */
 export function factsItem(ms: number, gather: () => Promise<FactSet>): BundleItem {
-  return { name: FACTS_FILE, ms, maxBytes: MAX_FACTS, ask: async () => ({ json: await gather() }) }
+  return { name: FACTS_FILE, ms, maxBytes: MAX_FACTS, ask: async () => ({ facts: await gather() }) }
 }
 
 /** Where they are in a bundle. */

@@ -9,7 +9,9 @@ import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constan
 import { gatherFacts } from '../status/gather-facts.ts'
 import { kubeFacts } from '../status/kube-facts.ts'
 import { withinTime } from '../within-time.ts'
+import { REPORT_FIELDS } from './fact-fields.ts'
 import { type Answer, type BundleItem, factsItem } from './items.ts'
+import { fields } from './let-out.ts'
 
 export interface KubeItemsInit {
   readonly title: string
@@ -43,6 +45,7 @@ const LISTS: readonly Listed[] = [
   { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...OURS },
 ]
 
+const VERSION = fields('major minor gitVersion gitCommit platform goVersion buildDate compiler')
 const MAX_BYTES = 8 << 20
 const MAX_LOG = 1 << 20
 const LOG_LINES = 2000
@@ -56,14 +59,14 @@ export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<re
   const objects = LISTS.map((place): BundleItem => {
     const ask = async (limited: AbortSignal): Promise<Answer> => ({
       // Items of a list do not say what they are, and what is let out depends on it.
-      json: { items: (await reader.list(place, limited)).map((item) => ({ ...item, kind: place.kind })) },
+      ...{ items: await reader.list(place, limited), kind: place.kind },
     })
     return { name: `objects/${place.kind}.json`, ms: timeoutMs, maxBytes: MAX_BYTES, ask }
   })
   const pods = await podsOf(reader, timeoutMs, signal)
   const version: BundleItem = {
     ...{ name: 'version.json', ms: timeoutMs, maxBytes: MAX_BYTES },
-    ask: async (limited) => ({ json: await reader.read('/version', limited) }),
+    ask: async (limited) => ({ json: await reader.read('/version', limited), allowed: VERSION }),
   }
   const of = pods
     .slice(0, MOST_PODS)
@@ -103,7 +106,7 @@ function logItems(reader: Reader, { name: pod, containers }: PodPart, ms: number
     const query = `container=${encodeURIComponent(container)}&tailLines=${LOG_LINES}&limitBytes=${MAX_LOG}`
     const path = `/api/v1/namespaces/${SYSTEM_NAMESPACE}/pods/${encodeURIComponent(pod)}/log?${query}`
     const name = `logs/${pod.slice(0, 60)}.${container.slice(0, 20)}.txt`
-    const ask = async (limited: AbortSignal): Promise<Answer> => textAnswer(await reader.read(path, limited))
+    const ask = async (limited: AbortSignal): Promise<Answer> => ({ log: textOf(await reader.read(path, limited)) })
     return { name, ms, maxBytes: MAX_LOG, keeps: 'end', ask }
   })
 }
@@ -114,12 +117,17 @@ function pageItems(reader: Reader, { name: pod, part }: PodPart, ms: number): re
   return ['status', 'readyz', 'metrics', 'debug/plan'].map((page): BundleItem => {
     const at = { namespace: SYSTEM_NAMESPACE, name: pod, port, path: `/${page}` }
     const name = `${page.replace('debug/', '')}/${pod.slice(0, 60)}.txt`
-    const ask = async (limited: AbortSignal): Promise<Answer> => textAnswer(await reader.readPod(at, limited))
+    const ask = async (limited: AbortSignal): Promise<Answer> => pageAnswer(page, await reader.readPod(at, limited))
     return { name, ms, maxBytes: MAX_BYTES, keeps: 'beginning', ask }
   })
 }
 
+function pageAnswer(page: string, answer: unknown): Answer {
+  if (page === 'status') return { json: answer, allowed: REPORT_FIELDS }
+  return page === 'metrics' ? { metrics: textOf(answer) } : { text: textOf(answer) }
+}
+
 /** A text that is JSON by chance, one line of a log, was read as such. */
-function textAnswer(answer: unknown): Answer {
-  return typeof answer === 'string' ? { text: answer } : { json: answer }
+function textOf(answer: unknown): string {
+  return typeof answer === 'string' ? answer : JSON.stringify(answer)
 }

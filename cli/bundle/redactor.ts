@@ -1,19 +1,13 @@
 /**
- * Takes secrets out of what goes into a bundle. First by structure: fields that hold a secret by their name, variables
- * of containers, data of Secrets. Then by pattern, in every text. What was found once is looked for everywhere in the
- * end, also as base64. Pure.
+ * The second net for what goes into a bundle, beside the lists of what may. By structure: fields that hold a secret by
+ * their name, variables of containers, data of Secrets. By pattern, in every text. What was found once is looked for
+ * everywhere in the end, also as base64. Pure.
  */
 import { Buffer } from 'node:buffer'
-import { SITE_KEY } from '../../install/names.ts'
+import { hideNamed, isPlace, isSensitive } from './named-values.ts'
 import { spellingsOf } from './secret-spellings.ts'
 
 const REDACTED = '<redacted>'
-
-const WORDS =
-  'passwords?|passwd|passphrase|(?<![a-z])(?:pass|pwd|pw)(?![a-z])|secret|token|(?<![a-z])auth(?![a-z])|cookie|api[-_]?key|access[-_]?key|psk|pre[-_]?shared[-_]?key|private[-_]?key|signing[-_]?key|encryption[-_]?key|(?:tls|ssh|ca|client|server)[-_.]key|key[-_]data|credentials?|authorization|bearer'
-const SENSITIVE = new RegExp(WORDS, 'i')
-/** They say where a secret is, or how many there are. */
-const PLACE = /(files?|names?|ref|path|count|total|ttl|seconds|id|kind|type|policy)$/i
 
 /** Of any kind: who reads a bundle needs no certificate, and its name may be wrong. Also in one line, with `\n`. */
 const PEM = /-----BEGIN [A-Z0-9 ]{0,40}-----[^]*?(?:-----END [A-Z0-9 ]{0,40}-----|$)/g
@@ -22,20 +16,27 @@ const WEB_TOKEN = /eyJ[\w-]{5,}\.[\w-]+\.[\w-]*/g
 const LOGIN = /\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{4,})/gi
 /** A name before the password stays; a word alone may be a token. */
 const URL_LOGIN = /(:\/\/(?:[^\s/@:"']{0,200}:)?)([^\s/@"']{1,500})@/g
-const NAMED = new RegExp(
-  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})((?:\\\\?["'])?\\s{0,3}[:=]\\s{0,3})(?:(\\\\?["'])((?:\\\\[^"'\\n]|[^"'\\\\\\n]){0,8192})|([^,;}\\]"'\\\\\\n]+))`,
-  'gi',
-)
-/** As JSON has it: a quote in the value is escaped, and does not end it. */
-const QUOTED = new RegExp(
-  `([\\w.-]{0,40}(?:${WORDS})[\\w.-]{0,40})("?\\s{0,3}[:=]\\s{0,3})(")((?:\\\\.|[^"\\\\\\n]){0,8192})(?=")`,
-  'gi',
-)
-const FLAG = new RegExp(`(--?[\\w-]{0,40}(?:${WORDS})[\\w-]{0,40})(\\s{1,3})([^\\s"'-][^\\s"']*)`, 'gi')
+/** Tokens and keys that are known by their beginning, and hashes of passwords. */
+const KNOWN_FORMS: readonly RegExp[] = [
+  /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
+  /\bAIza[\w-]{30,}/g,
+  /\b(?:gh[pousr]|github_pat|npm|(?:sk|rk|pk)_(?:live|test))_\w{10,}/g,
+  /\bglpat-[\w-]{8,}/g,
+  /\bxox[a-z]-[\w-]{8,}/g,
+  /\bhv[sbr]\.[\w-]{16,}/g,
+  /(?<=\bhooks\.slack\.com\/services\/|\/webhooks\/)[^\s"']+/g,
+  /\$(?:apr1|[1-7y]|2[abxy]|argon2\w*)\$[^\s:"']+/g,
+  /(?<=\bIDENTIFIED BY\s{1,3}['"])[^'"]+/gi,
+  /(?<=(?:^|\s)(?:-u|--user)\s{1,3}[^\s:"']{1,100}:)[^\s"']+/g,
+]
+/** Names of images and of commits are no keys. */
+const HEX = /(?<!sha\d{1,3}:)\b(0x[0-9a-f]{32,}|(?![0-9a-f]{40}\b)[0-9a-f]{32,})\b/gi
+/** A text in JSON, which may have lines. */
+const ESCAPED = /(?<!\\)"((?:\\.|[^"\\\n]){0,16384})"/g
 const ENCODED = /[\w+/-]{16,}={0,2}/g
 
 /** Of 32 octets, as WireGuard has them; longer runs are secrets of some other kind, or might be. */
-const KEY_LENGTHS = [43, 44]
+const KEY_LENGTHS = [43, 44, 64, 66]
 const LONG_RUN = 40
 /** Base64 in base64. */
 const MOST_DEPTH = 3
@@ -56,17 +57,15 @@ export class Redactor {
   }
 
   text(text: string, depth = 0): string {
-    return text
-      .replace(PEM, REDACTED)
+    const lines = text.replace(PEM, REDACTED).replace(ESCAPED, (quoted) => this.#unescaped(quoted, depth))
+    const known = KNOWN_FORMS.reduce((rest, form) => rest.replace(form, (one) => this.#gone(one)), lines)
+    const open = known
       .replace(JOIN_TOKEN, REDACTED)
       .replace(WEB_TOKEN, REDACTED)
       .replace(LOGIN, (_all, scheme: string, gap: string, value: string) => `${scheme}${gap}${this.#gone(value)}`)
       .replace(URL_LOGIN, (_all, before: string, value: string) => `${before}${this.#gone(value)}@`)
-      .replace(QUOTED, (...all: (string | undefined)[]) => this.#named(all))
-      .replace(NAMED, (...all: (string | undefined)[]) => this.#named(all))
-      .replace(FLAG, (all: string, flag: string, gap: string, value: string) =>
-        isSensitive(flag) ? `${flag}${gap}${this.#gone(value)}` : all,
-      )
+    return hideNamed(open, (value) => this.#gone(value))
+      .replace(HEX, (run) => this.#hidden(run))
       .replace(ENCODED, (run) => this.#encoded(run, depth))
   }
 
@@ -80,10 +79,8 @@ export class Redactor {
     const isNamed = typeof fields['name'] === 'string' && isSensitive(fields['name'])
     const kept = Object.entries(fields).flatMap(([key, one]): [string, unknown][] => {
       if (key === 'managedFields') return []
-      if (key === 'annotations') return [[key, this.#annotations(one)]]
       const hides = isSensitive(key) || (isNamed && key === 'value') || (isSecret && /^(data|stringData)$/.test(key))
       const name = this.text(key)
-      if (fields['kind'] === 'ConfigMap' && /^(data|binaryData)$/.test(key)) return [[name, this.#settings(one)]]
       if (key === 'env' && Array.isArray(one)) return [[name, this.#variables(one as readonly unknown[])]]
       return [[name, hides ? this.#leaves(one) : this.value(one)]]
     })
@@ -103,17 +100,20 @@ export class Redactor {
   }
 
   #gone(secret: string): string {
-    this.learn(secret)
+    if (!secret.includes('<redacted')) this.learn(secret)
     return REDACTED
   }
 
-  #named([all = '', key = '', between = '', quote, quotedValue, bare]: readonly (string | undefined)[]): string {
-    const value = quotedValue ?? bare ?? ''
-    const isPlain = value === '' || /^(true|false|null|[\d.]+|<redacted.*)$/.test(value)
-    if (isPlain || !isSensitive(key)) return all
-    // "authorization: Bearer x": the word is no secret, and what comes after it is gone already.
-    if (/^(Bearer|Basic)$/i.test(value)) return all
-    return `${key}${between}${quote ?? ''}${this.#gone(value)}`
+  /** Where a value ends that is on several lines can only be seen on these. */
+  #unescaped(quoted: string, depth: number): string {
+    if (depth >= MOST_DEPTH || !quoted.includes('\\n')) return quoted
+    try {
+      const text = JSON.parse(quoted) as string
+      const clean = this.text(text, depth + 1)
+      return clean === text ? quoted : JSON.stringify(clean)
+    } catch {
+      return quoted
+    }
   }
 
   #encoded(run: string, depth: number): string {
@@ -160,34 +160,7 @@ export class Redactor {
     if (Array.isArray(value)) return value.map((one) => this.#leaves(one))
     if (typeof value !== 'object' || value === null) return typeof value === 'number' ? REDACTED : value
     return Object.fromEntries(
-      Object.entries(value).map(([key, one]) => [
-        this.text(key),
-        PLACE.test(key) ? this.value(one) : this.#leaves(one),
-      ]),
+      Object.entries(value).map(([key, one]) => [this.text(key), isPlace(key) ? this.value(one) : this.#leaves(one)]),
     )
   }
-
-  /** Of a ConfigMap only what Sealane reads. */
-  #settings(value: unknown): unknown {
-    if (typeof value !== 'object' || value === null) return REDACTED
-    const all = Object.entries(value)
-    return Object.fromEntries(all.map(([key, one]) => [this.text(key), key === SITE_KEY ? this.value(one) : REDACTED]))
-  }
-
-  /** Others write what they want into annotations, whole objects too: only those that we read are let out. */
-  #annotations(value: unknown): unknown {
-    if (typeof value !== 'object' || value === null) return REDACTED
-    const all = Object.entries(value)
-    return Object.fromEntries(
-      all.map(([key, one]) => [this.text(key), READ_ANNOTATIONS.test(key) ? this.value(one) : REDACTED]),
-    )
-  }
-}
-
-/** What the facts are worked out from. */
-const READ_ANNOTATIONS =
-  /^([a-z-]+\.)*(sealane\.io|multicluster\.(x-)?k(8s|ubernetes)\.io)\/|^deployment\.kubernetes\.io\/revision$/
-
-function isSensitive(key: string): boolean {
-  return SENSITIVE.test(key) && !PLACE.test(key)
 }

@@ -8,7 +8,8 @@ import { textOfPage } from '../status/page.ts'
 import { SILENT_PROGRESS } from '../diagnose/progress.ts'
 import { siteProbes } from '../diagnose/site-probes.ts'
 import { siteFacts } from '../status/site-facts.ts'
-import { type BundleItem, factsItem } from './items.ts'
+import { REPORT_FIELDS } from './fact-fields.ts'
+import { type Answer, type BundleItem, factsItem } from './items.ts'
 
 export interface SiteItemsInit {
   readonly config: SiteConfig
@@ -42,31 +43,34 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
     return (await Promise.all([said, closer])).flat()
   }
   const objects = KINDS.map((kind): BundleItem => {
-    const ask = async (limited: AbortSignal): Promise<{ readonly json: unknown }> => {
+    const ask = async (limited: AbortSignal): Promise<Answer> => {
       const cache = api.cache(kind)
       await cache.whenSynced(limited)
-      return { json: { items: cache.list() } }
+      return { items: cache.list(), kind }
     }
     return { name: `objects/${kind}.json`, ms, maxBytes: MAX_BYTES, ask }
   })
   const said = pages.flatMap((address) =>
     PAGES.map(({ path, folder }): BundleItem => {
-      const ask = async (limited: AbortSignal): Promise<{ readonly text: string }> => ({
-        text: await textOfPage(address, path, MAX_BYTES, limited),
-      })
+      const ask = async (limited: AbortSignal): Promise<Answer> => {
+        const text = await textOfPage(address, path, MAX_BYTES, limited)
+        if (folder === 'status') return { json: jsonOf(text), allowed: REPORT_FIELDS }
+        return folder === 'metrics' ? { metrics: text } : { text }
+      }
       return { name: `${folder}/${fileName(address)}.txt`, ms, maxBytes: MAX_BYTES, keeps: 'beginning', ask }
     }),
   )
   const kernel = KERNEL_QUESTIONS.map((question): BundleItem => {
     const { name, keeps } = question
-    const ask = async (limited: AbortSignal): ReturnType<BundleItem['ask']> => {
+    const ask = async (limited: AbortSignal): Promise<Answer> => {
       const text = await askKernel(question, ms, limited)
+      if (name.startsWith('logs/')) return { log: text }
       return name.endsWith('.json') ? jsonOrText(text) : { text }
     }
     return { name, ms, maxBytes: name.startsWith('logs/') ? MAX_LOG : MAX_BYTES, keeps, ask }
   })
   const written = logs.map((file, index): BundleItem => {
-    const ask = async (): Promise<{ readonly text: string }> => ({ text: await endOf(file) })
+    const ask = async (): Promise<Answer> => ({ log: await endOf(file) })
     return { name: `logs/file-${index + 1}.txt`, ms, maxBytes: MAX_LOG, keeps: 'end', ask }
   })
   // The facts have deadlines of their own, and say themselves what was late.
@@ -79,7 +83,16 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
   ]
 }
 
-function jsonOrText(text: string): { readonly json: unknown } | { readonly text: string } {
+/** What JSON.parse() complains of has a part of the text in it. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    throw new Error('it is no JSON: something else listens there')
+  }
+}
+
+function jsonOrText(text: string): Answer {
   try {
     return { json: JSON.parse(text) as unknown }
   } catch {

@@ -300,7 +300,7 @@ const importsReport = z.looseObject({
 })
 export type ImportsReport = z.infer<typeof importsReport>
 
-const partReport = z.looseObject({
+export const PART_REPORT_SHAPE = z.looseObject({
   /** `agent`, `dns`; `site` where one process is several; `cli` for the command that asks. */
   part: name,
   /** The pod, or the address that was asked. */
@@ -324,7 +324,7 @@ const partReport = z.looseObject({
   /** Of an agent that has not joined: the reason by which the broker refused it last. */
   joinRefused: name.optional(),
 })
-export type PartReport = z.infer<typeof partReport>
+export type PartReport = z.infer<typeof PART_REPORT_SHAPE>
 
 const origin = { source: text, at: z.iso.datetime({ offset: true }) }
 
@@ -336,7 +336,7 @@ export const factShape = z.discriminatedUnion('t', [
     kind: z.enum(FACT_KINDS as [FactKind]),
     items: z.array(z.unknown()),
   }),
-  z.looseObject({ t: z.literal('report'), ...origin, report: partReport }),
+  z.looseObject({ t: z.literal('report'), ...origin, report: PART_REPORT_SHAPE }),
   z.looseObject({
     t: z.literal('probe'),
     ...origin,

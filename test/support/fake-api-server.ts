@@ -39,6 +39,7 @@ KINDS.set('apps/v1/daemonsets', 'DaemonSet')
 KINDS.set('networking.k8s.io/v1/networkpolicies', 'NetworkPolicy')
 KINDS.set('v1/configmaps', 'ConfigMap')
 KINDS.set('events.k8s.io/v1/events', 'Event')
+KINDS.set('v1/events', 'Event')
 
 const AUTHORIZATION = 'authorization.k8s.io/v1'
 const REVIEW = { name: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview', namespaced: false }

@@ -1,0 +1,202 @@
+/**
+ * What a bundle lets out of objects: for each kind the fields that checks and people who help read. A field that is not
+ * here is left out, and so is all of a kind that is not here but its name. Of our own kinds the schema says it.
+ */
+import { OWN_CRDS } from '../../install/crds/all-crds.ts'
+import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
+import { SITE_KEY } from '../../install/names.ts'
+import { formatYaml, parseYaml } from '../../kubeapi/yaml.ts'
+import { type AllowedFields, type Fields, LEFT_OUT, allowedBy, fields, letOut, plain } from './let-out.ts'
+
+/** Others write what they want into annotations, whole objects too. */
+const READ_ANNOTATIONS =
+  /^([a-z-]+\.)*(sealane\.io|multicluster\.(x-)?k(8s|ubernetes)\.io)\/|^deployment\.kubernetes\.io\/revision$/
+const annotations = (all: Fields): AllowedFields =>
+  plain(Object.keys(all).filter((name) => READ_ANNOTATIONS.test(name)))
+const METADATA = fields(
+  'name namespace uid generation resourceVersion creationTimestamp deletionTimestamp finalizers generateName',
+  { labels: 'map', annotations, ownerReferences: fields('apiVersion kind name uid controller') },
+)
+
+const CONDITIONS = fields(
+  'type status reason message lastTransitionTime lastHeartbeatTime lastUpdateTime lastProbeTime observedGeneration',
+)
+const SELECTOR = { matchLabels: 'map', matchExpressions: fields('key operator values') } as const
+const PORTS = fields('name protocol port targetPort nodePort containerPort hostPort hostIP endPort appProtocol')
+
+const PROBE = fields('initialDelaySeconds periodSeconds timeoutSeconds failureThreshold successThreshold', {
+  httpGet: fields('port scheme host'),
+  tcpSocket: fields('port'),
+})
+const CONTAINER = fields('name image imagePullPolicy restartPolicy', {
+  ports: PORTS,
+  resources: { requests: 'map', limits: 'map' },
+  env: fields('name'),
+  volumeMounts: fields('name mountPath readOnly subPath'),
+  livenessProbe: PROBE,
+  readinessProbe: PROBE,
+  startupProbe: PROBE,
+  securityContext: fields(
+    'privileged runAsUser runAsGroup runAsNonRoot readOnlyRootFilesystem allowPrivilegeEscalation',
+    {
+      capabilities: fields('add drop'),
+      seccompProfile: fields('type'),
+    },
+  ),
+})
+const OUR_CONTAINERS = /^(agent|gateway|routeagent|dns|broker)$/
+/** Whose words are ours; the pattern takes out what follows the flag of a secret. */
+const containers = ({ name }: Fields): AllowedFields =>
+  typeof name === 'string' && OUR_CONTAINERS.test(name) ? { ...CONTAINER, ...fields('args') } : CONTAINER
+
+const POD_SPEC = fields(
+  'nodeName hostname hostNetwork dnsPolicy restartPolicy priority priorityClassName preemptionPolicy ' +
+    'serviceAccountName automountServiceAccountToken schedulerName terminationGracePeriodSeconds enableServiceLinks',
+  {
+    nodeSelector: 'map',
+    tolerations: fields('key operator value effect tolerationSeconds'),
+    imagePullSecrets: fields('name'),
+    containers,
+    initContainers: containers,
+    ephemeralContainers: fields('name image'),
+    volumes: fields('name', {
+      hostPath: fields('path type'),
+      secret: fields('secretName optional defaultMode'),
+      configMap: fields('name optional defaultMode'),
+      emptyDir: fields('medium sizeLimit'),
+      persistentVolumeClaim: fields('claimName readOnly'),
+    }),
+  },
+)
+const CONTAINER_STATE: AllowedFields = {
+  waiting: fields('reason message'),
+  running: fields('startedAt'),
+  terminated: fields('reason message exitCode signal startedAt finishedAt'),
+}
+const CONTAINER_STATUSES = fields('name ready started restartCount image imageID', {
+  state: CONTAINER_STATE,
+  lastState: CONTAINER_STATE,
+})
+const WORKLOAD: AllowedFields = {
+  spec: fields('replicas minReadySeconds revisionHistoryLimit progressDeadlineSeconds paused', {
+    selector: SELECTOR,
+    template: { metadata: { labels: 'map', annotations }, spec: POD_SPEC },
+    strategy: fields('type', { rollingUpdate: fields('maxSurge maxUnavailable') }),
+    updateStrategy: fields('type', { rollingUpdate: fields('maxSurge maxUnavailable') }),
+  }),
+  status: fields(
+    'observedGeneration replicas readyReplicas updatedReplicas availableReplicas unavailableReplicas ' +
+      'currentNumberScheduled desiredNumberScheduled numberReady numberAvailable numberUnavailable ' +
+      'numberMisscheduled updatedNumberScheduled',
+    { conditions: CONDITIONS },
+  ),
+}
+const PEERS = { ipBlock: fields('cidr except'), namespaceSelector: SELECTOR, podSelector: SELECTOR } as const
+
+const OTHERS: Readonly<Record<string, AllowedFields>> = {
+  Node: {
+    spec: fields('podCIDR podCIDRs providerID unschedulable', { taints: fields('key value effect timeAdded') }),
+    status: fields('phase', {
+      addresses: fields('type address'),
+      capacity: 'map',
+      allocatable: 'map',
+      conditions: CONDITIONS,
+      nodeInfo: fields(
+        'architecture containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion operatingSystem osImage',
+      ),
+    }),
+  },
+  Pod: {
+    spec: POD_SPEC,
+    status: fields('phase reason message hostIP podIP startTime qosClass', {
+      hostIPs: fields('ip'),
+      podIPs: fields('ip'),
+      conditions: CONDITIONS,
+      containerStatuses: CONTAINER_STATUSES,
+      initContainerStatuses: CONTAINER_STATUSES,
+    }),
+  },
+  Deployment: WORKLOAD,
+  DaemonSet: WORKLOAD,
+  Service: {
+    spec: fields(
+      'type clusterIP clusterIPs ipFamilies ipFamilyPolicy externalIPs sessionAffinity internalTrafficPolicy ' +
+        'externalTrafficPolicy trafficDistribution publishNotReadyAddresses healthCheckNodePort',
+      { selector: 'map', ports: PORTS, sessionAffinityConfig: { clientIP: fields('timeoutSeconds') } },
+    ),
+    status: { loadBalancer: { ingress: fields('ip hostname ipMode') }, conditions: CONDITIONS },
+  },
+  EndpointSlice: fields('addressType', {
+    endpoints: fields('addresses hostname nodeName zone', {
+      conditions: fields('ready serving terminating'),
+      hints: { forZones: fields('name') },
+      targetRef: fields('kind name namespace uid'),
+    }),
+    ports: PORTS,
+  }),
+  NetworkPolicy: {
+    spec: fields('policyTypes', {
+      podSelector: SELECTOR,
+      ingress: { from: PEERS, ports: PORTS },
+      egress: { to: PEERS, ports: PORTS },
+    }),
+  },
+  Lease: {
+    spec: fields('holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions'),
+  },
+  Event: fields('type reason message count firstTimestamp lastTimestamp eventTime reportingComponent', {
+    involvedObject: fields('apiVersion kind name namespace uid fieldPath'),
+    source: fields('component host'),
+  }),
+  // Of a ConfigMap only what Sealane reads.
+  ConfigMap: { data: { [SITE_KEY]: 'plain' } },
+}
+
+const SITE = fields('apiVersion kind', {
+  metadata: fields('name', { labels: 'map', annotations }),
+  spec: fields('objects state podCIDRs serviceCIDRs allowedNamespaces activeGateways keyRotationDays openHostPorts', {
+    kubernetes: fields('kubeconfig context namespace'),
+    labels: 'map',
+    gateways: fields('node lane publicAddress'),
+    dns: fields('listen upstreams forwardFor'),
+  }),
+})
+
+/** A user's: the names alone. */
+const EXPORTED = { spec: { exportedLabels: 'map', exportedAnnotations: {} } } as const
+
+/** By kind; `apiVersion`, `kind` and metadata come with each. */
+export const KIND_FIELDS: ReadonlyMap<string, AllowedFields> = new Map(
+  [
+    ...[...OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT].map(({ spec: { names, versions } }) => {
+      const schema = versions.find(({ storage }) => storage)?.schema?.openAPIV3Schema ?? {}
+      return [names.kind, allowedBy(schema) as AllowedFields] as const
+    }),
+    ...Object.entries(OTHERS),
+  ].map(([kind, allowed]) => {
+    const own = kind === 'ServiceExport' ? { ...allowed, ...EXPORTED } : allowed
+    return [kind, { ...own, ...fields('apiVersion kind'), metadata: METADATA }]
+  }),
+)
+
+const OF_ANY_KIND = fields('apiVersion kind', { metadata: fields('name namespace') })
+
+/** What goes out of an object of this kind, which it need not name itself. */
+export function objectLetOut(kind: string, object: unknown): unknown {
+  return letOut(kind === 'ConfigMap' ? withSettings(object) : object, KIND_FIELDS.get(kind) ?? OF_ANY_KIND)
+}
+
+/** Its site file as YAML has it, with the fields that a site file may have. */
+function withSettings(object: unknown): unknown {
+  const { data, ...others } = (object ?? {}) as { readonly data?: Fields }
+  const text = data?.[SITE_KEY]
+  return typeof text === 'string' ? { ...others, data: { ...data, [SITE_KEY]: settings(text) } } : object
+}
+
+function settings(text: string): string {
+  try {
+    return formatYaml(letOut(parseYaml(text), SITE))
+  } catch {
+    return LEFT_OUT
+  }
+}
