@@ -129,7 +129,7 @@ const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(diagnose-sites|gateway-loss)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain|gateway-drain-cycles)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles)\.test/,
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
     ],

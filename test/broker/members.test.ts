@@ -96,7 +96,7 @@ t.test('everything of it goes, and what it had comes back with it', async (t) =>
   const [publisher, other] = [new Publisher(harness, first.peer), new Publisher(harness, paris.peer)]
   await publisher.publish([anExport('web'), aSlice('web', '10.42.0.5')])
   await other.publish([])
-  const watcher = new Watcher(harness, paris.peer)
+  const [watcher, victim] = [new Watcher(harness, paris.peer), new Watcher(harness, first.peer)]
   const ip = recordKeyText({ cluster: '', kind: 'ClusterSetIP', namespace: 'shop', name: 'web' })
   await watcher.line(/^synced complete=,milano,paris departed=$/)
   const evicted = await harness.tokens.evict({ cluster: 'milano', force: true })
@@ -104,6 +104,8 @@ t.test('everything of it goes, and what it had comes back with it', async (t) =>
   await harness.log.refresh()
   await harness.clock.advance(1000)
   await watcher.line('synced complete=,paris departed=milano')
+  const message = `cluster "milano" was evicted at ${START}: it can join again, with a new token`
+  t.match(await victim.ended(), { code: 'PermissionDenied', message })
   t.same(
     watcher.lines.filter((line) => line.startsWith('remove')).sort(),
     [
@@ -123,11 +125,7 @@ t.test('everything of it goes, and what it had comes back with it', async (t) =>
   t.same(second.response.globalCIDRs, [block])
   await harness.broker.tidy()
   t.equal((await harness.tokens.members())[0]?.state, 'silent', 'the stream of the evicted one is not its own')
-  t.equal(
-    publisher.ended,
-    `cluster "milano" was evicted at ${START}: it can join again, with a new token`,
-    'and it has ended',
-  )
+  t.equal(publisher.ended, message, 'and it has ended')
   publisher.end()
   await watcher.stop()
 })

@@ -10,6 +10,7 @@ import { TlsMember } from '../broker/support/tls-member.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
+import { failure } from '../support/failure.ts'
 import { startEtcdCluster } from './support/etcd-cluster.ts'
 import { etcdLogin } from './support/etcd-login.ts'
 
@@ -94,8 +95,10 @@ t.test('three clustersets, there and back', async (t) => {
     code: 0,
     stdout: /^clusterset blue: moved: \d+ rows; 3 members/,
   })
+  t.match(await failure(broker.start()), { code: 'Moved' }, 'the database is not served any more')
   await broker.start({ store: { ...login, url } })
   await goesOn('demo', 'blue')
+  t.match(await migrate(url, 'sqlite'), { code: 1, stderr: /is served by a broker/ })
   t.notOk(await served('green'), 'what was not moved is not served')
   const said = (): boolean =>
     broker.logger.lines.some(
@@ -117,6 +120,7 @@ t.test('three clustersets, there and back', async (t) => {
 
   t.match(await migrate(url, 'sqlite', '--clusterset', 'bleu'), unknown)
   for (const set of SETS) t.match(await migrate(url, 'sqlite', ...which(set)), { code: 0, stdout: /3 members/ }, set)
+  t.match(await failure(broker.start({ store: { ...login, url } })), { code: 'Moved' }, 'nor etcd now')
   await broker.start()
   await goesOn(...SETS)
   t.strictSame(SETS.map(own), before)

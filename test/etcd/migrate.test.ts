@@ -1,18 +1,14 @@
-/** A broker's store on its way from a database to a real etcd of three members and back, with members that go on. */
+/** What moves along with a broker's store to a real etcd of three members and back, and what stays there. */
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openAuthorityStore } from '../../broker/authority/authority-store.ts'
 import { migrateStore } from '../../broker/migrate/migration.ts'
 import { openPlace } from '../../broker/migrate/open-place.ts'
-import { verifyState } from '../../broker/state/verify-state.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { row } from '../compliance/record-log.ts'
-import { aSlice, anExport } from '../broker/support/harness.ts'
-import { TlsMember } from '../broker/support/tls-member.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { eventually } from '../support/eventually.ts'
-import { failure } from '../support/failure.ts'
 import { startEtcdCluster } from './support/etcd-cluster.ts'
 import { etcdLogin } from './support/etcd-login.ts'
 import { openReplica } from './support/open-replica.ts'
@@ -22,46 +18,6 @@ t.setTimeout(180_000)
 const clock = new SystemClock()
 const { signal } = new AbortController()
 const IN_TIME = { deadlineMs: 30_000 }
-
-t.test('there and back, with three members', async (t) => {
-  const { broker, move, login, url } = await stage(t)
-  const { state } = broker
-  const members: TlsMember[] = []
-  for (const id of ['milano', 'paris', 'oslo']) members.push(await TlsMember.join(t, state, id))
-  const [milano, paris, oslo] = members as [TlsMember, TlsMember, TlsMember]
-  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'))
-  await eventually(paris.has('milano/EndpointSlice/shop/web-1'), IN_TIME)
-  await eventually(oslo.has('/ClusterSetIP/shop/web'), IN_TIME)
-  const own = () =>
-    ['/ClusterSetIP/shop/web', 'milano/Cluster//milano', 'oslo/Cluster//oslo'].map(
-      (key) => paris.replica.records.get(key)?.body,
-    )
-  const before = own()
-  const unused = await broker.token({ cluster: 'bergen' })
-  await broker.stop()
-
-  t.match(await move('sqlite', url), { members: 3, repeated: false })
-  t.match(await failure(broker.start()), { code: 'Moved' }, 'the database is not served any more')
-  await broker.start({ store: { ...login, url } })
-  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'))
-  await eventually(paris.has('milano/ServiceExport/shop/db'), IN_TIME)
-  t.strictSame(own(), before, 'numbers and addresses are the same')
-  await oslo.renew()
-  t.match(await failure(move(url, 'sqlite')), { code: 'Locked', message: /is served by a broker/ })
-  t.match(await broker.tokens((store) => store.list()), [{ state: 'valid', cluster: 'bergen' }, {}, {}, {}])
-  await broker.stop()
-
-  t.match(await move(url, 'sqlite'), { members: 3 })
-  t.match(await failure(broker.start({ store: { ...login, url } })), { code: 'Moved' }, 'nor etcd now')
-  await broker.start()
-  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'), anExport('mail'))
-  await eventually(paris.has('milano/ServiceExport/shop/mail'), IN_TIME)
-  t.strictSame(own(), before)
-  t.ok(unused.startsWith('sealane1.'))
-  t.strictSame((await verifyState(state, Date.now())).findings, [])
-  await broker.stop()
-  t.match(await move('sqlite', url), { members: 3 }, 'and there again, over what was there')
-})
 
 t.test('what lies below the same prefix and is of somebody else stays', async (t) => {
   const { cluster, broker, move, url } = await stage(t)

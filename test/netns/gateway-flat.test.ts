@@ -58,11 +58,19 @@ t.test('gateways with addresses among those of the pods', { skip, timeout: 60_00
       await site.gateway.exec('ip', ['route', 'add', 'unreachable', remote, 'table', String(ROUTE_TABLE_NODE)])
     }
     await withGateways(sites, async (left, right) => {
-      const server = paris.pod.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
-      await new Promise((resolve) => server.stdout?.once('data', resolve))
-      t.equal(await inPod(milano.pod, 'tcp', '10.44.0.5'), '10.42.0.5 200000', 'pod to pod, by their own addresses')
-      server.kill()
+      for (const [say, from, to, wanted] of [
+        ['pod to pod', milano.pod, { ns: paris.pod, address: '10.44.0.5' }, '10.42.0.5 200000'],
+        ['far pod to far pod', milano.far, { ns: paris.far, address: '10.44.1.5' }, '10.42.1.5 200000'],
+      ] as const) {
+        const server = to.ns.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
+        await new Promise((resolve) => server.stdout?.once('data', resolve))
+        t.equal(await inPod(from, 'tcp', to.address), wanted, `${say}: the server sees the pod's own address`)
+        server.kill()
+      }
+      t.match(await pings(milano.pod, '10.44.0.5'), '1 received', 'pod to pod')
       t.match(await pings(milano.far, '10.44.1.5'), '1 received', 'far pod to far pod')
+      t.equal(await inPod(milano.far, 'closed', '10.44.1.5'), 'ECONNREFUSED', 'an error comes back to its socket')
+      t.match(await pings(milano.pod, '10.44.0.5', '-t', '2'), /From 10\.44\.0\.1 .*Time to live exceeded/)
       t.match(await pings(milano.pod, '10.44.200.20'), '1 received', "the other gateway's own address, by the lane")
       t.match(await pings(milano.gateway, '10.44.0.5'), '1 received', 'from the gateway itself')
       t.equal(left.status?.lanes[0]?.mtu, 1440, 'the MTU follows the underlay, not the lane')

@@ -42,16 +42,14 @@ t.test('milano loses its link to paris', { skip, timeout: 120_000 }, async (t) =
   })
 })
 
-t.test('milano loses its link to tokyo, which it cannot call', { skip, timeout: 120_000 }, async (t) => {
-  await withTwo(t, [MILANO, TOKYO], async (milano, tokyo, internet) => {
-    introduce(milano, tokyo)
-    await msUntilUp(milano, tokyo)
-    const calls = await countCalls(internet, tokyo)
-    await t.test('for a moment', async (t) => {
-      await cut(milano, tokyo)
-      await mend(t, milano, tokyo, '244.2.0.5')
-    })
-    await t.test('for so long that tokyo calls again and again', async (t) => {
+t.test(
+  'milano loses its link to tokyo, which it cannot call, for so long that tokyo calls again and again',
+  { skip, timeout: 120_000 },
+  async (t) => {
+    await withTwo(t, [MILANO, TOKYO], async (milano, tokyo, internet) => {
+      introduce(milano, tokyo)
+      await msUntilUp(milano, tokyo)
+      const calls = await countCalls(internet, tokyo)
       const before = await sessions(milano)
       await cut(milano, tokyo)
       const { sent, inOnePeer } = await callsAnew(tokyo, calls)
@@ -59,8 +57,8 @@ t.test('milano loses its link to tokyo, which it cannot call', { skip, timeout: 
       t.equal(await sessions(milano), before, 'milano keeps its session')
       await mend(t, milano, tokyo, '244.2.0.5')
     })
-  })
-})
+  },
+)
 
 /** Until the far side says so: it cannot see the link. */
 async function cut(milano: Running, far: Running): Promise<void> {

@@ -79,7 +79,7 @@ t.test('one gateway and three', { skip, timeout: 150_000 * SLOWNESS }, async (t)
       await carries('three', [])
     })
 
-    for (const survivor of [0, 1, 2]) {
+    for (const survivor of [0, 1]) {
       await t.test(`gateway ${survivor} alone, the others out of reach`, async () => {
         const others = paris.filter((_, lane) => lane !== survivor)
         await milano.site.gateway.exec('nft', ['-f', '-'], { input: blocked(others) })
@@ -90,7 +90,7 @@ t.test('one gateway and three', { skip, timeout: 150_000 * SLOWNESS }, async (t)
       })
     }
 
-    await t.test('two are killed, the third carries', async () => {
+    await t.test('two are killed, and gateway 2 alone carries', async () => {
       for (const one of paris.slice(0, 2)) await vanish(one)
       await untilOver(2)
       await carries('the third', paris.slice(2))
