@@ -41,6 +41,8 @@ interface Patience {
   /** Pause between two questions to the API while a heartbeat is late. */
   readonly askMs: number
   readonly staleMs: number
+  /** Pause between two looks while no heartbeat is late. */
+  readonly calmMs: number
   /** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
   readonly gapMs: number
 }
@@ -49,6 +51,7 @@ function patience(heartbeatMs: number): Patience {
   return {
     doubtMs: 1.2 * heartbeatMs,
     askMs: 0.4 * heartbeatMs,
+    calmMs: Math.max(LOOK_MS, 0.2 * heartbeatMs),
     staleMs: HEARTBEATS_UNTIL_STALE * heartbeatMs,
     gapMs: 2 * heartbeatMs,
   }
@@ -134,9 +137,15 @@ export class HeardGateways implements ObjectCache<Gateway> {
           why: String(error),
         })
       }
-      await clock.sleep(LOOK_MS, signal).catch(() => undefined)
+      await clock.sleep(this.#pauseMs(), signal).catch(() => undefined)
     }
     stop()
+  }
+
+  /** A gateway that is late is looked at often; while all are well, one that becomes so is not missed for long. */
+  #pauseMs(): number {
+    const isCalm = this.#beats.doubtful().length === 0 && this.#beats.stopped().length === 0
+    return isCalm ? this.#patience.calmMs : LOOK_MS
   }
 
   #changed(change: ObjectChange<Gateway> | undefined): void {

@@ -53,10 +53,10 @@ export class ReconcileLoop {
       const ok = await this.#once(signal)
       this.#deps.onRun?.({ ok, ms: clock.monotonic() - started })
       if (ok) backoff.reset()
-      const elapsed = clock.monotonic() - started
       if (ok) {
-        await this.#pause(this.#init.minMs - elapsed, signal, false)
-        await this.#pause(this.#init.resyncMs - elapsed, signal, true)
+        // One wake-up where nothing happens, and most of the time nothing does.
+        await this.#pause(started + this.#init.resyncMs - clock.monotonic(), signal, true)
+        if (this.#poked) await this.#pause(started + this.#init.minMs - clock.monotonic(), signal, false)
       } else {
         const ms = backoff.next()
         const deaf = Math.min(ms, this.#init.pokedRetryMs ?? ms)

@@ -49,6 +49,8 @@ import { LaneCallers } from './lane-callers.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 export const REFRESH_MS = 1000
+/** Keys and certificates are read from disk and checked: so often while no rotation is under way. */
+const AUTHORITIES_MS = 10_000
 
 export interface ServedDeps {
   readonly clock: Clock
@@ -180,18 +182,6 @@ export class ServedClusterset {
     const loop = (resyncMs: number, round: () => Promise<void>): ReconcileLoop =>
       new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs }, round)
     const kind = this.#replicas === undefined ? 'sqlite' : 'etcd'
-    const refresh = loop(REFRESH_MS, () =>
-      this.health
-        .check(log, (isCutOff) => port.setCutOff(isCutOff))
-        .then(
-          () => this.#problem.looked(undefined),
-          (error: unknown) => {
-            this.#problem.looked(error)
-            throw error
-          },
-        )
-        .finally(() => metrics.storeUsable.set(this.health.reason === undefined ? 1 : 0, { kind })),
-    )
     const tidy = loop(NOTE_CONTACT_MS, async () => {
       await broker.tidy()
       const resolved = await names.addresses()
@@ -201,8 +191,24 @@ export class ServedClusterset {
       ...{ authority, log, clock, logger, metrics },
       onTls: () => port.setTls(authority.tls()),
     })
-    const authorities = loop(REFRESH_MS, () => upkeep.round())
+    const authorities = loop(AUTHORITIES_MS, () => upkeep.round())
     const stop = log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke())
+    const refresh = loop(REFRESH_MS, () =>
+      this.health
+        .check(log, (isCutOff) => port.setCutOff(isCutOff))
+        .then(
+          () => {
+            this.#problem.looked(undefined)
+            // It goes on with time, and with what members do.
+            if (authority.row.next !== undefined) authorities.poke()
+          },
+          (error: unknown) => {
+            this.#problem.looked(error)
+            throw error
+          },
+        )
+        .finally(() => metrics.storeUsable.set(this.health.reason === undefined ? 1 : 0, { kind })),
+    )
     const { membersPerClusterset: members } = this.#config.limits
     const ranges = new RangeWarnings({ log, logger, metrics }, { ...this.#config, members, tokens: MAX_TOKENS })
     const contact = loop(contactMs, () => {

@@ -52,7 +52,7 @@ export interface FileApiInit {
 }
 
 const DEFAULT_RESCAN_MS = 30_000
-const ROOT_CHECK_MS = 1000
+const ROOT_CHECK_MS = 3000
 /** More at once only queues in the kernel. */
 const MAX_WRITES = 16
 
@@ -262,7 +262,7 @@ export class FileApi implements ClusterApi {
     }
   }
 
-  /** A full look every rescanMs; every second, a look whether the watched folders are still the ones we know. */
+  /** A full look every rescanMs; every three seconds, a look whether the watched folders are still the ones we know. */
   #scheduleRescan(lastMs: number): void {
     const { clock } = this.#deps
     const rescanMs = this.#init.rescanMs ?? DEFAULT_RESCAN_MS
