@@ -5,6 +5,8 @@ import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { Refusal } from '../kubeapi/kube/http/refusals.ts'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../kubeapi/kube/kube-api.ts'
+import { lacksObjectMarks } from '../kubeapi/kube/write/object-marks.ts'
+import { readObjectMarks } from './object-marks.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import type { ElectionTiming } from '../model/lanes/lease-duration.ts'
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
@@ -38,20 +40,25 @@ export interface OpenKubeSiteInit {
   /** Absent: all. */
   readonly components: readonly string[] | undefined
   readonly signal: AbortSignal
+  /** Default: that of the process. */
+  readonly env?: Readonly<Record<string, string | undefined>>
 }
 
 const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
+/** Throws UserError where the environment asks for labels or annotations that cannot be. */
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
-  { access, settings, components, signal }: OpenKubeSiteInit,
+  { access, settings, components, signal, env = process.env }: OpenKubeSiteInit,
 ): Promise<{ api: KubeApi; kube: KubeSite }> {
-  const api = await openKubeApi(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
+  const marks = readObjectMarks(env)
+  const api = await openKubeApi(deps, { ...access, selectors: selectorsFor(components, access.namespace), marks })
   const place = {
     namespace: access.namespace,
     name: IDENTITY_SECRET,
     type: IDENTITY_SECRET_TYPE,
-    labels: partLabels('agent'),
+    labels: { ...marks.labels, ...partLabels('agent') },
+    annotations: marks.annotations,
   }
   const candidate = { name: AGENT_LEASE, identity: `${hostname()}-${randomBytes(4).toString('hex')}` }
   return {
@@ -63,7 +70,17 @@ export async function openKubeSite(
         (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
       leases: api.leases,
       refused: () => api.refused(),
-      hasMembership: async (until) => (await api.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
+      hasMembership: async (until) => {
+        const found = await api.dynamic.getForSure(MEMBERSHIP, until)
+        if (found === undefined) return false
+        // Nothing else writes it while the cluster is a member. Not by applying it: who says meanwhile that the cluster
+        // leaves is not to be undone.
+        if (lacksObjectMarks(found.metadata, marks)) {
+          const { labels, annotations } = marks
+          await api.dynamic.patch(MEMBERSHIP, { metadata: { labels, annotations } }, { type: 'merge' }, until)
+        }
+        return true
+      },
       createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
         const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
         await api.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)

@@ -1,4 +1,5 @@
 /** The pods of all components: what they share, and how little each may do. */
+import { objectMarksEnv } from './marks/marks-env.ts'
 import { type ComponentName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from './names.ts'
 import { STATUS_PORTS, STATUS_PORT_NAME } from './ports.ts'
 import { digest, whenEither, whenIs } from './template-value.ts'
@@ -108,12 +109,15 @@ interface Confinement {
 function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabilities }: Confinement): unknown {
   const { part, values, pod } = init
   const port = STATUS_PORTS[part]
+  const usesSite = part !== 'broker'
+  // Only who talks to the API server writes objects.
+  const env = [...(init.env ?? []), ...(usesSite ? objectMarksEnv(values.objects) : [])]
   const container = {
     name: part,
     image: `${values.image.repository}:${values.image.tag}`,
     imagePullPolicy: values.image.pullPolicy,
     args: [...init.args, '--status-listen', `${listen}:${port}`, '--log-level', values.logLevel, ...moreArgs],
-    ...(init.env === undefined ? {} : { env: init.env }),
+    ...(env.length === 0 ? {} : { env }),
     ...(init.ports === undefined ? {} : { ports: init.ports }),
     ...probes(port, listen),
     resources: pod.resources,
@@ -122,7 +126,6 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities },
     volumeMounts: init.volumeMounts,
   }
-  const usesSite = part !== 'broker'
   return {
     metadata: {
       labels: partLabels(part),

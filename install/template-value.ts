@@ -91,10 +91,11 @@ export function placeholderPath(value: unknown): string | undefined {
   return typeof value === 'string' ? TEXT_PLACEHOLDER.exec(value)?.[1] : undefined
 }
 
-/** The items when the flag is true or the text is not empty. To be spread into a list. */
-export function when<T>(value: boolean | string, ...items: readonly T[]): readonly T[] {
+/** The items when the flag is true, or the text or the map is not empty. To be spread into a list. */
+export function when<T>(value: boolean | string | TextMap, ...items: readonly T[]): readonly T[] {
   const path = placeholderPath(value)
   if (path !== undefined) return [new Conditional(path, items) as T]
+  if (typeof value === 'object') return Object.keys(value).length > 0 ? items : []
   return value === true || (typeof value === 'string' && value !== '') ? items : []
 }
 
@@ -160,6 +161,22 @@ export function orByTable(said: string, key: string, table: Readonly<Record<stri
   if (path === undefined || keyPath === undefined) return said === '' ? (table[key] ?? '') : said
   const words = Object.entries(table).flatMap((pair) => pair.map((word) => `\`${word}\``))
   return `{{ .Values.${path} | default (get (dict ${words.join(' ')}) .Values.${keyPath}) }}`
+}
+
+/** What Helm's toJson() escapes, and `$`: in an environment variable, Kubernetes puts others in the place of `$(NAME)`. */
+const ESCAPED = /[$<>&\u2028\u2029]/g
+
+/**
+ * A map as JSON, for an environment variable; the same text, whatever the order of the keys. In the chart, the value of
+ * an entry that is only there where the map is not empty.
+ */
+export function jsonText(map: TextMap): string {
+  const path = placeholderPath(map)
+  if (path === undefined) {
+    const sorted = Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)))
+    return JSON.stringify(sorted).replace(ESCAPED, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  }
+  return new OptionalText(`(.Values.${path} | toJson | replace "$" "\\\\u0024")`) as unknown as string
 }
 
 /** SHA-256 of a text, in hexadecimal. */

@@ -55,6 +55,11 @@ export interface ClusterApi {
    * objects that it does not find among the user's own. Throws ClusterApiError.
    */
   apply(object: KubeObject, signal?: AbortSignal): Promise<void>
+  /**
+   * The object as apply() writes it: with the labels and annotations that the driver puts on every object. The same
+   * object where there are none.
+   */
+  asApplied<T extends KubeObject>(object: T): T
   /** Replaces `.status` of an existing object. Throws ClusterApiError NotFound. */
   applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void>
   /**

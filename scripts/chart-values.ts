@@ -12,7 +12,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'image.pullPolicy': 'Always, IfNotPresent or Never.',
   imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',
   logLevel: 'debug, info, warn, error or silent.',
-  objects: 'Marks on every object, pods included; CRDs excepted, which Helm takes as they are.',
+  objects: 'Marks on every object, pods and what the parts make included; CRDs excepted, which Helm takes as they are.',
   'objects.labels': 'Such as team: net. Not those that Sealane sets itself: they stay as they are.',
   'objects.annotations': 'As labels.',
   pods: 'Marks on pods alone, beside those of objects. A change starts the pods anew.',

@@ -18,7 +18,7 @@ export interface AboutWorld {
 }
 
 export interface AboutPlan {
-  /** To apply as they are here: absent ones, and our own that somebody changed. */
+  /** To apply as they are here: absent ones, and our own, whatever somebody has changed of them. */
   readonly apply: readonly ClusterProperty[]
   /** Our own that said something else. */
   readonly changed: readonly { readonly name: string; readonly found: string; readonly wanted: string }[]
@@ -37,12 +37,12 @@ export function planAbout(world: AboutWorld): AboutPlan {
   for (const [name, value] of wanted) {
     const property = present.get(name)
     const found = property?.spec.value
-    if (found === value) continue
     if (property !== undefined && !isOurs(property)) {
+      if (found === value) continue
       // Without a right id the clusterset is not claimed either.
       return { apply: [], changed: [], problem: { property: name, text: contradiction(world, name, found ?? '') } }
     }
-    if (found !== undefined) changed.push({ name, found, wanted: value })
+    if (found !== undefined && found !== value) changed.push({ name, found, wanted: value })
     apply.push(propertyObject(name, value))
   }
   return { apply, changed, problem: undefined }

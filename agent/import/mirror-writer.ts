@@ -161,8 +161,9 @@ export class MirrorWriter {
     if (present === undefined) return false
     // An API server may add defaults to a slice, so there our own part decides, once it has been written as it is.
     const written = last !== undefined && isSame(last.desired, desired)
+    const applied = this.#deps.api.asApplied(desired)
     const right =
-      desired.kind === 'EndpointSlice' && written ? holdsAtLeast(present, desired) : holdsExactly(present, desired)
+      desired.kind === 'EndpointSlice' && written ? holdsAtLeast(present, applied) : holdsExactly(present, applied)
     if (right) this.#remembered.set(key, { desired, present, writtenAt: undefined })
     return right
   }

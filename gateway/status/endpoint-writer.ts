@@ -11,6 +11,8 @@ export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'api' | 'cable'>
 export class EndpointWriter {
   readonly #deps: EndpointWriterDeps
   readonly #owners: StaleOwnerGuard
+  /** Applied by this process: an earlier one may have put other labels on them. */
+  readonly #applied = new Set<string>()
 
   constructor(deps: EndpointWriterDeps) {
     this.#deps = deps
@@ -25,8 +27,11 @@ export class EndpointWriter {
     for (const planned of wanted) {
       const present = api.cache('Endpoint').get(planned.metadata.name)
       const endpoint = this.#owners.checked(planned, present)
+      const { name } = endpoint.metadata
       const isReported = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
-      if (!isReported) await api.apply(endpoint, signal)
+      if (isReported && this.#applied.has(name)) continue
+      await api.apply(endpoint, signal)
+      this.#applied.add(name)
     }
     const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
     const served = new Set(world.lanes.map((lane) => lane.lane))

@@ -147,7 +147,8 @@ export class StatusLoop {
     // The next round would be too late.
     const isDue = atMs + this.#roundMs > (this.#written?.atMs ?? -Infinity) + this.#init.config.heartbeatMs
     if (text === this.#written?.text && !isDue && isOwned) return
-    if (!isOwned) await api.apply(object, signal)
+    // An earlier process may have put other labels on it.
+    if (!isOwned || this.#written === undefined) await api.apply(object, signal)
     const beating = withHeartbeat(gateway, clock.now())
     try {
       await api.applyStatus(beating, signal)

@@ -58,6 +58,7 @@ function markedMetadata<T extends Partial<Marks>>(metadata: T, ...given: readonl
 const RESERVED_KEYS = [
   ...['name', 'component', 'part-of', 'managed-by'].map((name) => `app.kubernetes.io/${name}`),
   'kubernetes.io/metadata.name',
+  'kubernetes.io/service-name',
   'pod-template-hash',
   'controller-revision-hash',
   'kubectl.kubernetes.io/last-applied-configuration',
@@ -67,6 +68,7 @@ const RESERVED_KEYS = [
 const RESERVED_DOMAINS = [
   'sealane.io',
   'multicluster.x-k8s.io',
+  'endpointslice.kubernetes.io',
   'rbac.authorization.k8s.io',
   'pod-security.kubernetes.io',
   'api-approved.kubernetes.io',

@@ -126,6 +126,10 @@ export class FileApi implements ClusterApi {
     return files.store.cache as unknown as ObjectCache<ObjectKinds[K]>
   }
 
+  asApplied<T extends KubeObject>(object: T): T {
+    return object
+  }
+
   async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
     const { kind, metadata } = object
     const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)

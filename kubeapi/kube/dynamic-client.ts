@@ -2,6 +2,7 @@
 import { ClusterApiError } from '../cluster-api.ts'
 import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
+import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/object-marks.ts'
 import { type ObjectRef, type ObjectType, refOf, titleOf } from './write/object-ref.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
 import type { HttpRequest, Reply, HttpClient } from './http/http-client.ts'
@@ -88,12 +89,18 @@ interface ResourceList {
 export class DynamicClient {
   readonly #http: HttpClient
   readonly #stop: AbortSignal
+  readonly #marks: ObjectMarks
   /** By apiVersion: kind → where. Read once; again when a kind is not found in it. */
   readonly #known = new Map<string, ReadonlyMap<string, Resource>>()
 
-  constructor(deps: { readonly http: HttpClient }, init: { readonly stop: AbortSignal }) {
+  /** `marks`: of what is created. What is applied, patched or replaced says its own. */
+  constructor(
+    deps: { readonly http: HttpClient },
+    init: { readonly stop: AbortSignal; readonly marks?: ObjectMarks | undefined },
+  ) {
     this.#http = deps.http
     this.#stop = init.stop
+    this.#marks = init.marks ?? NO_OBJECT_MARKS
   }
 
   /** Undefined when the object is not there. A kind that the server does not know is NotFound. */
@@ -171,7 +178,11 @@ export class DynamicClient {
       path: init.subresource === undefined ? collection : `${collection}/${name}/${init.subresource}`,
       ...(init.subresource === undefined ? { creates: resourcePath(resource, place, name) } : {}),
       query: { fieldManager: FIELD_MANAGER, ...dry(init) },
-      body: object,
+      // A subresource, such as an eviction, is a question and no object that is kept.
+      body:
+        init.subresource === undefined
+          ? { ...object, metadata: withObjectMarks(object.metadata, this.#marks) }
+          : object,
       again: false,
     }
     return (await this.#ask<DynamicObject>(question, signal)).body

@@ -19,6 +19,7 @@ import { ResourceClient } from './resource-client.ts'
 import type { Selector } from './watch/kind-watch.ts'
 import { type AccessInit, openAccess } from './access/kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
+import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/object-marks.ts'
 import { ObjectWriter } from './write/object-writer.ts'
 import { HttpClient } from './http/http-client.ts'
 import { type Refusal, Refusals } from './http/refusals.ts'
@@ -40,6 +41,8 @@ export interface KubeApiInit extends AccessInit {
   readonly namespace: string
   /** Kinds of which only some objects are followed. Default: all objects of the cluster. */
   readonly selectors?: Readonly<Partial<Record<Kind, Selector>>>
+  /** Of every object that is written, beside its own, which count for more. Default: none. */
+  readonly marks?: ObjectMarks
 }
 
 /** A write waits this long for the first complete list of its kind. */
@@ -61,6 +64,7 @@ export class KubeApi implements ClusterApi {
   readonly leases: LeaseStore
   readonly #deps: KubeApiDeps
   readonly #init: KubeApiInit
+  readonly #marks: ObjectMarks
   readonly #metrics: KubeMetrics
   readonly #connection: ServerConnection
   readonly #http: HttpClient
@@ -78,6 +82,7 @@ export class KubeApi implements ClusterApi {
   constructor(deps: KubeApiDeps, init: KubeApiInit, access: ServerAccess) {
     this.#deps = deps
     this.#init = init
+    this.#marks = init.marks ?? NO_OBJECT_MARKS
     this.access = access
     this.#metrics = deps.metrics === undefined ? UNCOUNTED : kubeMetrics(deps.metrics)
     this.#connection = new ServerConnection({ clock: deps.clock, access })
@@ -89,11 +94,11 @@ export class KubeApi implements ClusterApi {
       metrics: this.#metrics,
       server: access.server.href.replace(/\/$/, ''),
     })
-    const http = this.#http
-    this.#writer = new ObjectWriter({ http })
-    this.#recorder = new EventRecorder({ clock: deps.clock, logger: deps.logger, http })
-    this.dynamic = new DynamicClient({ http }, { stop: this.#stop.signal })
-    const ours = { namespace: init.namespace, stop: this.#stop.signal }
+    const [http, marks] = [this.#http, this.#marks]
+    this.#writer = new ObjectWriter({ http }, marks)
+    this.#recorder = new EventRecorder({ clock: deps.clock, logger: deps.logger, http, marks })
+    this.dynamic = new DynamicClient({ http }, { stop: this.#stop.signal, marks })
+    const ours = { namespace: init.namespace, marks, stop: this.#stop.signal }
     this.secrets = new KubeSecretStore({ http }, ours)
     this.leases = new KubeLeaseStore({ http }, ours)
   }
@@ -105,6 +110,11 @@ export class KubeApi implements ClusterApi {
 
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
     return this.#client(kind).objects.cache as unknown as ObjectCache<ObjectKinds[K]>
+  }
+
+  asApplied<T extends KubeObject>(object: T): T {
+    const metadata = withObjectMarks(object.metadata, this.#marks)
+    return metadata === object.metadata ? object : { ...object, metadata }
   }
 
   async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
@@ -168,7 +178,10 @@ export class KubeApi implements ClusterApi {
   elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     // Not the one that ends with close(): a lease is given back then.
-    const leases = new KubeLeaseStore({ http: this.#http }, { namespace: this.#init.namespace, stop: this.#cut.signal })
+    const leases = new KubeLeaseStore(
+      { http: this.#http },
+      { namespace: this.#init.namespace, marks: this.#marks, stop: this.#cut.signal },
+    )
     const election = new Election({ clock, logger, leader: this.#metrics.leader, leases }, init)
     const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
     const settled = running.catch(() => undefined)

@@ -3,6 +3,7 @@ import type { LeaseStore, StoredLease } from '../lease-store.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { HttpRequest, HttpClient } from './http/http-client.ts'
+import { type ObjectMarks, withNewObjectMarks } from './write/object-marks.ts'
 
 /** What takes longer is no help to a holder that has to renew in time. */
 const TIMEOUT_MS = 3000
@@ -11,11 +12,17 @@ const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 export class KubeLeaseStore implements LeaseStore {
   readonly #http: HttpClient
   readonly #namespace: string
+  readonly #marks: ObjectMarks
   readonly #stop: AbortSignal
 
-  constructor(deps: { readonly http: HttpClient }, init: { readonly namespace: string; readonly stop: AbortSignal }) {
+  /** `marks`: of every Lease. One that is taken away later stays on Leases that are there: they are replaced whole. */
+  constructor(
+    deps: { readonly http: HttpClient },
+    init: { readonly namespace: string; readonly marks: ObjectMarks; readonly stop: AbortSignal },
+  ) {
     this.#http = deps.http
     this.#namespace = init.namespace
+    this.#marks = init.marks
     this.#stop = init.stop
   }
 
@@ -32,7 +39,8 @@ export class KubeLeaseStore implements LeaseStore {
     const { name, resourceVersion } = lease.metadata
     const question =
       resourceVersion === undefined ? this.#question('create', 'POST', name) : this.#question('update', 'PUT', name)
-    const body = { ...lease, metadata: { ...lease.metadata, namespace: this.#namespace } }
+    const metadata = withNewObjectMarks({ ...lease.metadata, namespace: this.#namespace }, this.#marks)
+    const body = { ...lease, metadata }
     return (await this.#http.ask<StoredLease>({ ...question, body }, this.#until(signal))).body
   }
 

@@ -4,6 +4,7 @@ import { isDnsSubdomain } from '../../model/ids.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
+import { type ObjectMarks, withObjectMarks } from './write/object-marks.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
 import type { HttpRequest, HttpClient } from './http/http-client.ts'
 
@@ -23,11 +24,17 @@ export interface SecretStore {
 export class KubeSecretStore implements SecretStore {
   readonly #http: HttpClient
   readonly #namespace: string
+  readonly #marks: ObjectMarks
   readonly #stop: AbortSignal
 
-  constructor(deps: { readonly http: HttpClient }, init: { readonly namespace: string; readonly stop: AbortSignal }) {
+  /** `marks`: of every Secret. */
+  constructor(
+    deps: { readonly http: HttpClient },
+    init: { readonly namespace: string; readonly marks: ObjectMarks; readonly stop: AbortSignal },
+  ) {
     this.#http = deps.http
     this.#namespace = init.namespace
+    this.#marks = init.marks
     this.#stop = init.stop
   }
 
@@ -47,6 +54,7 @@ export class KubeSecretStore implements SecretStore {
 
   async write(name: string, { type, data }: StoredSecret, signal?: AbortSignal): Promise<void> {
     const encoded = [...data].map(([key, bytes]) => [key, Buffer.from(bytes).toString('base64')] as const)
+    const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
     await this.#http.ask(
       {
         ...this.#question('apply', name),
@@ -56,11 +64,7 @@ export class KubeSecretStore implements SecretStore {
         body: {
           apiVersion: 'v1',
           kind: 'Secret',
-          metadata: {
-            name,
-            namespace: this.#namespace,
-            labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
-          },
+          metadata: withObjectMarks({ name, namespace: this.#namespace, labels }, this.#marks),
           type,
           data: Object.fromEntries(encoded),
         },

@@ -114,6 +114,10 @@ export class MemoryApi implements ClusterApi {
     return this.#store(kind).current(objectKey(name, namespace)) as ObjectKinds[K] | undefined
   }
 
+  asApplied<T extends KubeObject>(object: T): T {
+    return object
+  }
+
   // eslint-disable-next-line @typescript-eslint/require-await -- the interface is asynchronous
   async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
     const { kind, metadata } = object

@@ -349,3 +349,23 @@ t.test('where the pods of another node are is one element; the table stays', asy
     `${element('delete', '10.42.1.0/24')}\n${element('add', '10.42.7.0/26')}`,
   ])
 })
+
+t.test('labels that another process is to put on its objects come once, though nothing else differs', async (t) => {
+  const stage = new Stage(t)
+  stage.start()
+  const own = () => [stage.objects.get('Gateway', 'gw'), stage.objects.get('Endpoint', 'milano.gw-lane0')]
+  await stage.until(() => own().every((object) => object !== undefined), 'both are there')
+  await stage.stop()
+  const apply = stage.objects.apply.bind(stage.objects)
+  const applied: string[] = []
+  // As the driver of a real cluster does where its environment asks for it.
+  stage.objects.apply = (object, signal) => {
+    applied.push(object.kind)
+    const labels = { ...object.metadata.labels, team: 'net' }
+    return apply({ ...object, metadata: { ...object.metadata, labels } }, signal)
+  }
+  stage.start()
+  await stage.until(() => own().every((object) => object?.metadata.labels?.['team'] === 'net'), 'both have it')
+  await stage.pass(60_000)
+  t.same(applied.sort(), ['Endpoint', 'Gateway'], 'and are left alone')
+})

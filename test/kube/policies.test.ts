@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { companyRules } from './policies/company-rules.ts'
+import { demandedLabels } from './policies/demanded-labels.ts'
 import { privilegedPods } from './policies/privileged-pods.ts'
 import { CRDS, applyCrds, planeWithShop } from './support/apply-manifests.ts'
 import { pathOf } from './support/object-path.ts'
@@ -50,6 +51,15 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
   await t.test('what the rules of a company refuse is named before anything is installed', (t) =>
     companyRules(t, api, cluster.kubeconfig),
   )
+
+  await t.test('where a company demands a label on all objects, imports still arrive', async (t) => {
+    const account = { serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } }
+    const [agent, kubeconfig] = [await cluster.apiAs(account), await cluster.kubeconfigFor(account)]
+    t.teardown(() => agent.close())
+    await member(api, {})
+    await demandedLabels(t, { api, agent, kubeconfig, membership: MEMBERSHIP })
+    await leaves(api)
+  })
 
   await t.test('who is privileged in our namespace', (t) => privilegedPods(t, api))
 

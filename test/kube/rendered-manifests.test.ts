@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { formatYaml } from '../../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
+import { objectMarksEnv } from '../../install/marks/marks-env.ts'
 import { dashboardConfigMaps } from '../../install/monitoring/dashboards/all-dashboards.ts'
 import { prometheusRule } from '../../install/monitoring/rule-file.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
@@ -68,8 +69,14 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
   await t.test('a kustomization with marks of its own makes what the values make', async (t) => {
     const marks = { labels: { team: 'net' }, annotations: { 'example.org/owner': 'net' } }
     const folder = temporaryFolder(t)
+    // As manifests/README.md says it.
+    const patches = objectMarksEnv(marks).map((value) => ({
+      target: { kind: 'Deployment|DaemonSet', name: 'sealane-(agent|dns|gateway|routeagent)' },
+      patch: formatYaml([{ op: 'add', path: '/spec/template/spec/containers/0/env/-', value }]),
+    }))
     const kustomization = {
       resources: [relative(folder, join(MANIFESTS, 'base'))],
+      patches,
       labels: [{ pairs: marks.labels, includeTemplates: true }],
       commonAnnotations: marks.annotations,
     }
@@ -169,7 +176,7 @@ function otherValues(): InstallValues {
     logLevel: 'debug',
     objects: {
       labels: { team: 'net', 'example.org/tier': 'all' },
-      annotations: { 'example.org/why': 'a: "b" {{ not a template }}' },
+      annotations: { 'example.org/why': 'a: "b" <c> $(NODE_NAME) {{ not a template }}' },
     },
     pods: { labels: { 'example.org/tier': 'pod' }, annotations: { 'example.org/scan': 'on' } },
     member: {

@@ -196,6 +196,8 @@ export class FakeApiServer {
       const user = userOf(request)
       if (this.allows !== undefined && url.pathname.startsWith(`/apis/${AUTHORIZATION}`)) {
         this.#review(this.allows, { method: request.method, user, body }, response)
+      } else if (request.headers['content-type'] === 'application/merge-patch+json') {
+        answer(response, 200, this.objects.merge(this.#parse(url.pathname).place, body))
       } else this.#serve(request.method, url, body, response)
     } catch (error) {
       if (!(error instanceof FakeRefusal)) throw error

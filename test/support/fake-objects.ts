@@ -126,6 +126,13 @@ export class FakeObjects {
     return this.#store(place, present, next)
   }
 
+  /** JSON merge patch (RFC 7386), as a user. */
+  merge(place: FakeApiPath, patch: Json): FakeObject {
+    const present = this.get(place)
+    if (present === undefined) throw absent(place)
+    return this.put(place, mergePatched(structuredClone(present), patch))
+  }
+
   /** Server-side apply, of the object or of its status. */
   apply(
     place: FakeApiPath,
@@ -297,6 +304,15 @@ function merged(object: Json, wanted: Json): Json {
     const present = object[name]
     if (isMap(value)) object[name] = merged(isMap(present) ? present : {}, value)
     else if (value !== undefined) object[name] = structuredClone(value)
+  }
+  return object
+}
+
+function mergePatched(object: Json, patch: Json): Json {
+  for (const [name, value] of Object.entries(patch)) {
+    const present = object[name]
+    if (value === null) Reflect.deleteProperty(object, name)
+    else object[name] = isMap(value) ? mergePatched(isMap(present) ? present : {}, value) : structuredClone(value)
   }
   return object
 }

@@ -7,6 +7,7 @@ export interface SecretPlace {
   readonly namespace: string
   readonly name: string
   readonly type: string
+  /** Of one that is made, and of one that is changed. */
   readonly labels: Readonly<Record<string, string>>
   readonly annotations?: Readonly<Record<string, string>>
 }
@@ -29,7 +30,7 @@ export function secretAccess(
         const metadata = { namespace, name, labels, annotations }
         await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata, type }, { dryRun: false }, signal)
       }
-      await admin.merge(ref, patchOf(change), signal)
+      await admin.merge(ref, patchOf(change, { labels, annotations }), signal)
     },
   }
 }
@@ -43,10 +44,14 @@ function decoded(data: unknown): Record<string, string> {
   )
 }
 
-function patchOf({ data = {}, annotations = {} }: SecretChange): unknown {
+function patchOf(
+  { data = {}, annotations = {} }: SecretChange,
+  always: Pick<SecretPlace, 'labels' | 'annotations'>,
+): unknown {
   const encoded = Object.entries(data).map(([name, text]) => [
     name,
     text === null ? null : Buffer.from(text, 'utf8').toString('base64'),
   ])
-  return { metadata: { annotations }, data: Object.fromEntries(encoded) as unknown }
+  const metadata = { labels: always.labels, annotations: { ...always.annotations, ...annotations } }
+  return { metadata, data: Object.fromEntries(encoded) as unknown }
 }

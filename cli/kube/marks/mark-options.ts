@@ -1,6 +1,7 @@
 /** Flags of labels, annotations and resources that a cluster's own rules ask for. */
 import type { Command } from 'commander'
 import { type MarkKind, keyProblem, valueProblem } from '../../../install/marks/marks.ts'
+import { marksProblem } from '../../../install/marks/marks-env.ts'
 import type { PartName } from '../../../install/names.ts'
 import { DEFAULT_VALUES, type InstallValues, type ResourceValues } from '../../../install/values.ts'
 import { isQualifiedName } from '../../../model/label-syntax.ts'
@@ -24,8 +25,12 @@ export interface MarkOptions {
 }
 
 const FLAGS = {
-  objectLabel: ['--object-label', 'labels', 'a label of every installed object, pods included'],
-  objectAnnotation: ['--object-annotation', 'annotations', 'an annotation of every installed object, pods included'],
+  objectLabel: ['--object-label', 'labels', 'a label of every object, pods included, and of what the parts make'],
+  objectAnnotation: [
+    '--object-annotation',
+    'annotations',
+    'an annotation of every object, pods included, and of what the parts make',
+  ],
   podLabel: ['--pod-label', 'labels', 'a label of pods alone'],
   podAnnotation: ['--pod-annotation', 'annotations', 'an annotation of pods alone'],
 } as const satisfies Readonly<Record<string, readonly [string, MarkKind, string]>>
@@ -43,7 +48,10 @@ export function addMarkOptions(command: Command, parts: readonly PartName[], onl
   )
 }
 
-/** The values with what the options say; pods of a part that is not named keep theirs. */
+/**
+ * The values with what the options say; pods of a part that is not named keep theirs. Throws UserError where the marks
+ * of objects are too long together.
+ */
 export function withMarks(values: InstallValues, options: MarkOptions): InstallValues {
   const { objects, pods } = values
   const marked = {
@@ -57,6 +65,8 @@ export function withMarks(values: InstallValues, options: MarkOptions): InstallV
       annotations: changed(pods.annotations, options.podAnnotation),
     },
   }
+  const problem = marksProblem(marked.objects)
+  if (problem !== undefined) throw new UserError(`--object-label, --object-annotation: ${problem}`)
   return (options.resources ?? []).reduce<InstallValues>(
     (before, [part, resources]) => ({
       ...before,

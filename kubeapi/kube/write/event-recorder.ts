@@ -7,12 +7,15 @@ import type { ObjectEvent } from '../../cluster-api.ts'
 import { EventFilter } from '../../event-filter.ts'
 import { objectTitle } from '../../object-key.ts'
 import { KIND_PLACES, resourcePath } from '../kinds.ts'
+import { type ObjectMarks, withObjectMarks } from './object-marks.ts'
 import type { HttpClient } from '../http/http-client.ts'
 
 export interface EventRecorderDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly http: HttpClient
+  /** Of every Event. */
+  readonly marks: ObjectMarks
 }
 
 /** Events of cluster-scoped objects live here, as Kubernetes' own do. */
@@ -61,6 +64,7 @@ export class EventRecorder {
     this.#count += 1
     // Unlike any other event of this object: time, and a count within it.
     const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}`
+    const unlike = `${name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${suffix}`
     await this.#deps.http.ask(
       {
         verb: 'tell of',
@@ -71,7 +75,7 @@ export class EventRecorder {
         body: {
           apiVersion: 'events.k8s.io/v1',
           kind: 'Event',
-          metadata: { name: `${name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${suffix}`, namespace },
+          metadata: withObjectMarks({ name: unlike, namespace }, this.#deps.marks),
           eventTime: new Date(now).toISOString().replace('Z', '000Z'),
           reportingController: CONTROLLER,
           reportingInstance: hostname().slice(0, 128),

@@ -13,6 +13,7 @@ import { KubeError } from '../kube-error.ts'
 import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
 import type { Reply, HttpClient } from '../http/http-client.ts'
 import type { RawObject } from '../watch/slim-objects.ts'
+import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './object-marks.ts'
 
 /** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
 interface Equivalent {
@@ -25,16 +26,19 @@ const REMOVE_TRIES = 3
 
 export class ObjectWriter {
   readonly #http: HttpClient
+  readonly #marks: ObjectMarks
   readonly #applied = new Map<string, Equivalent>()
 
-  constructor(deps: { readonly http: HttpClient }) {
+  /** `marks`: of every object that is applied. */
+  constructor(deps: { readonly http: HttpClient }, marks: ObjectMarks = NO_OBJECT_MARKS) {
     this.#http = deps.http
+    this.#marks = marks
   }
 
   async apply(client: ResourceClient, object: KubeObject, signal: AbortSignal): Promise<void> {
     const { name, namespace } = object.metadata
     const memo = `${object.kind} ${keyOf(object)}`
-    const body = applyBody(object)
+    const body = applyBody(object, this.#marks)
     const sent = fingerprint(ownedBody(body))
     const known = await client.holding(name, namespace, signal)
     if (known?.ours === false) throw usersOwn(object)
@@ -242,9 +246,9 @@ interface ApplyBody {
 }
 
 /** What is sent: names, labels, annotations, owners and all but the status. Our label says whose it is. */
-function applyBody(object: KubeObject): ApplyBody {
+function applyBody(object: KubeObject, marks: ObjectMarks): ApplyBody {
   const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
-  const { name, namespace, labels, annotations, ownerReferences } = metadata
+  const { name, namespace, labels, annotations, ownerReferences } = withObjectMarks(metadata, marks)
   return plain({
     ...rest,
     apiVersion: KIND_PLACES[object.kind].apiVersion,

@@ -21,10 +21,15 @@ function show(properties: readonly ClusterProperty[]): string {
 t.test('what is written, put back and refused', async (t) => {
   const rows: [name: string, properties: ClusterProperty[], want: string][] = [
     ['neither', [], `${ID}=tokyo ${SET}=default`],
-    ['both, whoever wrote them', [property(ID, 'tokyo'), property(SET, 'default', OURS)], ''],
+    ['both by others', [property(ID, 'tokyo'), property(SET, 'default')], ''],
+    ['our own stays as it is to be', [property(ID, 'tokyo'), property(SET, 'default', OURS)], `${SET}=default`],
     ['the cluster had its id before', [property(ID, 'tokyo')], `${SET}=default`],
     ['others are none of ours', [property('fingerprint.example.org', 'x')], `${ID}=tokyo ${SET}=default`],
-    ['our id was edited', [property(ID, 'x', OURS), property(SET, 'default', OURS)], `${ID}=tokyo; ${ID} was x`],
+    [
+      'our id was edited',
+      [property(ID, 'x', OURS), property(SET, 'default', OURS)],
+      `${ID}=tokyo ${SET}=default; ${ID} was x`,
+    ],
     ['our clusterset was edited', [property(ID, 'tokyo'), property(SET, 'x', OURS)], `${SET}=default; ${SET} was x`],
     [
       'the cluster has another id: it is not claimed for the clusterset',

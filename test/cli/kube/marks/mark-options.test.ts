@@ -76,6 +76,13 @@ t.test('what cannot be right is refused with flag, value and what was expected',
   }
 })
 
+t.test('marks of objects that no pod could be started with are refused', async (t) => {
+  const marks = (bytes: number): MarkOptions => ({ objectAnnotation: [['a', 'x'.repeat(bytes)]] })
+  t.equal(withMarks(DEFAULT_VALUES, marks(100_000)).objects.annotations['a']?.length, 100_000)
+  const refused = await messageOf(Promise.resolve().then(() => withMarks(DEFAULT_VALUES, marks(125_000))))
+  t.equal(refused, '--object-label, --object-annotation: expected at most 120000 bytes of keys and values together')
+})
+
 t.test('a site without Kubernetes has no objects', async (t) => {
   const { code, stderr } = await runCli(['join', '--token', 'x', '--object-label', 'a=b'])
   t.equal(code, 2)

@@ -1,0 +1,65 @@
+/** A site that is a real cluster: the marks that its environment asks for are on what the agent makes. */
+import t, { type Test } from 'tap'
+import { openKubeSite } from '../../compose/kube-site.ts'
+import { OBJECT_MARKS } from '../../install/marks/marks-env.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { type FakeApiServer, fakeApiServer } from '../support/fake-api-server.ts'
+import { membershipObject } from '../support/objects/cluster-objects.ts'
+import { put } from '../kubeapi/kube/kube-site.ts'
+
+const NEVER = new AbortController().signal
+const ENV = { [OBJECT_MARKS.labels]: '{"team":"net"}', [OBJECT_MARKS.annotations]: '{"example.org/owner":"net"}' }
+const MARKED = { labels: { team: 'net' }, annotations: { 'example.org/owner': 'net' } }
+
+async function opened(t: Test, server: FakeApiServer, env: Readonly<Record<string, string>> = ENV) {
+  const access = { kubeconfig: server.kubeconfig, namespace: 'sealane-system' }
+  const deps = { clock: new SystemClock(), logger: new CapturingLogger(), metrics: undefined }
+  const { api, kube } = await openKubeSite(deps, { access, settings: '', components: ['agent'], signal: NEVER, env })
+  t.teardown(() => api.close())
+  return kube
+}
+
+const writes = (server: FakeApiServer): number => server.requests.filter((line) => !line.startsWith('GET')).length
+
+t.test('a Membership has them, one of an earlier release once', async (t) => {
+  const server = await fakeApiServer(t)
+  const place = server.place('Membership', membershipObject().metadata.name)
+  const kube = await opened(t, server)
+  t.equal(await kube.hasMembership(NEVER), false)
+  await kube.createMembership(membershipObject(), NEVER)
+  t.match(server.objects.get(place)?.metadata, MARKED)
+  t.equal(await kube.hasMembership(NEVER), true)
+  t.equal(writes(server), 1)
+
+  const user = { labels: { theirs: 'x' }, annotations: { note: 'y' } }
+  put(server, { ...membershipObject(), metadata: { ...membershipObject().metadata, ...user } })
+  const before = server.objects.get(place)
+  for (let i = 0; i < 3; i += 1) t.equal(await kube.hasMembership(NEVER), true)
+  t.equal(writes(server), 2, 'once')
+  const after = server.objects.get(place)
+  t.match(after?.metadata, MARKED)
+  t.match(after?.metadata, user, 'and what others wrote stays')
+  t.same(after?.['spec'], before?.['spec'], 'what it says is not touched')
+  t.equal(await (await opened(t, server, {})).hasMembership(NEVER), true)
+  t.equal(writes(server), 2, 'none where none is asked for')
+})
+
+t.test('the Secret with the identity has them', async (t) => {
+  const server = await fakeApiServer(t)
+  const secret = () => server.objects.list('v1/secrets', undefined)[0]?.metadata
+  await (await opened(t, server, {})).identity.key()
+  t.notOk(secret()?.labels?.['team'])
+  await (await opened(t, server)).identity.problem({ text: 'x', reason: 'NoLane' })
+  t.match(secret(), MARKED)
+  t.match(secret()?.labels, { 'app.kubernetes.io/managed-by': 'sealane' })
+  t.match(secret()?.annotations, { 'sealane.io/join-problem': 'x' })
+})
+
+t.test('what cannot be a mark ends it at the start', async (t) => {
+  const server = await fakeApiServer(t)
+  await t.rejects(opened(t, server, { [OBJECT_MARKS.labels]: 'team=net' }), {
+    name: 'UserError',
+    message: /^SEALANE_OBJECT_LABELS "team=net": expected a JSON object of texts/,
+  })
+})

@@ -1,0 +1,122 @@
+/** A company demands a label on all objects of ours: what the agent makes while it runs has it, and is taken. */
+import type { Test } from 'tap'
+import { agentMetrics } from '../../../agent/metrics.ts'
+import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
+import { objectKeyText } from '../../../agent/object-key-text.ts'
+import { openKubeSite } from '../../../compose/kube-site.ts'
+import { AGENT_LEASE, IDENTITY_SECRET } from '../../../install/names.ts'
+import { OBJECT_MARKS } from '../../../install/marks/marks-env.ts'
+import type { KubeObject as ModelObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { eventually } from '../../support/eventually.ts'
+import { importObject, sliceObject } from '../../support/objects/service-objects.ts'
+import type { KubeRequest } from '../support/kube-request.ts'
+import { refusedWithin } from '../support/refusals.ts'
+
+const SYSTEM = 'sealane-system'
+const ACCOUNTS = `system:serviceaccount:${SYSTEM}:`
+const RULES = '/apis/admissionregistration.k8s.io/v1'
+const NAME = 'owner'
+const IMPORT = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceimports/web'
+const SLICE = '/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/web-roma-1'
+const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/${AGENT_LEASE}`
+const SECRET = `/api/v1/namespaces/${SYSTEM}/secrets/${IDENTITY_SECRET}`
+const EVENTS = '/apis/events.k8s.io/v1/namespaces/shop/events'
+
+export interface DemandedLabelsInit {
+  /** Of an administrator. */
+  readonly api: KubeRequest
+  readonly agent: KubeRequest
+  /** The agent's. */
+  readonly kubeconfig: string
+  /** Path of the Membership; it is there, and has no such label. */
+  readonly membership: string
+}
+
+export async function demandedLabels(t: Test, init: DemandedLabelsInit): Promise<void> {
+  const { api, agent, kubeconfig, membership } = init
+  await demand(api)
+  const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
+  const web = importObject({ name: 'web', namespace: 'shop', labels })
+  await refusedWithin(60_000)(t, () => agent.apply(`${IMPORT}?dryRun=All`, web), /label owner is missing/, 'without it')
+
+  const { signal } = new AbortController()
+  const [clock, logger] = [new SystemClock(), new CapturingLogger()]
+  const { api: site, kube } = await openKubeSite(
+    { clock, logger, metrics: undefined },
+    {
+      access: { kubeconfig, namespace: SYSTEM },
+      settings: '',
+      components: ['agent'],
+      signal,
+      env: { [OBJECT_MARKS.labels]: `{"${NAME}":"4711"}` },
+    },
+  )
+  t.teardown(() => site.close())
+  const writer = new MirrorWriter({ api: site, clock, logger, metrics: agentMetrics(createMetrics('agent')) })
+  const mirrored = {
+    ...labels,
+    'endpointslice.kubernetes.io/managed-by': 'agent.sealane.io',
+    'multicluster.kubernetes.io/service-name': 'web',
+    'multicluster.kubernetes.io/source-cluster': 'roma',
+  }
+  const slice = sliceObject({ name: 'web-roma-1', namespace: 'shop', labels: mirrored }, { endpoints: [] })
+  const wanted = new Map([web, slice].map((object: ModelObject) => [objectKeyText(object), object]))
+  // Other policies see the Membership a moment later than it is stored.
+  const arrived = async (): Promise<boolean> => {
+    const failures = await writer.apply(wanted, signal)
+    return failures.length === 0 && (await api.find(IMPORT)) !== undefined && (await api.find(SLICE)) !== undefined
+  }
+  await eventually(arrived, { deadlineMs: 60_000, say: 'imports arrive' })
+  site.report({
+    regarding: { kind: 'ServiceImport', name: 'web', namespace: 'shop' },
+    type: 'Warning',
+    reason: 'NoLane',
+    note: 'of this test',
+  })
+  const lease = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name: AGENT_LEASE } } as const
+  await kube.leases.write({ ...lease, spec: { holderIdentity: 'x' } }, signal)
+  await kube.identity.key()
+  t.equal(await kube.hasMembership(signal), true)
+  for (const path of [IMPORT, SLICE, LEASE, SECRET, membership]) {
+    t.equal((await api.get(path)).metadata.labels?.[NAME], '4711', path)
+  }
+  const reported = async (): Promise<boolean> =>
+    (await api.list(EVENTS)).some(({ metadata, ...event }) => {
+      return event['note'] === 'of this test' && metadata.labels?.[NAME] === '4711'
+    })
+  await eventually(reported, { deadlineMs: 30_000, say: 'the Event has it' })
+
+  for (const path of [IMPORT, SLICE, LEASE, SECRET]) await api.delete(path)
+  await api.delete(`${RULES}/validatingadmissionpolicybindings/${NAME}`)
+  await api.delete(`${RULES}/validatingadmissionpolicies/${NAME}`)
+}
+
+async function demand(api: KubeRequest): Promise<void> {
+  const apiVersion = 'admissionregistration.k8s.io/v1'
+  const rule = { apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], operations: ['CREATE', 'UPDATE'] }
+  await api.apply(`${RULES}/validatingadmissionpolicies/${NAME}`, {
+    apiVersion,
+    kind: 'ValidatingAdmissionPolicy',
+    metadata: { name: NAME },
+    spec: {
+      matchConstraints: { resourceRules: [rule] },
+      // Of the cluster's own controllers the test wants nothing.
+      matchConditions: [{ name: 'sealane', expression: `request.userInfo.username.startsWith('${ACCOUNTS}')` }],
+      validations: [
+        {
+          expression: `has(object.metadata.labels) && '${NAME}' in object.metadata.labels`,
+          message: `label ${NAME} is missing`,
+        },
+      ],
+    },
+  })
+  await api.apply(`${RULES}/validatingadmissionpolicybindings/${NAME}`, {
+    apiVersion,
+    kind: 'ValidatingAdmissionPolicyBinding',
+    metadata: { name: NAME },
+    spec: { policyName: NAME, validationActions: ['Deny'] },
+  })
+}
