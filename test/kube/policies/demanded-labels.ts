@@ -4,9 +4,9 @@ import { agentMetrics } from '../../../agent/metrics.ts'
 import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
 import { objectKeyText } from '../../../agent/object-key-text.ts'
 import { openKubeSite } from '../../../compose/kube-site.ts'
-import { AGENT_LEASE, IDENTITY_SECRET } from '../../../install/names.ts'
+import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE } from '../../../install/names.ts'
 import { OBJECT_MARKS } from '../../../install/marks/marks-env.ts'
-import type { KubeObject as ModelObject } from '../../../model/objects.ts'
+import type { KubeObject as ModelObject, ServiceImport } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
@@ -36,10 +36,34 @@ export interface DemandedLabelsInit {
 }
 
 export async function demandedLabels(t: Test, init: DemandedLabelsInit): Promise<void> {
-  const { api, agent, kubeconfig, membership } = init
-  await demand(api)
+  const { api, agent } = init
+  // The install makes it, and the agent fills it.
+  await api.apply(SECRET, {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: IDENTITY_SECRET },
+    type: IDENTITY_SECRET_TYPE,
+  })
   const labels = { 'app.kubernetes.io/managed-by': 'sealane' }
   const web = importObject({ name: 'web', namespace: 'shop', labels })
+  await demand(api)
+  try {
+    await objectsArrive(t, init, web)
+  } finally {
+    await demandNoMore(api)
+  }
+  // The API server notices a moment later.
+  const isTaken = (): Promise<boolean> =>
+    agent.apply(`${IMPORT}?dryRun=All`, web).then(
+      () => true,
+      () => false,
+    )
+  await eventually(isTaken, { deadlineMs: 60_000, say: 'the label is demanded no more' })
+}
+
+async function objectsArrive(t: Test, init: DemandedLabelsInit, web: ServiceImport): Promise<void> {
+  const { api, agent, kubeconfig, membership } = init
+  const labels = web.metadata.labels ?? {}
   await refusedWithin(60_000)(t, () => agent.apply(`${IMPORT}?dryRun=All`, web), /label owner is missing/, 'without it')
 
   const { signal } = new AbortController()
@@ -90,6 +114,9 @@ export async function demandedLabels(t: Test, init: DemandedLabelsInit): Promise
   await eventually(reported, { deadlineMs: 30_000, say: 'the Event has it' })
 
   for (const path of [IMPORT, SLICE, LEASE, SECRET]) await api.delete(path)
+}
+
+async function demandNoMore(api: KubeRequest): Promise<void> {
   await api.delete(`${RULES}/validatingadmissionpolicybindings/${NAME}`)
   await api.delete(`${RULES}/validatingadmissionpolicies/${NAME}`)
 }
