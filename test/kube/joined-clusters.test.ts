@@ -5,6 +5,7 @@
 import t from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { agentTakeover } from './joined/agent-takeover.ts'
+import { MARK_FLAGS, demandedMarks } from './joined/demanded-marks.ts'
 import { exporterInformed } from './joined/exporter-informed.ts'
 import { mcsStandard } from './joined/mcs-standard.ts'
 import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
@@ -26,6 +27,7 @@ interface NamespacedStory {
 const STORIES: Readonly<Record<string, NamespacedStory>> = {
   'exporter-informed': { run: exporterInformed, namespaces: ['store', 'monitoring'] },
   'mcs-standard': { run: mcsStandard, namespaces: ['shop', 'kinds', 'north'] },
+  'demanded-marks': { run: demandedMarks, namespaces: ['marked'] },
   'agent-takeover': { run: agentTakeover, namespaces: ['demo'] },
 }
 
@@ -36,7 +38,7 @@ t.test('three joined clusters', { skip: kubeletMissing() ?? false, timeout: 1_50
     rows: ROWS,
     say: (line) => t.comment(line),
     // Read by the exporter's monitoring; the others are no different with it.
-    joinFlags: ['--status-listen', 'node'],
+    joinFlags: ['--status-listen', 'node', ...MARK_FLAGS],
   })
   t.teardown(() => world.stop())
   for (const [i, [name, { run, namespaces }]] of chosen.entries()) {

@@ -140,9 +140,7 @@ async function awaitImports(site: Site, offered: ReadonlySet<string>): Promise<v
   const wanted = [...offered].sort().join()
   await eventually(
     async () => {
-      const found = await site.api.list<KubeObject>(
-        `/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceimports`,
-      )
+      const found = await site.api.list(`/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo/serviceimports`)
       const names = found.map(({ metadata }) => metadata.name).filter((name) => /^n\d+$/u.test(name))
       return names.sort().join() === wanted
     },
