@@ -14,6 +14,7 @@ import type { LoopRun } from '../reconcile/loop-deps.ts'
 import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
 import { Turns } from '../reconcile/turns.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
+import type { Failure } from '../runtime/error-reason.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
 import { isMade } from './cable/made-lanes.ts'
@@ -179,13 +180,13 @@ export class LaneLoop {
   }
 
   /** Why the last round failed; undefined when it went well. */
-  get failure(): string | undefined {
+  get failure(): Failure | undefined {
     return this.#outcome.failure
   }
 
   /** Why the lanes are not as they should be; undefined: they are. */
   get notReady(): string | undefined {
-    if (this.failure !== undefined) return this.failure
+    if (this.failure !== undefined) return this.failure.message
     if (this.#plan === undefined) return 'this cluster has no Cluster object yet'
     // Kubernetes takes the next gateway away once this one is ready.
     return this.#returning.untilMs === undefined ? undefined : 'started anew: not all of its links are up yet'
@@ -231,7 +232,7 @@ export class LaneLoop {
     // One device that cannot be made takes nothing from the links of the others.
     if (routed) this.#routed = upKeys(world)
     const made = isMade(plan.lanes.lanes, world.laneStates)
-    if (!signal.aborted) this.#deps.handover?.tried(made ? probing.problem() : round.failure)
+    if (!signal.aborted) this.#deps.handover?.tried((made ? probing.problem() : round.failure)?.message)
     round.finish()
   }
 

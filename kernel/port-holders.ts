@@ -3,18 +3,26 @@
  */
 import { readFile, readdir, readlink } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { PORT_TAKEN } from '../model/status-text.ts'
 import { KernelError } from './errors.ts'
 
 const MAX_NAMED = 3
 const MAX_NAME = 40
+
+/** Another process has the port; the message says which. */
+export class PortTakenError extends Error {
+  readonly reason = 'PortTaken'
+  constructor(message: string, options?: { readonly cause?: unknown }) {
+    super(message, options)
+    this.name = 'PortTakenError'
+  }
+}
 
 /**
  * `UDP port 4500 is taken by dnsmasq (process 812)`. Says so where none of the processes that are seen from here has
  * it: it may be in another container, or be a device of the kernel. Never rejects.
  */
 export async function describePortHolders(port: number): Promise<string> {
-  const what = `UDP port ${port} ${PORT_TAKEN}`
+  const what = `UDP port ${port} is taken by`
   try {
     const sockets = await socketsAt(port)
     const [named, others] = split(await holdersOf(sockets))
@@ -28,7 +36,8 @@ export async function describePortHolders(port: number): Promise<string> {
 /** The same error, which says who has the port, where it is about one that is taken; else the error as it is. */
 export async function namingPortHolders(error: unknown, port: number): Promise<unknown> {
   if (!(error instanceof KernelError) || error.code !== 'EADDRINUSE') return error
-  return new KernelError('EADDRINUSE', error.operation, await describePortHolders(port), { cause: error })
+  const taken = new PortTakenError(await describePortHolders(port), { cause: error })
+  return new KernelError('EADDRINUSE', error.operation, taken.message, { cause: taken })
 }
 
 function split(all: readonly string[]): readonly [named: readonly string[], others: number] {

@@ -29,6 +29,8 @@ export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
 
 /** On a ServiceExport: whether other members import it. The standard has no such type, hence a domain of our own. */
 export const CONDITION_IMPORTED = 'sealane.io/Imported'
+/** On a ServiceExport of which a part is left out, or was: whether all of it is exported. A domain of our own, as above. */
+export const CONDITION_COMPLETE = 'sealane.io/Complete'
 
 /** The API's limit for a condition's message, characters. */
 const MAX_MESSAGE_LENGTH = 32_768

@@ -262,6 +262,8 @@ export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
     /** CONDITION_READY, which the agent sets to Unknown while the heartbeat does not change. */
     readonly conditions?: readonly Condition[]
     readonly failure?: string
+    /** Its name (model/reasons). Absent from earlier releases. */
+    readonly failureReason?: string
   }
 }
 
@@ -292,6 +294,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     readonly silentNodes?: readonly string[]
     readonly conditions?: readonly Condition[]
     readonly failure?: string
+    /** Its name (model/reasons). Absent from earlier releases. */
+    readonly failureReason?: string
   }
 }
 

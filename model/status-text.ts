@@ -17,11 +17,6 @@ export const NEITHER_CALLABLE = 'neither end can be called from outside'
 
 /** That nothing comes from there. */
 export const HEARS_NOTHING = 'and hear nothing'
-/** How an export says that an address, or the name of a pod, is left out. */
-export const OUTSIDE_PODS = 'outside the pod CIDRs'
-export const NAME_TOO_LONG = 'characters too long'
-/** How a failure says who has a port; the port stands before it, the holder behind it. */
-export const PORT_TAKEN = 'is taken by'
 
 /**
  * What a far cluster calls itself must not steer the reader's terminal, break a line or turn the text round: `?` stands

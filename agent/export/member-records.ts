@@ -1,5 +1,4 @@
 /** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
-import { NAME_TOO_LONG, OUTSIDE_PODS } from '../../model/status-text.ts'
 import { excessNameLength } from '../../model/dns/dns-name-length.ts'
 import { podKey } from '../../model/services/endpoint-pods.ts'
 import { isDnsLabel } from '../../model/ids.ts'
@@ -9,6 +8,12 @@ import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '..
 import { type FamilyName, familyName, familyNumber } from '../../model/family-names.ts'
 import { usableTopology } from '../import/endpoint-topology.ts'
 import { type Problem, problem as toProblem } from '../../model/reasons/problem.ts'
+
+/** What is left out of an export and why, for people; `reason` where that has a name that status and `diagnose` use. */
+export interface LeftOutNote {
+  readonly message: string
+  readonly reason?: 'AddressOutsidePods' | 'HostnameTooLong'
+}
 
 type Families = ServiceExportBody['ipFamilies']
 
@@ -53,17 +58,20 @@ export interface SlicePlace {
  * for a family of which the cluster has no pod CIDR.
  * Endpoints come sorted by address, so that a mere change of order publishes nothing.
  */
-export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string[]): EndpointSliceBody | undefined {
+export function sliceBody(
+  slice: EndpointSlice,
+  place: SlicePlace,
+  notes: LeftOutNote[],
+): EndpointSliceBody | undefined {
   const { addressType } = slice
   if (addressType !== 'IPv4' && addressType !== 'IPv6') {
-    notes.push(`EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out`)
+    notes.push({ message: `EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out` })
     return undefined
   }
   if (!place.podPrefixes.some(({ family }) => family === familyNumber(addressType))) {
     const why = addressType === 'IPv6' ? place.ipv6LeftOut : undefined
-    notes.push(
-      `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`,
-    )
+    const message = `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`
+    notes.push({ message })
     return undefined
   }
   const endpoints = (slice.endpoints ?? []).flatMap((endpoint) =>
@@ -87,11 +95,14 @@ function publishedEndpoint(
   endpoint: SliceEndpoint,
   addressType: FamilyName,
   place: SlicePlace,
-  notes: string[],
+  notes: LeftOutNote[],
 ): PublishedEndpoint[] {
   const addresses = endpoint.addresses.filter((text) => {
     const problem = addressProblem(text, addressType, place.podPrefixes)
-    if (problem !== undefined) notes.push(`endpoint ${text} is left out: ${problem.message} (${problem.reason})`)
+    if (problem !== undefined) {
+      const message = `endpoint ${text} is left out: ${problem.message} (${problem.reason})`
+      notes.push(problem.reason === 'AddressOutsidePods' ? { message, reason: problem.reason } : { message })
+    }
     return problem === undefined
   })
   if (addresses.length === 0) return []
@@ -103,7 +114,7 @@ function publishedEndpoint(
       addresses,
       ...(hostname === undefined ? {} : { hostname }),
       ...(endpoint.nodeName === undefined ? {} : { nodeName: endpoint.nodeName }),
-      ...usableTopology(endpoint, (what) => notes.push(`endpoint ${addresses.join()}: ${what}`)),
+      ...usableTopology(endpoint, (what) => notes.push({ message: `endpoint ${addresses.join()}: ${what}` })),
       conditions: {
         ...(ready === undefined ? {} : { ready }),
         ...(serving === undefined ? {} : { serving }),
@@ -126,15 +137,16 @@ export function addressProblem(
   const kind = classifyAddress(address)
   if (kind !== 'usable') return toProblem('AddressOutsidePods', `a ${kind} address`)
   const isInside = inside === undefined || inside.some((prefix) => containsAddress(prefix, address))
-  return isInside ? undefined : toProblem('AddressOutsidePods', OUTSIDE_PODS)
+  return isInside ? undefined : toProblem('AddressOutsidePods', 'outside the pod CIDRs')
 }
 
-function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: string[]): string | undefined {
+function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: LeftOutNote[]): string | undefined {
   if (hostname === undefined || hostname === '') return undefined
   const excess = excessNameLength({ hostname, ...place })
   if (isDnsLabel(hostname) && excess === 0) return hostname
-  const why = excess > 0 ? `its DNS name is ${excess} ${NAME_TOO_LONG}` : 'not a DNS label'
-  notes.push(`hostname ${JSON.stringify(hostname)} is left out: ${why}`)
+  const why = excess > 0 ? `its DNS name is ${excess} characters too long` : 'not a DNS label'
+  const message = `hostname ${JSON.stringify(hostname)} is left out: ${why}`
+  notes.push(excess > 0 ? { message, reason: 'HostnameTooLong' } : { message })
   return undefined
 }
 

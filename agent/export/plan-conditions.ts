@@ -1,8 +1,15 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
-import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../../model/conditions.ts'
+import {
+  CONDITION_COMPLETE,
+  CONDITION_IMPORTED,
+  type ConditionFinding,
+  findCondition,
+  isConditionTrue,
+} from '../../model/conditions.ts'
 import { isQuotaReason } from '../../model/quota/member-quota.ts'
 import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PublishState } from '../broker/broker-link.ts'
+import type { LeftOutNote } from './member-records.ts'
 import type { PlannedExport } from './plan-exports.ts'
 import { type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
 
@@ -48,7 +55,7 @@ function validate(
   }
   const findings: ConditionFinding[] = [planned.valid]
   const unsure = !published.answered && isConditionTrue(conditions, 'Ready')
-  if (!unsure) findings.push(planReady(planned, published))
+  if (!unsure) findings.push(planReady(planned, published), ...planComplete(planned))
   if (finding !== undefined) findings.push(conflict(finding))
   else if (findCondition(conditions, 'Conflict') === undefined) findings.push(conflict({ reasons: [], message: '' }))
   return findings
@@ -88,12 +95,25 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   // Endpoints come and go all the time; being exported is about the service itself.
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
   const { notes } = planned
+  return ready('True', 'Exported', notes.length === 0 ? 'exported' : `exported; ${notesText(notes)}`)
+}
+
+function notesText(notes: readonly LeftOutNote[]): string {
   const more = notes.length > MAX_NOTES ? `; and ${notes.length - MAX_NOTES} more` : ''
-  return ready(
-    'True',
-    'Exported',
-    notes.length === 0 ? 'exported' : `exported; ${notes.slice(0, MAX_NOTES).join('; ')}${more}`,
-  )
+  const named = notes.slice(0, MAX_NOTES).map(({ message }) => message)
+  return `${named.join('; ')}${more}`
+}
+
+/** Beside an export that is ready: what of it has a name of its own and is left out. */
+function planComplete(planned: PlannedExport): readonly ConditionFinding[] {
+  const named = planned.notes.flatMap((note) => (note.reason === undefined ? [] : [{ ...note, reason: note.reason }]))
+  const [first, ...others] = new Set(named.map(({ reason }) => reason))
+  if (first !== undefined)
+    return [
+      { type: CONDITION_COMPLETE, status: 'False', reason: joinReasons([first, ...others]), message: notesText(named) },
+    ]
+  const was = findCondition(planned.object.status?.conditions, CONDITION_COMPLETE)
+  return was === undefined ? [] : [{ type: CONDITION_COMPLETE, status: 'True', reason: 'Exported', message: '' }]
 }
 
 /** For want of room: what a person can allow has a name of its own. Refusals of another kind come first. */

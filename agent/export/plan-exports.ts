@@ -7,7 +7,7 @@ import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-c
 import type { ConditionFinding } from '../../model/conditions.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { KeyedMemo } from '../keyed-memo.ts'
-import { type SlicePlace, exportBody, sliceBody } from './member-records.ts'
+import { type LeftOutNote, type SlicePlace, exportBody, sliceBody } from './member-records.ts'
 import { type NamedSlice, packSlices } from './pack-slices.ts'
 
 export interface ExportWorld {
@@ -42,7 +42,7 @@ export interface PlannedRecords {
   /** What the records say; undefined when the export is not valid. */
   readonly exported: OwnExport | undefined
   /** What was left out of the published endpoints and why, for people. */
-  readonly notes: readonly string[]
+  readonly notes: readonly LeftOutNote[]
 }
 
 export interface PlannedExport extends PlannedRecords {
@@ -62,7 +62,7 @@ interface SliceResult {
   readonly cluster: string
   readonly reportsPods: boolean
   readonly body: EndpointSliceBody | undefined
-  readonly notes: readonly string[]
+  readonly notes: readonly LeftOutNote[]
 }
 
 /** Spares work from round to round; the result is the same without. */
@@ -118,7 +118,7 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
     return { valid, recordKeys: [], records: [], exported: undefined, notes: [] }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
-  const notes: string[] = []
+  const notes: LeftOutNote[] = []
   const { cluster, podPrefixes, ipv6LeftOut } = world
   const reportsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
   const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, reportsPods }
@@ -135,7 +135,7 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
   })
   const exported = { body: exportBody(object, service, own), slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
-  return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: [...new Set(notes)] }
+  return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: eachOnce(notes) }
 }
 
 /**
@@ -166,12 +166,16 @@ function validateExport(object: ServiceExport, service: Service | undefined): Co
   return finding('True', 'Valid', `${title} can be exported`)
 }
 
+function eachOnce(notes: readonly LeftOutNote[]): readonly LeftOutNote[] {
+  return [...new Map(notes.map((note) => [note.message, note])).values()]
+}
+
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
   const { podPrefixes, ipv6LeftOut, cluster, reportsPods = false } = place
   const known = memory.slices.get(slice)
   const sameCluster = known?.podPrefixes === podPrefixes && known.cluster === cluster
   if (sameCluster && known.ipv6LeftOut === ipv6LeftOut && known.reportsPods === reportsPods) return known
-  const notes: string[] = []
+  const notes: LeftOutNote[] = []
   const result = { podPrefixes, ipv6LeftOut, cluster, reportsPods, body: sliceBody(slice, place, notes), notes }
   memory.slices.set(slice, result)
   return result

@@ -1,8 +1,7 @@
 /** What became of this cluster's exports. */
-import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
+import { CONDITION_COMPLETE, CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition } from '../../model/objects.ts'
 import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
-import { NAME_TOO_LONG, OUTSIDE_PODS } from '../../model/status-text.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
@@ -41,29 +40,29 @@ function notExported({ nowMs }: World, one: SeenExport): readonly Finding[] {
   ]
 }
 
-/** How the message of an export that is ready says that a part of it is left out. */
-const LEFT_OUT: readonly (readonly [says: string, reason: ReasonCode])[] = [
-  [OUTSIDE_PODS, 'AddressOutsidePods'],
-  [NAME_TOO_LONG, 'HostnameTooLong'],
-]
-
 /** Exported all the same. */
 function remarks(one: SeenExport): readonly Finding[] {
   const { conditions } = one.object.status ?? {}
   const ready = findCondition(conditions, 'Ready')
-  const leftOut = LEFT_OUT.filter(([says]) => ready?.status === 'True' && ready.message.includes(says))
+  const complete = findCondition(conditions, CONDITION_COMPLETE)
+  const leftOut = ready?.status === 'True' && complete?.status === 'False' ? complete.reason.split(',') : []
   const conflict = findCondition(conditions, 'Conflict')
   const imported = findCondition(conditions, CONDITION_IMPORTED)
   return [
-    ...leftOut.map(([, reason]) => leftOutFinding(one, reason, ready)),
+    ...leftOut.flatMap((text) => leftOutFinding(one, knownReason(text), complete)),
     ...(conflict?.status === 'True' ? [conditionFinding(one, conflict, 'notice')] : []),
     ...(imported?.status === 'False' ? [conditionFinding(one, imported, 'notice')] : []),
   ]
 }
 
-function leftOutFinding(one: SeenExport, reason: ReasonCode, ready: Condition | undefined): Finding {
-  const [subject, seen] = [seenSubject('ServiceExport', one), ready?.message ?? '']
-  return { reason, severity: 'notice', subject, seen, ...seenAt(one, ready?.lastTransitionTime) }
+function leftOutFinding(
+  one: SeenExport,
+  reason: ReasonCode | undefined,
+  complete: Condition | undefined,
+): readonly Finding[] {
+  if (reason === undefined) return []
+  const [subject, seen] = [seenSubject('ServiceExport', one), complete?.message ?? '']
+  return [{ reason, severity: 'notice', subject, seen, ...seenAt(one, complete?.lastTransitionTime) }]
 }
 
 /**

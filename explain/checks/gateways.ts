@@ -2,7 +2,7 @@
 import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
 import { LABEL_GATEWAY, gatewayProblem, leavingReason } from '../../model/lanes/gateway-node.ts'
 import { heartbeatAgeMs } from '../../model/lanes/heartbeat.ts'
-import { PORT_TAKEN } from '../../model/status-text.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
@@ -100,7 +100,7 @@ function failure(gateway: SeenGateway): readonly Finding[] {
   if (status?.failure === undefined) return []
   const since = findCondition(status.conditions, CONDITION_READY)?.lastTransitionTime
   const at = { subject: seenSubject('Gateway', gateway), ...seenAt(gateway, since) }
-  const isTaken = status.failure.includes(PORT_TAKEN)
+  const isTaken = status.failureReason === ('PortTaken' satisfies ReasonCode)
   const because = isTaken ? [] : refusalCauses('gateway')
   return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, because, ...at }]
 }

@@ -1,6 +1,6 @@
 /** Whether a call to an imported service finds a pod. */
-import { findCondition } from '../../model/conditions.ts'
-import { OUTSIDE_PODS } from '../../model/status-text.ts'
+import { CONDITION_COMPLETE, findCondition } from '../../model/conditions.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Cause, Finding } from '../finding.ts'
 import { type ImportState, importStates } from '../overview/import-states.ts'
 import { type World, named, seenAt, seenSubject } from '../world.ts'
@@ -22,7 +22,8 @@ function isLeftOut({ objects }: World, { service: { object } }: ImportState): bo
   const own = objects.ServiceExport?.find(
     ({ object: { metadata } }) => metadata.name === name && metadata.namespace === namespace,
   )
-  return findCondition(own?.object.status?.conditions, 'Ready')?.message.includes(OUTSIDE_PODS) === true
+  const complete = findCondition(own?.object.status?.conditions, CONDITION_COMPLETE)
+  return complete?.status === 'False' && complete.reason.split(',').includes('AddressOutsidePods' satisfies ReasonCode)
 }
 
 function lostFinding({ selfSubject, self, reached }: World, state: ImportState, many: boolean): Finding {

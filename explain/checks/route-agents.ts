@@ -1,6 +1,6 @@
 /** Whether the pods of every node have a way to the other clusters. */
 import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts'
-import { PORT_TAKEN } from '../../model/status-text.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
@@ -45,9 +45,9 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
 }
 
 function failure(agent: SeenAgent): readonly Finding[] {
-  const seen = agent.object.status?.failure
+  const { failure: seen, failureReason } = agent.object.status ?? {}
   if (seen === undefined) return []
-  const reason = seen.includes(PORT_TAKEN) ? 'PortTaken' : 'RoundFailed'
+  const reason = failureReason === ('PortTaken' satisfies ReasonCode) ? 'PortTaken' : 'RoundFailed'
   const subject = seenSubject('RouteAgent', agent)
   const because: readonly Cause[] = [{ reason: 'GatewayWithoutIPv4', subject: { kind: 'Node', name: subject.name } }]
   return [{ reason, severity: 'degraded', subject, seen, ...seenAt(agent), because }]

@@ -4,6 +4,7 @@ import type { Notice } from '../../kernel/probing/notice-packet.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import type { Failure } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type LaneState, linkKey } from '../cable/cable.ts'
@@ -140,7 +141,7 @@ export class Probing {
   }
 
   /** Why the lane cannot be probed, in words; undefined where it can. */
-  problem(): string | undefined {
+  problem(): Failure | undefined {
     return this.#running?.prober.problem
   }
 

@@ -1,4 +1,5 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
+import type { Failure } from '../../runtime/error-reason.ts'
 import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import {
@@ -38,7 +39,7 @@ export interface StatusInit {
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
-  readonly failure: string | undefined
+  readonly failure: Failure | undefined
   /** Of a gateway that is about to go: clusters with traffic over it lately. Absent: it is not about to go. */
   readonly flowsWith?: readonly string[]
   /** Of a key that is made anew, or was. Absent: nothing to say. */
@@ -50,9 +51,9 @@ export interface StatusInit {
 /** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
   // It names all that failed in a round, which may be hundreds of routes.
-  const message = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
+  const failure = init.failure === undefined ? undefined : fitted(init.failure)
   const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
-  const ready = readyFinding({ lanes: init.lanes.length, connections, failure: message })
+  const ready = readyFinding({ lanes: init.lanes.length, connections, failure: failure?.message })
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',
@@ -65,7 +66,7 @@ export function planStatus(init: StatusInit): Gateway {
       connections,
       up: upText(connections),
       conditions: rotationCondition(init, drainedCondition(init, setCondition(init.conditions, ready, init.nowMs))),
-      ...(message === undefined ? {} : { failure: failureText(message) }),
+      ...(failure === undefined ? {} : { failure: failureText(failure.message), failureReason: failure.reason }),
     },
   }
 }
@@ -89,6 +90,10 @@ function rotationCondition({ rotation, nowMs }: StatusInit, list: readonly Condi
   if (rotation !== undefined) return setCondition(list, rotation, nowMs)
   // Of an earlier run of the process: what it waited for is not known any more.
   return list.filter(({ type, status }) => type !== CONDITION_KEYS_ROTATED || status === 'True')
+}
+
+function fitted({ message, reason }: Failure): Failure {
+  return { message: fitText(message, MAX_FAILURE_LENGTH), reason }
 }
 
 function failureText(message: string): string {

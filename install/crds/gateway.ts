@@ -55,8 +55,9 @@ const status = map(
     up: text('Tunnels that are up, of all, such as 2/3.', { maxLength: 63 }),
     conditions: CONDITIONS,
     failure: text('What keeps the gateway from working; absent when nothing does.', { maxLength: MAX_FAILURE_LENGTH }),
+    failureReason: text('Its name, as in the list of reasons.', { maxLength: 63 }),
   },
-  ['heartbeatTime', 'up', 'conditions', 'failure'],
+  ['heartbeatTime', 'up', 'conditions', 'failure', 'failureReason'],
 )
 
 /** Not `gtw` or `gw`: those belong to Gateway API and to Istio. */

@@ -40,8 +40,9 @@ const status = map(
     failure: text('What keeps the routeagent from working; absent when nothing does.', {
       maxLength: MAX_FAILURE_LENGTH,
     }),
+    failureReason: text('Its name, as in the list of reasons.', { maxLength: 63 }),
   },
-  ['reached', 'podRanges', 'underlay', 'openConnections', 'silentNodes', 'conditions', 'failure'],
+  ['reached', 'podRanges', 'underlay', 'openConnections', 'silentNodes', 'conditions', 'failure', 'failureReason'],
 )
 
 export const ROUTE_AGENT = sealaneCrd({

@@ -3,7 +3,7 @@ import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom
 import type { Schema } from './schema.ts'
 
 /** Raised with every change of a schema: an installer never replaces a higher one. */
-export const CRD_REVISION = 10
+export const CRD_REVISION = 11
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
 export interface SealaneKind {

@@ -2,6 +2,7 @@
  * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
  * failed is kept, and the failures are thrown together at the end.
  */
+import { type Failure, firstReasonOf } from '../../runtime/error-reason.ts'
 import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
 import type { Counter } from '../../runtime/metrics/metrics.ts'
 import { errorOf } from '../../runtime/thrown.ts'
@@ -47,8 +48,10 @@ export class Round {
   }
 
   /** What the failed steps say; undefined when none has failed. */
-  get failure(): string | undefined {
-    return this.#failures.length === 0 ? undefined : this.#failures.map(({ message }) => message).join('; ')
+  get failure(): Failure | undefined {
+    if (this.#failures.length === 0) return undefined
+    const message = this.#failures.map((error) => error.message).join('; ')
+    return { message, reason: firstReasonOf(this.#failures) ?? 'RoundFailed' }
   }
 
   get changes(): number {
@@ -105,6 +108,6 @@ export class Round {
     const [first, ...others] = this.#failures
     if (first === undefined) return
     if (others.length === 0) throw first
-    throw new AggregateError(this.#failures, this.failure)
+    throw new AggregateError(this.#failures, this.failure?.message)
   }
 }

@@ -1,7 +1,7 @@
 /** The UDP socket that probes travel through, and the knock at a far kernel, as an interface, and the real ones. */
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
-import { describePortHolders } from '../../kernel/port-holders.ts'
+import { PortTakenError, describePortHolders } from '../port-holders.ts'
 
 export interface ProbeSocket {
   /** Never throws: what cannot be sent is a probe that gets no answer. */
@@ -46,7 +46,7 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
     if (!open) return
     close()
     if (error.code !== 'EADDRINUSE') events.onError(error)
-    else void describePortHolders(port).then((text) => events.onError(new Error(text, { cause: error })))
+    else void describePortHolders(port).then((text) => events.onError(new PortTakenError(text, { cause: error })))
   })
   socket.bind({ address, port })
   return {

@@ -9,6 +9,7 @@
  * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
  * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
  */
+import { type Failure, reasonOf } from '../../runtime/error-reason.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
 import { PathSize } from './path-size.ts'
@@ -47,7 +48,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   #running = false
   #socket: ProbeSocket | undefined
   #reopenAtMs = 0
-  #problem: string | undefined
+  #problem: Failure | undefined
 
   constructor(deps: ProberDeps<P>, init: ProberInit) {
     this.#deps = deps
@@ -61,7 +62,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
   }
 
   /** Why nothing can be probed, in words; undefined where it can, as far as is known. */
-  get problem(): string | undefined {
+  get problem(): Failure | undefined {
     return this.#problem
   }
 
@@ -308,11 +309,11 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       onError: (error) => {
         const problem = `cannot probe ${name} from ${address}:${port}: ${error.message}`
         // It is tried once a second, and logged once.
-        if (problem !== this.#problem) {
+        if (problem !== this.#problem?.message) {
           const fields = { reason: 'ProbeSocketFailed', of: name, why: problem } as const
           logger.warn('probe socket failed; it will be opened again', fields)
         }
-        this.#problem = problem
+        this.#problem = { message: problem, reason: reasonOf(error) ?? 'ProbeSocketFailed' }
         this.#socket = undefined
         this.#reopenAtMs = clock.monotonic() + REOPEN_MS
       },

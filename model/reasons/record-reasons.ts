@@ -5,6 +5,7 @@ import type { ReasonTable } from './reason-row.ts'
 
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const
 const EXPORT = ['condition Ready of ServiceExport', 'event on ServiceExport'] as const
+const LEFT_OUT = 'condition sealane.io/Complete of ServiceExport'
 const NODES = ['log of the gateway', 'log of the routeagent'] as const
 const IMPORTER = ['log of the agent', ...NODES] as const
 
@@ -38,13 +39,13 @@ export const RECORD_REASONS = {
     status: 'InvalidArgument',
     means: "An endpoint of a service has an address outside the cluster's pod CIDRs.",
     todo: 'Complete the pod CIDRs of the cluster with `sealane join`, or take the endpoint out of the Service.',
-    shows: BROKER,
+    shows: [...BROKER, LEFT_OUT],
   },
   HostnameTooLong: {
     status: 'InvalidArgument',
     means: 'The hostname of a pod makes a DNS name that is longer than DNS allows.',
     todo: 'Shorten the hostname, or the name of the service, its namespace or the cluster.',
-    shows: BROKER,
+    shows: [...BROKER, LEFT_OUT],
   },
   RangeSize: {
     status: 'InvalidArgument',

@@ -9,6 +9,7 @@ import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import type { DevicePackets } from '../../kernel/tuning/device-packets.ts'
 import { OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import type { Failure } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import type { ProbedNode } from '../routes/plan-probe-routes.ts'
@@ -90,7 +91,7 @@ export class GatewayProbes {
   }
 
   /** Why nothing can be probed, in words; undefined where it can. */
-  problem(): string | undefined {
+  problem(): Failure | undefined {
     return this.#prober?.problem
   }
 
@@ -154,7 +155,7 @@ export class GatewayProbes {
   async #look(): Promise<void> {
     this.#count()
     const unheard = [...this.nodeStates().values()].filter(({ state }) => state === 'unheard').length
-    const said = `${unheard} ${this.problem() ?? ''}`
+    const said = `${unheard} ${this.problem()?.message ?? ''}`
     if (said !== this.#said) this.#deps.onNodeState()
     this.#said = said
     const packets = await this.#deps.devicePackets(VXLAN_DEVICE)

@@ -15,6 +15,7 @@ import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { problem, problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Failure } from '../../runtime/error-reason.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
@@ -106,14 +107,15 @@ export class RouteLoop {
     this.#logPlan(plan)
     if (!plan.ok) {
       this.notReady = problemText(plan)
-      return this.#report(plan, this.notReady, signal)
+      return this.#report(plan, plan, signal)
     }
     const unguarded = await this.#whyNoOverlay(signal)
     if (unguarded !== undefined) {
       const { failure } = unguarded
       const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
       this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
-      return failure === undefined ? undefined : this.#report(plan, roundFailed(this.notReady), signal)
+      if (failure === undefined) return
+      return this.#report(plan, { message: this.notReady, reason: 'RoundFailed' }, signal)
     }
     const round = new Round({ logger: this.#deps.logger, drift: this.#drift })
     await applyNodeRoutes({ ...this.#deps, forwardingMarker: forwardingMarker(this.#config) }, plan, round, signal)
@@ -122,9 +124,8 @@ export class RouteLoop {
     if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
     this.#deps.probes.setNodes(plan.probed.address, plan.probed.nodes)
     this.#applied ||= round.failures === 0
-    this.notReady = this.#applied ? undefined : round.failure
-    const { failure } = round
-    await this.#report(plan, failure === undefined ? undefined : roundFailed(failure), signal)
+    this.notReady = this.#applied ? undefined : round.failure?.message
+    await this.#report(plan, round.failure, signal)
     round.finish()
   }
 
@@ -136,7 +137,7 @@ export class RouteLoop {
     return isThere ? undefined : unguarded
   }
 
-  async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {
+  async #report(plan: NodeRoutePlan, failure: Failure | undefined, signal: AbortSignal): Promise<void> {
     const { node } = this.#config
     const nodes = this.#deps.caches.nodes.list()
     // A Node that was removed took this object with it, and it must not come back alone.
@@ -144,7 +145,7 @@ export class RouteLoop {
     const health = await this.#health(plan, signal)
     const { clusters: paths, silentNodes } = health
     const conditions = this.#said?.conditions ?? []
-    const why = failure ?? this.#probeFailure()
+    const why = failure ?? this.#deps.probes.problem()
     const openConnections = this.#deps.openConnections()
     const object: RouteAgent = {
       apiVersion: 'sealane.io/v1alpha1',
@@ -158,7 +159,9 @@ export class RouteLoop {
         ...(openConnections === undefined ? {} : { openConnections }),
         ...(silentNodes.length === 0 ? {} : { silentNodes }),
         ...(conditions.length === 0 ? {} : { conditions }),
-        ...(why === undefined ? {} : { failure: fitText(why, MAX_FAILURE_LENGTH) }),
+        ...(why === undefined
+          ? {}
+          : { failure: fitText(problemText(why), MAX_FAILURE_LENGTH), failureReason: why.reason }),
       },
     }
     const text = JSON.stringify(object)
@@ -203,11 +206,6 @@ export class RouteLoop {
     return { silentNodes: status?.silentNodes ?? [], conditions: status?.conditions ?? [] }
   }
 
-  #probeFailure(): string | undefined {
-    const message = this.#deps.probes.problem()
-    return message === undefined ? undefined : problemText({ reason: 'ProbeSocketFailed', message })
-  }
-
   // Each set of problems is logged once, not at every run.
   #logPlan(plan: NodeRoutePlan): void {
     const problems = plan.ok ? plan.problems.map((p) => problem(p.reason, `${p.subject}: ${p.message}`)) : [plan]
@@ -219,8 +217,4 @@ export class RouteLoop {
     }
     this.#lastPlan = text
   }
-}
-
-function roundFailed(message: string): string {
-  return problemText({ reason: 'RoundFailed', message })
 }

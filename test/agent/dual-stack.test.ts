@@ -221,14 +221,17 @@ t.test('slices of both families are published, each by its own pod CIDRs', async
     addressType: 'IPv6',
     endpoints: [{ addresses: ['fd00:1::5'], hostname: 'db-0' }],
   })
-  t.same(found.exports.get('shop/web')?.notes, [
-    'endpoint fd00:2::5 is left out: outside the pod CIDRs (AddressOutsidePods)',
-    'endpoint fe80::1 is left out: a linkLocal address (AddressOutsidePods)',
-  ])
+  t.same(
+    found.exports.get('shop/web')?.notes.map(({ message }) => message),
+    [
+      'endpoint fd00:2::5 is left out: outside the pod CIDRs (AddressOutsidePods)',
+      'endpoint fe80::1 is left out: a linkLocal address (AddressOutsidePods)',
+    ],
+  )
   const ipv6 = 'fd00:1::/48 of this cluster overlaps fd00::/16 of cluster paris'
   const left = planExports({ ...world, podPrefixes: [parsePrefix('10.42.0.0/16')], ipv6LeftOut: ipv6 })
   t.same([...left.records.keys()], ['ServiceExport/shop/web', 'EndpointSlice/shop/web-4'])
-  t.same(left.exports.get('shop/web')?.notes, [`IPv6 endpoints are left out: ${ipv6}`])
+  t.same(left.exports.get('shop/web')?.notes, [{ message: `IPv6 endpoints are left out: ${ipv6}` }])
 })
 
 const GOOD = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'

@@ -13,6 +13,7 @@ import {
   importedSlice,
   lease,
 } from '../support/objects/member-facts.ts'
+import type { ConditionReason } from '../../model/reasons/reasons.ts'
 import { DOWN, type Loose, SILENCE, brokenMember, changeLinks, linesOf } from './broken-member.ts'
 
 /** Name → what is broken, and what is said. */
@@ -271,12 +272,8 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   'a pod outside the ranges of the cluster, and the name of one that is too long': [
     brokenMember(
       (at) => {
-        const said = [
-          'exported; 10.99.0.1: outside the pod CIDRs',
-          'exported; hostname: its DNS name is 9 characters too long',
-        ]
-        for (const [i, one] of at('ServiceExport').slice(0, 2).entries())
-          one.status.conditions = [condition('Valid', 'True', 'Valid'), condition('Ready', 'True', 'Exported', said[i])]
+        for (const [i, reason] of (['AddressOutsidePods', 'HostnameTooLong'] as const).entries())
+          leaveOut(at, i, reason)
         for (const one of at('EndpointSlice'))
           if (one.metadata.name.startsWith('web0-')) Object.assign(one, { endpoints: [] })
       },
@@ -315,10 +312,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   'two services without a pod that is exported: the pods of one are outside the ranges': [
     brokenMember(
       (at) => {
-        const [one] = at('ServiceExport')
-        const said = 'exported; 10.99.0.1: outside the pod CIDRs'
-        if (one !== undefined)
-          one.status.conditions = [condition('Valid', 'True', 'Valid'), condition('Ready', 'True', 'Exported', said)]
+        leaveOut(at, 0, 'HostnameTooLong,AddressOutsidePods')
         for (const slice of at('EndpointSlice'))
           if (/^web[01]-/.test(slice.metadata.name)) Object.assign(slice, { endpoints: [] })
       },
@@ -327,6 +321,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     [
       'degraded AddressOutsidePods ServiceExport shop/web0 (ImportsWithoutBackends ×1)',
       'degraded ImportsWithoutBackends ServiceImport shop/web1',
+      'notice HostnameTooLong ServiceExport shop/web0',
     ],
   ],
   'a service whose ready pods are behind a blocked link, and an exporter that is reached has none': [
@@ -357,6 +352,17 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     ),
     ['degraded ImportsWithoutBackends ServiceImport shop/web0'],
   ],
+}
+
+/** A part of the export with that number is left out: other words than ours decide nothing. */
+function leaveOut(at: (kind: 'ServiceExport') => readonly Loose[], i: number, reason: ConditionReason): void {
+  const one = at('ServiceExport')[i]
+  if (one === undefined) return
+  one.status.conditions = [
+    condition('Valid', 'True', 'Valid'),
+    condition('Ready', 'True', 'Exported', 'exported'),
+    condition('sealane.io/Complete', 'False', reason, 'not all of it'),
+  ]
 }
 
 for (const [name, [objects, lines]] of Object.entries(FAULTS)) {

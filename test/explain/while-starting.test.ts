@@ -88,7 +88,7 @@ t.test('what has a cause of its own stays as bad as it is', (t) => {
     changeLinks(of, () => true, { ...DOWN, state: 'connecting' })
     for (const { status } of of('Gateway')) status.conditions = []
     const [own] = of('Gateway')
-    Object.assign(own?.status ?? {}, { failure: 'UDP port 4500 is taken by x (process 1)' })
+    Object.assign(own?.status ?? {}, { failure: 'UDP port 4500: dnsmasq has it', failureReason: 'PortTaken' })
   })
   const lines = linesOf(diagnoseMember(factSet(closed, started)).problems)
   t.match(lines[0], /^down PortTaken Gateway gw0 /)

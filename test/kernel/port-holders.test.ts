@@ -5,6 +5,7 @@ import { basename } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
+import { reasonOf } from '../../runtime/error-reason.ts'
 import { describePortHolders, namingPortHolders, parseUdpTable } from '../../kernel/port-holders.ts'
 
 const TABLE = `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
@@ -36,7 +37,10 @@ for (const [family, any] of [
     const me = `UDP port ${port} is taken by ${basename(process.argv0)} (process ${process.pid})`
     t.equal(await describePortHolders(port), me)
     const taken = new KernelError('EADDRINUSE', 'wg set sealane0 listen-port 1', 'Address already in use')
-    t.match(await namingPortHolders(taken, port), { code: 'EADDRINUSE', message: `${taken.operation}: ${me}` })
+    const named = await namingPortHolders(taken, port)
+    t.match(named, { code: 'EADDRINUSE', message: `${taken.operation}: ${me}` })
+    t.equal(reasonOf(named), 'PortTaken')
+    t.equal(reasonOf(new AggregateError([new Error('x'), named])), 'PortTaken', 'also among others')
     const other = new KernelError('EPERM', 'wg set sealane0', 'not permitted')
     t.equal(await namingPortHolders(other, port), other)
     t.equal(await namingPortHolders('what', port), 'what')

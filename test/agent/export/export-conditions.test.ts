@@ -7,12 +7,13 @@ import { ExportConditions } from '../../../agent/export/export-conditions.ts'
 import { agentMetrics } from '../../../agent/metrics.ts'
 import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
 import { planConditions } from '../../../agent/export/plan-conditions.ts'
-import { planExports } from '../../../agent/export/plan-exports.ts'
+import { type PlannedExport, planExports } from '../../../agent/export/plan-exports.ts'
 import { SharedFindings } from '../../../agent/shared-findings.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
+import { CONDITION_COMPLETE, setCondition } from '../../../model/conditions.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
-import type { KubeObject } from '../../../model/objects.ts'
+import type { Condition, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
@@ -89,6 +90,35 @@ t.test('one that cannot be written is told of last', async (t) => {
   api.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
   await t.rejects(conditions.report(plan, plan.exports.keys(), signal), /not now/)
   t.equal(api.statuses, COUNT, 'all others have been written')
+})
+
+t.test('what is left out of an export has a condition of its own', async (t) => {
+  const said = (notes: PlannedExport['notes'], before: readonly Condition[] = []): unknown => {
+    const object = { ...serviceExport('default', 'web'), status: { conditions: before } }
+    const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
+    const records = { records: [], exported: undefined, recordKeys: ['ServiceExport/default/web'] }
+    const stored = { answered: true, state: () => ({ t: 'stored' }) as const }
+    const found = planConditions({ object, valid, notes, ...records }, stored)
+    t.match(found.find(({ type }) => type === 'Ready')?.status, 'True')
+    const one = found.find(({ type }) => type === CONDITION_COMPLETE)
+    return one === undefined ? undefined : `${one.status} ${one.reason}: ${one.message}`
+  }
+  const outside = { message: 'endpoint 10.9.0.1 is left out', reason: 'AddressOutsidePods' } as const
+  const tooLong = { message: 'hostname "x" is left out', reason: 'HostnameTooLong' } as const
+  t.equal(said([]), undefined)
+  t.equal(said([{ message: 'a zone is left out' }]), undefined, 'it has no name')
+  t.equal(said([outside]), 'False AddressOutsidePods: endpoint 10.9.0.1 is left out')
+  t.equal(
+    said([tooLong, { message: 'a zone' }, outside, outside]),
+    'False HostnameTooLong,AddressOutsidePods: hostname "x" is left out; endpoint 10.9.0.1 is left out; ' +
+      'endpoint 10.9.0.1 is left out',
+  )
+  const [was] = setCondition(
+    [],
+    { type: CONDITION_COMPLETE, status: 'False', reason: 'AddressOutsidePods', message: '' },
+    0,
+  )
+  t.equal(said([], was === undefined ? [] : [was]), 'True Exported: ', 'it is whole again')
 })
 
 t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {

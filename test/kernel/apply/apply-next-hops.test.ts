@@ -34,7 +34,7 @@ class Stage {
     const scope = { tables: new Set([7312]), nextHops: { table: this.hops, ids } }
     await applyRouting(this.table, plan, scope, round, new AbortController().signal)
     const lines = this.logger.lines.slice(before).filter(({ message }) => message === 'changed')
-    return { done: lines.map(({ fields }) => fields['text']), failure: round.failure }
+    return { done: lines.map(({ fields }) => fields['text']), failure: round.failure?.message }
   }
 }
 

@@ -31,7 +31,7 @@ class Stage {
     const round = new Round({ logger: this.logger, drift: this.drift })
     await applyRouting(this.table, plan, scope, round, new AbortController().signal)
     const lines = this.logger.lines.slice(before).filter(({ message }) => message === 'changed')
-    return { done: lines.map(({ fields }) => fields['text']), failure: round.failure }
+    return { done: lines.map(({ fields }) => fields['text']), failure: round.failure?.message }
   }
 }
 

@@ -13,7 +13,7 @@ t.test('goes on past failures, and throws them at the end', async (t) => {
   t.equal(await round.change('route', 'first', () => Promise.reject(BUSY)), false)
   t.equal(await round.change('rule', 'second', () => Promise.resolve()), true)
   t.same([round.failures, round.changes, counted], [1, 1, [{ kind: 'rule' }]])
-  t.equal(round.failure, BUSY.message)
+  t.same(round.failure, { message: BUSY.message, reason: 'RoundFailed' })
   t.throws(() => round.finish(), BUSY, 'one failure is thrown as it is')
   t.equal(await round.attempt(() => Promise.reject(new Error('no such device'))), undefined)
   t.throws(() => round.finish(), { name: 'AggregateError', message: `${BUSY.message}; no such device` })

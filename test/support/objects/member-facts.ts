@@ -7,7 +7,7 @@ import {
 } from '../../../model/conditions.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../../model/spec-constants.ts'
 import type { Cluster, Condition, ConnectionStatus, Gateway, KubeObject } from '../../../model/objects.ts'
-import type { ReasonCode } from '../../../model/reasons/reasons.ts'
+import type { ConditionReason } from '../../../model/reasons/reasons.ts'
 import type { Fact, FactSet } from '../../../explain/facts/fact.ts'
 import type { BrokerReport, FactKind } from '../../../explain/facts/shapes.ts'
 import { networkPolicy } from '../../../install/policies/network-policies.ts'
@@ -72,7 +72,7 @@ export function healthyObjects(init: HealthyInit = {}): ObjectsByKind {
   }
 }
 
-export function condition(type: string, status: Condition['status'], reason: ReasonCode, message = ''): Condition {
+export function condition(type: string, status: Condition['status'], reason: ConditionReason, message = ''): Condition {
   return { type, status, reason, message, lastTransitionTime: '2026-11-25T10:00:00Z' }
 }
 
