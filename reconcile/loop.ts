@@ -55,8 +55,8 @@ export class ReconcileLoop {
       if (ok) backoff.reset()
       if (ok) {
         // One wake-up where nothing happens, and most of the time nothing does.
-        await this.#pause(started + this.#init.resyncMs - clock.monotonic(), signal, true)
-        if (this.#poked) await this.#pause(started + this.#init.minMs - clock.monotonic(), signal, false)
+        const isPoked = await this.#pause(started + this.#init.resyncMs - clock.monotonic(), signal, true)
+        if (isPoked) await this.#pause(started + this.#init.minMs - clock.monotonic(), signal, false)
       } else {
         const ms = backoff.next()
         const deaf = Math.min(ms, this.#init.pokedRetryMs ?? ms)
@@ -76,9 +76,9 @@ export class ReconcileLoop {
     }
   }
 
-  /** Waits `ms`, or until aborted, or (where `wakeable`) until poked. */
-  async #pause(ms: number, signal: AbortSignal, wakeable: boolean): Promise<void> {
-    if (signal.aborted || ms <= 0 || (wakeable && this.#poked)) return
+  /** Waits `ms`, or until aborted, or (where `wakeable`) until poked. Whether it has been poked since the run began. */
+  async #pause(ms: number, signal: AbortSignal, wakeable: boolean): Promise<boolean> {
+    if (signal.aborted || ms <= 0 || (wakeable && this.#poked)) return this.#poked
     const waiting = new AbortController()
     if (wakeable) this.#wake = () => waiting.abort()
     try {
@@ -88,5 +88,6 @@ export class ReconcileLoop {
     } finally {
       this.#wake = undefined
     }
+    return this.#poked
   }
 }

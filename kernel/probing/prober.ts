@@ -303,9 +303,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     const { name, address, port } = this.#init
     this.#socket = openSocket(address, port, {
       onMessage: (bytes, from) => this.#onMessage(bytes, from),
-      onReady: () => {
-        this.#problem = undefined
-      },
+      onReady: () => (this.#problem = undefined),
       onError: (error) => {
         const problem = `cannot probe ${name} from ${address}:${port}: ${error.message}`
         // It is tried once a second, and logged once.
