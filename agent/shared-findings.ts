@@ -4,6 +4,7 @@ import type { ServiceKey } from '../model/ids.ts'
 import type { NeededRange } from '../model/addresses/needed-ranges.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
 import type { ConflictFinding } from '../model/services/service-conflicts.ts'
+import { Listeners } from '../reconcile/listeners.ts'
 import type { Importers } from './export/importers.ts'
 import type { ExportPlan } from './export/plan-exports.ts'
 import type { ImportPlan } from './import/plan-imports.ts'
@@ -40,18 +41,18 @@ export class SharedFindings {
   needed: readonly NeededRange[] = []
   /** From the report loop. Undefined until it has looked once. */
   importers: ImporterFindings | undefined
-  readonly #onImports = new Set<() => void>()
-  readonly #onImporters = new Set<() => void>()
-  readonly #onNeeded = new Set<() => void>()
-  readonly #onExpired = new Set<() => void>()
-  readonly #onExports = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
-  readonly #onFindings = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
+  readonly #onImports = new Listeners()
+  readonly #onImporters = new Listeners()
+  readonly #onNeeded = new Listeners()
+  readonly #onExpired = new Listeners()
+  readonly #onExports = new Listeners<[keys: ReadonlySet<ServiceKey>]>()
+  readonly #onFindings = new Listeners<[keys: ReadonlySet<ServiceKey>]>()
 
   setExportPlan(plan: ExportPlan): void {
     const isFirst = this.exportPlan === undefined
     const changed = changedExports(this.exportPlan, plan)
     this.exportPlan = plan
-    if (isFirst || changed.size > 0) for (const listener of this.#onExports) listener(changed)
+    if (isFirst || changed.size > 0) this.#onExports.call(changed)
   }
 
   setOwnFindings(findings: ReadonlyMap<ServiceKey, ConflictFinding>): void {
@@ -61,7 +62,7 @@ export class SharedFindings {
     for (const [key, finding] of findings) if (before.get(key) !== finding) changed.add(key)
     for (const key of before.keys()) if (!findings.has(key)) changed.add(key)
     this.ownFindings = findings
-    if (changed.size > 0) for (const listener of this.#onFindings) listener(changed)
+    if (changed.size > 0) this.#onFindings.call(changed)
   }
 
   setExpired(expired: ReadonlySet<string>): void {
@@ -69,24 +70,24 @@ export class SharedFindings {
     const changed = before?.size !== expired.size || ![...expired].every((id) => before.has(id))
     if (!changed) return
     this.expired = expired
-    for (const listener of this.#onExpired) listener()
+    this.#onExpired.call()
   }
 
   setNeeded(needed: readonly NeededRange[]): void {
     if (isDeepStrictEqual(this.needed, needed)) return
     this.needed = needed
-    for (const listener of this.#onNeeded) listener()
+    this.#onNeeded.call()
   }
 
   setImports(imports: ImportFindings): void {
     this.imports = imports
-    for (const listener of this.#onImports) listener()
+    this.#onImports.call()
   }
 
   setImporters(importers: ImporterFindings): void {
     if (isDeepStrictEqual(this.importers, importers)) return
     this.importers = importers
-    for (const listener of this.#onImporters) listener()
+    this.#onImporters.call()
   }
 
   onImports(listener: () => void): void {

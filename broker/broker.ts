@@ -287,6 +287,8 @@ export class Broker implements BrokerApi {
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
     for (const session of this.#sessions.values()) session.reportQuota()
+    // What could not be written when the stream began.
+    for (const { peer } of this.#sessions.values()) this.#use.note(peer)
     return here.length
   }
 

@@ -15,8 +15,10 @@ import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { JoinStore } from '../protocol/join.ts'
 import type { MembershipAccess } from '../agent/broker/membership/keep-membership.ts'
 import type { Clock } from '../reconcile/clock.ts'
+import { reasonOf } from '../runtime/error-reason.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { adminOf } from '../cli/kube/access/open-admin.ts'
 import { secretAccess } from '../cli/kube/access/secret-access.ts'
 import { secretIdentity } from '../protocol/identity/secret-identity.ts'
@@ -52,6 +54,7 @@ export async function openKubeSite(
   { access, settings, components, signal, env = process.env }: OpenKubeSiteInit,
 ): Promise<{ api: KubeApi; kube: KubeSite }> {
   const marks = readObjectMarks(env)
+  let isMarked = false
   const api = await openKubeApi(deps, { ...access, selectors: selectorsFor(components, access.namespace), marks })
   const place = {
     namespace: access.namespace,
@@ -75,9 +78,17 @@ export async function openKubeSite(
         if (found === undefined) return false
         // Nothing else writes it while the cluster is a member. Not by applying it: who says meanwhile that the cluster
         // leaves is not to be undone.
-        if (lacksObjectMarks(found.metadata, marks)) {
+        if (lacksObjectMarks(found.metadata, marks) && !isMarked) {
+          // Once: whoever takes the marks away again has a reason, and where they are refused it is a member all the same.
+          isMarked = true
           const { labels, annotations } = marks
-          await api.dynamic.patch(MEMBERSHIP, { metadata: { labels, annotations } }, { type: 'merge' }, until)
+          const change = { metadata: { labels, annotations } }
+          await api.dynamic.patch(MEMBERSHIP, change, { type: 'merge' }, until).catch((error: unknown) => {
+            deps.logger.warn('the Membership does not get its labels', {
+              reason: reasonOf(error) ?? 'ObjectNotWritten',
+              why: messageOf(error),
+            })
+          })
         }
         return true
       },

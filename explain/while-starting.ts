@@ -10,8 +10,9 @@ import { type World, durationText } from './world.ts'
 /** Links come up within 10 s on an idle machine; on a busy one six sites that start at once took 80. */
 const START_MS = 120_000
 
-/** A server of DNS listens when its zone is there. What needs no link is there sooner. */
+/** A server of DNS listens when its zone is there, and routes follow what was read. What needs no link is there sooner. */
 const SERVES_MS = 30_000
+const NOT_SERVED_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>(['DnsServerSilent', 'KernelRoutesMissing'])
 
 /** What a part that has just started has not done yet. */
 const NOT_YET: ReadonlySet<ReasonCode> = new Set<ReasonCode>(['NoGateway', 'RouteAgentMissing', 'NodesCutOff'])
@@ -37,7 +38,7 @@ export function whileStarting(world: World, findings: readonly Finding[]): reado
   const isNotYet = ({ reason }: Finding): boolean =>
     NOT_YET.has(reason) ||
     (!isLost && NO_LINK_YET.has(reason)) ||
-    (reason === 'DnsServerSilent' && started.agoMs < SERVES_MS)
+    (NOT_SERVED_YET.has(reason) && started.agoMs < SERVES_MS)
   const starting: Finding = {
     reason: 'Starting',
     severity: 'notice',

@@ -18,6 +18,7 @@ import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'
+import { Listeners } from '../reconcile/listeners.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
 import { type Knock, KnownMachines } from './known-machines.ts'
@@ -75,7 +76,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
   readonly #beats: Heartbeats
   readonly #machines: KnownMachines | undefined
   readonly #silences = new Map<string, Silence>()
-  readonly #listeners = new Set<Listener>()
+  readonly #listeners = new Listeners<Parameters<Listener>>()
   #askAgainMs = 0
 
   constructor(deps: HeardGatewaysDeps) {
@@ -106,10 +107,10 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   /** As the cache's, and also when a gateway counts otherwise than before: then with its object. */
   onChange(listener: Listener): () => void {
-    this.#listeners.add(listener)
+    const forget = this.#listeners.add(listener)
     const stop = this.#cache.onChange(listener)
     return () => {
-      this.#listeners.delete(listener)
+      forget()
       stop()
     }
   }
@@ -239,6 +240,6 @@ export class HeardGateways implements ObjectCache<Gateway> {
       })
     const object = this.#cache.get(name)
     if (object === undefined) return
-    for (const listener of [...this.#listeners]) listener({ type: 'set', object, previous: object })
+    this.#listeners.call({ type: 'set', object, previous: object })
   }
 }

@@ -1,4 +1,5 @@
 /** The ObjectCache that drivers fill: a map, listeners, and the moment of the first sync. */
+import { Listeners } from '../reconcile/listeners.ts'
 import type { ObjectCache, ObjectChange } from './cluster-api.ts'
 import { type ObjectKey, objectKey } from './object-key.ts'
 
@@ -6,7 +7,7 @@ type Listener<T> = (change: ObjectChange<T> | undefined) => void
 
 export class LiveCache<T> implements ObjectCache<T> {
   readonly #objects = new Map<ObjectKey, T>()
-  readonly #listeners = new Set<Listener<T>>()
+  readonly #listeners = new Listeners<Parameters<Listener<T>>>()
   #synced = false
   /** Kept between changes: list() is called far more often than objects change. */
   #list: readonly T[] | undefined
@@ -26,12 +27,7 @@ export class LiveCache<T> implements ObjectCache<T> {
   }
 
   onChange(listener: Listener<T>): () => void {
-    // Wrapped, so that the same function may be registered twice and each registration ends alone.
-    const own: Listener<T> = (change) => listener(change)
-    this.#listeners.add(own)
-    return () => {
-      this.#listeners.delete(own)
-    }
+    return this.#listeners.add(listener)
   }
 
   whenSynced(signal: AbortSignal): Promise<void> {
@@ -77,7 +73,7 @@ export class LiveCache<T> implements ObjectCache<T> {
   }
 
   #report(change: ObjectChange<T> | undefined): void {
-    for (const listener of [...this.#listeners]) listener(change)
+    this.#listeners.call(change)
   }
 }
 

@@ -46,6 +46,7 @@ export class ReconcileLoop {
   /** Runs at once, then whenever poked or due, until the signal; resolves after the run under way has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
+    const { minMs, resyncMs } = this.#init
     const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
     while (!signal.aborted) {
       this.#poked = false
@@ -55,8 +56,8 @@ export class ReconcileLoop {
       if (ok) backoff.reset()
       if (ok) {
         // One wake-up where nothing happens, and most of the time nothing does.
-        const isPoked = await this.#pause(started + this.#init.resyncMs - clock.monotonic(), signal, true)
-        if (isPoked) await this.#pause(started + this.#init.minMs - clock.monotonic(), signal, false)
+        const isPoked = await this.#pause(started + Math.max(minMs, resyncMs) - clock.monotonic(), signal, true)
+        if (isPoked) await this.#pause(started + minMs - clock.monotonic(), signal, false)
       } else {
         const ms = backoff.next()
         const deaf = Math.min(ms, this.#init.pokedRetryMs ?? ms)

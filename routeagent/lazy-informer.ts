@@ -1,11 +1,12 @@
 /** A cache that is opened when it is needed, and not before: a node that needs none costs the API server nothing. */
 import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
+import { Listeners } from '../reconcile/listeners.ts'
 
 export type CacheListener<T> = (change: ObjectChange<T> | undefined) => void
 
 export class LazyInformer<T> {
   readonly #make: () => ObjectCache<T>
-  readonly #listeners = new Set<CacheListener<T>>()
+  readonly #listeners = new Listeners<Parameters<CacheListener<T>>>()
   #cache: ObjectCache<T> | undefined
 
   constructor(make: () => ObjectCache<T>) {
@@ -16,15 +17,12 @@ export class LazyInformer<T> {
   open(): ObjectCache<T> {
     if (this.#cache !== undefined) return this.#cache
     this.#cache = this.#make()
-    this.#cache.onChange((change) => {
-      for (const listener of [...this.#listeners]) listener(change)
-    })
+    this.#cache.onChange((change) => this.#listeners.call(change))
     return this.#cache
   }
 
   /** As ObjectCache.onChange(), from when it is open. Gives the function that ends it. */
   onChange(listener: CacheListener<T>): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 }

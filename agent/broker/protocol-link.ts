@@ -24,6 +24,7 @@ import type { AgentMetrics } from '../metrics.ts'
 import { LinkLife, timeText } from './link-life.ts'
 import { CertificateRenewal } from './membership/certificate-renewal.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
 
 export interface LinkDeps {
   readonly clock: Clock
@@ -334,20 +335,5 @@ class LatestContact implements ContactView {
 
   onChange(listener: () => void): () => void {
     return this.#listeners.add(listener)
-  }
-}
-
-class Listeners<A extends readonly unknown[] = []> {
-  readonly #all = new Set<(...args: A) => void>()
-
-  add(listener: (...args: A) => void): () => void {
-    this.#all.add(listener)
-    return () => {
-      this.#all.delete(listener)
-    }
-  }
-
-  call(...args: A): void {
-    for (const listener of this.#all) listener(...args)
   }
 }

@@ -51,7 +51,7 @@ function validate(
   const conditions = planned.object.status?.conditions
   if (planned.valid.status !== 'True') {
     const waiting = ready('False', 'Pending', 'waits until the export is valid')
-    return [planned.valid, waiting, conflict({ reasons: [], message: '' })]
+    return [planned.valid, waiting, conflict({ reasons: [], message: '' }), ...unknownComplete(planned)]
   }
   const findings: ConditionFinding[] = [planned.valid]
   const unsure = !published.answered && isConditionTrue(conditions, 'Ready')
@@ -73,6 +73,14 @@ function validateImported(
   if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
   const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
   return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
+}
+
+/** What was left out of it says nothing of what it is now. */
+function unknownComplete({ object }: PlannedExport): readonly ConditionFinding[] {
+  if (findCondition(object.status?.conditions, CONDITION_COMPLETE) === undefined) return []
+  return [
+    { type: CONDITION_COMPLETE, status: 'Unknown', reason: 'Pending', message: 'waits until the export is valid' },
+  ]
 }
 
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {

@@ -25,7 +25,7 @@ export const EXPIRES_SOON_MS = 180 * 24 * 3_600_000
 /** What goes on is logged again after so long. */
 const SAY_AGAIN_MS = 24 * 3_600_000
 /** A key that could not be used is tried again after so long. */
-const TRY_AGAIN_MS = 10_000
+const TRY_AGAIN_MS = 5000
 
 export interface AuthorityUpkeepDeps {
   readonly authority: CertificateAuthority
@@ -51,7 +51,7 @@ export class AuthorityUpkeep {
     this.#deps = deps
   }
 
-  /** To be called every second or so. Throws StateError where the store or a file cannot be used. */
+  /** To be called every ten seconds or so, every second while a rotation is under way, and when it changes. Throws StateError where the store or a file cannot be used. */
   async round(): Promise<void> {
     const { authority, log, clock, onTls } = this.#deps
     await this.#try(() => authority.refresh())

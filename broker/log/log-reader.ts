@@ -1,5 +1,6 @@
 /** The part of a log that is read: rows in memory, and who wants to know of changes. Shared by the drivers. */
 import type { RecordKind } from '../../model/records.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
 import { SETTINGS_KEY, type Scope, type Scopes } from '../state/state.ts'
 import type { LogState } from './log-state.ts'
 import type { Change, LogView, Row } from './record-log.ts'
@@ -8,7 +9,7 @@ export abstract class LogReader implements LogView {
   readonly #state: LogState
   /** Made with the store. */
   protected abstract readonly madeEpoch: string
-  readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
+  readonly #callbacks = new Listeners<[changes: readonly Change[]]>()
 
   constructor(state: LogState) {
     this.#state = state
@@ -47,12 +48,11 @@ export abstract class LogReader implements LogView {
     return this.#state.recordsAfter(revision, limit)
   }
   onCommit(callback: (changes: readonly Change[]) => void): () => void {
-    this.#callbacks.add(callback)
-    return () => void this.#callbacks.delete(callback)
+    return this.#callbacks.add(callback)
   }
 
   protected reportCommit(changes: readonly Change[]): void {
-    for (const callback of [...this.#callbacks]) callback(changes)
+    this.#callbacks.call(changes)
   }
 
   protected forgetCallbacks(): void {

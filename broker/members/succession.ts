@@ -30,7 +30,7 @@ import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../sta
 export const OVERLAP_MS = 5 * 60_000
 /** An agent that is refused has looked into its store by then. */
 const LATE_MS = 60_000
-/** Remembered, so that what was renewed from them is known too. */
+/** Remembered, so that what was renewed from them is known too; and as many again of those in doubt. */
 const MAX_SUPERSEDED = 16
 /** Agents of one cluster that renew at the same moment: more are none, and would push each other off the list. */
 const MAX_AT_ONCE = 4
@@ -98,9 +98,8 @@ export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs
 }
 
 /** It may have been the owner's, and somebody else went on from it. */
-function mayBeOwners({ processes = [], replacedBy }: SupersededCertificate, { process }: CertificatePeer): boolean {
-  const others = processes.filter((one) => one !== replacedBy)
-  return others.length > 0 && (process === undefined || process !== replacedBy)
+function mayBeOwners(own: SupersededCertificate, { process }: CertificatePeer): boolean {
+  return othersThan(own).length > 0 && (process === undefined || process !== own.replacedBy)
 }
 
 /**
@@ -221,5 +220,24 @@ function replace(
     ...(row.superseded ?? []).filter(({ serial }) => !kept.has(serial)),
     ...before.map(({ serial, processes }) => ({ serial, ...times, ...(processes === undefined ? {} : { processes }) })),
   ]
-  return { ...row, certificates, superseded: superseded.slice(-MAX_SUPERSEDED) }
+  return { ...row, certificates, superseded: remembered(superseded, times.atMs) }
+}
+
+/**
+ * The latest, and the first of those that somebody else than their user went on from: however often a thief renews what
+ * he got, the owner's is known when it is shown.
+ */
+function remembered(superseded: readonly SupersededCertificate[], nowMs: number): readonly SupersededCertificate[] {
+  const isDoubtful = (one: SupersededCertificate): boolean =>
+    othersThan(one).length > 0 && nowMs < one.atMs + MEMBER_VALIDITY_MS
+  const kept = new Set([
+    ...superseded.filter(isDoubtful).slice(0, MAX_SUPERSEDED),
+    ...superseded.slice(-MAX_SUPERSEDED),
+  ])
+  return superseded.filter((one) => kept.has(one))
+}
+
+/** Who used it beside the process that went on from it. */
+function othersThan({ processes = [], replacedBy }: SupersededCertificate): readonly string[] {
+  return processes.filter((one) => one !== replacedBy)
 }

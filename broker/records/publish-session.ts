@@ -9,6 +9,7 @@ import { randomUUID } from 'node:crypto'
 import {
   type ClusterFacts,
   type MemberKey,
+  type Peer,
   type PublishMessage,
   type PublishSession,
   RefusedError,
@@ -147,6 +148,11 @@ export class MemberPublishSession implements PublishSession {
     if (again.length === 0) return
     const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
     this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
+  }
+
+  /** Whose stream it is. */
+  get peer(): Peer {
+    return this.#init.peer
   }
 
   /** To be called when the member's quota, or what it holds, may have changed: the member hears of room. */

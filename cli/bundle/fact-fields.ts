@@ -2,7 +2,7 @@
 import { probeSchema, reportSchema } from '../../explain/facts/fact-schemas.ts'
 import type { Fact, FactSet } from '../../explain/facts/fact.ts'
 import { objectLetOut } from './kind-fields.ts'
-import { type AllowedFields, allowedBy, fields, letOut } from './let-out.ts'
+import { type AllowedFields, allowedBy, fields, letOut, letOutForReaders } from './let-out.ts'
 
 /** Of `/status` of a part. */
 export const REPORT_FIELDS = allowedBy(reportSchema()) as AllowedFields
@@ -19,9 +19,9 @@ function factLetOut(fact: Fact): unknown {
     case 'objects':
       return { ...said(fact), items: fact.items.map((item) => objectLetOut(fact.kind, item)) }
     case 'report':
-      return { ...said(fact), report: letOut(fact.report, REPORT_FIELDS) }
+      return { ...said(fact), report: letOutForReaders(fact.report, REPORT_FIELDS) }
     case 'probe':
-      return { ...said(fact), items: letOut(fact.items, allowedBy(probeSchema(fact.kind))) }
+      return { ...said(fact), items: letOutForReaders(fact.items, allowedBy(probeSchema(fact.kind))) }
     case 'unanswered':
       return said(fact)
   }

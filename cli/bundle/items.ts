@@ -54,15 +54,15 @@ export async function collect(items: readonly BundleItem[], signal: AbortSignal)
   const answers = await Promise.all(items.map(async (item) => ({ item, answer: await answerOf(item, signal) })))
   signal.throwIfAborted()
   const missing: Missing[] = []
-  const texts: { readonly item: BundleItem; readonly text: string }[] = []
+  const asked: { readonly item: BundleItem; readonly found: LetOut }[] = []
   for (const { item, answer } of answers) {
     if ('why' in answer) missing.push({ item: item.name, why: printable(redactor.text(answer.why)).slice(0, 500) })
-    else texts.push({ item, text: letOutOf(answer, redactor) })
+    else asked.push({ item, found: letOutOf(answer, redactor) })
   }
   const files: TarFile[] = []
   let total = 0
-  for (const { item, text } of texts) {
-    const content = bounded(item, Buffer.from(redactor.finish(text)))
+  for (const { item, found } of asked) {
+    const content = bounded(item, Buffer.from(finishedText(found, redactor)))
     const why = content === undefined ? `larger than ${item.maxBytes} bytes` : 'the bundle is full'
     if (content === undefined || total + content.length > MAX_TOTAL) missing.push({ item: item.name, why })
     else {
@@ -73,12 +73,20 @@ export async function collect(items: readonly BundleItem[], signal: AbortSignal)
   return { files, missing: missing.map(({ item, why }) => ({ item, why: redactor.finish(why) })) }
 }
 
+/** What is left of an answer, before all answers have been looked at. */
+type LetOut = { readonly text: string } | { readonly value: unknown }
+
 /** Patterns come first: of a secret in what is left out, they learn what to look for elsewhere. */
-function letOutOf(answer: Answer, redactor: Redactor): string {
-  if ('text' in answer) return redactor.text(answer.text)
-  if ('log' in answer) return logLetOut(answer.log, redactor)
-  if ('metrics' in answer) return metricsLetOut(answer.metrics, redactor)
-  return `${JSON.stringify(valueLetOut(answer, redactor), undefined, 1)}\n`
+function letOutOf(answer: Answer, redactor: Redactor): LetOut {
+  if ('text' in answer) return { text: redactor.text(answer.text) }
+  if ('log' in answer) return { text: logLetOut(answer.log, redactor) }
+  if ('metrics' in answer) return { text: metricsLetOut(answer.metrics, redactor) }
+  return { value: valueLetOut(answer, redactor) }
+}
+
+function finishedText(found: LetOut, redactor: Redactor): string {
+  if ('text' in found) return redactor.finish(found.text)
+  return `${JSON.stringify(redactor.finishValue(found.value), undefined, 1)}\n`
 }
 
 function valueLetOut(

@@ -17,15 +17,28 @@ export type Fields = Readonly<Record<string, unknown>>
 
 /** What has another form than the list says is left out too. */
 export function letOut(value: unknown, allowed: Allowed | undefined): unknown {
+  return kept(value, allowed, false)
+}
+
+/** The same for what a program reads again: a field that no list names is absent, as to a reader that does not know it. */
+export function letOutForReaders(value: unknown, allowed: Allowed | undefined): unknown {
+  return kept(value, allowed, true)
+}
+
+function kept(value: unknown, allowed: Allowed | undefined, omits: boolean): unknown {
   if (value === null || value === undefined) return value
   if (allowed === undefined) return LEFT_OUT
-  if (Array.isArray(value)) return value.map((one) => letOut(one, allowed))
+  if (Array.isArray(value)) return value.map((one) => kept(one, allowed, omits))
   if (typeof value !== 'object') return allowed === 'plain' || allowed === 'map' ? value : LEFT_OUT
   if (allowed === 'plain') return LEFT_OUT
   const fields = value as Fields
   const named = typeof allowed === 'function' ? allowed(fields) : allowed
+  const ofKey = (key: string): Allowed | undefined => (named === 'map' ? 'plain' : ownOf(named, key))
   return Object.fromEntries(
-    Object.entries(fields).map(([key, one]) => [key, letOut(one, named === 'map' ? 'plain' : ownOf(named, key))]),
+    Object.entries(fields).flatMap(([key, one]) => {
+      const own = ofKey(key)
+      return omits && own === undefined ? [] : [[key, kept(one, own, omits)]]
+    }),
   )
 }
 

@@ -43,6 +43,9 @@ const MOST_DEPTH = 3
 const MOST_LEARNED = 100
 const MOST_NUMBERED = 10_000
 
+/** Maps whose names and values members choose. */
+const FREE_MAPS: ReadonlySet<string> = new Set(['labels', 'annotations', 'exportedLabels', 'exportedAnnotations'])
+
 type Fields = Readonly<Record<string, unknown>>
 
 export class Redactor {
@@ -50,8 +53,12 @@ export class Redactor {
   /** Equal keys stay equal: who is whose peer can be told, and no key. */
   readonly #numbers = new Map<string, number>()
 
+  /** Of what any member can write as it likes, nothing is learnt: it could take words of ours out of the bundle. */
+  #learns = true
+
   /** A secret that is known by itself. */
   learn(secret: string): void {
+    if (!this.#learns) return
     const isWorthKnowing = secret.length >= 8 && !/^([a-z][a-z.:/-]*|[\d.:]+|<redacted.*|\/.*)$/.test(secret)
     if (isWorthKnowing && this.#learned.size < MOST_LEARNED) this.#learned.add(secret)
   }
@@ -82,16 +89,36 @@ export class Redactor {
       const hides = isSensitive(key) || (isNamed && key === 'value') || (isSecret && /^(data|stringData)$/.test(key))
       const name = this.text(key)
       if (key === 'env' && Array.isArray(one)) return [[name, this.#variables(one as readonly unknown[])]]
-      return [[name, hides ? this.#leaves(one) : this.value(one)]]
+      return [[name, this.#learningFrom(key, () => (hides ? this.#leaves(one) : this.value(one)))]]
     })
     return Object.fromEntries(kept)
   }
 
+  #learningFrom<T>(key: string, look: () => T): T {
+    const before = this.#learns
+    this.#learns = before && !FREE_MAPS.has(key)
+    try {
+      return look()
+    } finally {
+      this.#learns = before
+    }
+  }
+
   /** To be called last, with each text: what was found anywhere goes everywhere. */
   finish(text: string): string {
-    let rest = text
-    for (const spelling of this.#spellings()) if (rest.includes(spelling)) rest = rest.replaceAll(spelling, REDACTED)
-    return rest
+    return withoutAny(text, this.#spellings())
+  }
+
+  /** The same of anything that JSON has. Names of fields stay: readers go by them. */
+  finishValue(value: unknown): unknown {
+    const spellings = this.#spellings()
+    const finished = (one: unknown): unknown => {
+      if (typeof one === 'string') return withoutAny(one, spellings)
+      if (Array.isArray(one)) return one.map(finished)
+      if (typeof one !== 'object' || one === null) return one
+      return Object.fromEntries(Object.entries(one).map(([key, item]) => [key, finished(item)]))
+    }
+    return finished(value)
   }
 
   /** The longest first: one may be in another. */
@@ -163,4 +190,10 @@ export class Redactor {
       Object.entries(value).map(([key, one]) => [this.text(key), isPlace(key) ? this.value(one) : this.#leaves(one)]),
     )
   }
+}
+
+function withoutAny(text: string, spellings: readonly string[]): string {
+  let rest = text
+  for (const spelling of spellings) if (rest.includes(spelling)) rest = rest.replaceAll(spelling, REDACTED)
+  return rest
 }

@@ -14,6 +14,7 @@ import {
 } from '../../model/addresses/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { Prefix } from '../../model/addresses/ip.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
 import type { SiteNetworks } from '../clients/clients.ts'
 import type { DnsService, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'
@@ -36,7 +37,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
   readonly #namespaces = new Map<string, number>()
   readonly #entries = new Map<ServiceKey, DnsService>()
-  readonly #listeners = new Set<(key: ServiceKey) => void>()
+  readonly #listeners = new Listeners<[key: ServiceKey]>()
   #usable: ReadonlySet<string> | undefined
   #nodes: readonly Node[] = []
   #networksVersion = 0
@@ -151,8 +152,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
 
   /** Calls back with each service whose answers may have changed. */
   onServiceChange(listener: (key: ServiceKey) => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
   /** Undefined while this cluster's own Cluster object has not been seen. */
@@ -220,7 +220,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   #touch(key: ServiceKey): void {
     this.#serial = (this.#serial + 1) >>> 0
     this.#entries.delete(key)
-    for (const listener of this.#listeners) listener(key)
+    this.#listeners.call(key)
   }
 
   #sortedSlices(key: ServiceKey): EndpointSlice[] {

@@ -32,7 +32,7 @@ export function gateways(world: World): readonly Finding[] {
   return [
     ...noGateway(world, labelled),
     ...silent.map((gateway) => silentFinding(world, gateway)),
-    ...fresh.flatMap(failure),
+    ...fresh.flatMap((gateway) => failure(world, gateway)),
     ...labelled.flatMap((node) => labelFindings(world, node)),
     ...oneGateway(world),
   ]
@@ -67,9 +67,9 @@ function noGateway(world: World, labelled: readonly SeenNode[]): readonly Findin
 }
 
 function silentFinding(world: World, gateway: SeenGateway): Finding {
-  const { nowMs, fresh, others = [], probes } = world
+  const { nowMs, fresh, others = [] } = world
   const { metadata, status } = gateway.object
-  const isHere = probes.host?.some(({ object }) => object.node === metadata.name) === true
+  const isHere = isThisMachine(world, metadata.name)
   const ageMs = heartbeatAgeMs(gateway.object, nowMs)
   const isLast = fresh.length === 0 && others.length > 0
   return {
@@ -84,9 +84,7 @@ function silentFinding(world: World, gateway: SeenGateway): Finding {
         GATEWAY_PODS,
         { reason: 'DiskFull' as const },
         { reason: 'DiskReadOnly' as const },
-        // Of a site, whose page says no node.
-        ...(isHere ? [{ reason: 'FilesNearlyOut' as const }] : []),
-        { reason: 'FilesNearlyOut' as const, subject: { kind: 'Part', name: `gateway ${metadata.name}` } },
+        ...filesCauses(world, metadata.name),
       ],
       ...refusalCauses('gateway'),
       ...(isHere ? hangingHere(world) : []),
@@ -94,14 +92,25 @@ function silentFinding(world: World, gateway: SeenGateway): Finding {
   }
 }
 
+function isThisMachine({ probes }: World, node: string): boolean {
+  return probes.host?.some(({ object }) => object.node === node) === true
+}
+
+/** A process that may open no more files starts no tool either. */
+function filesCauses(world: World, node: string): readonly Cause[] {
+  const named: Cause = { reason: 'FilesNearlyOut', subject: { kind: 'Part', name: `gateway ${node}` } }
+  // Of a site, whose page says no node.
+  return isThisMachine(world, node) ? [{ reason: 'FilesNearlyOut' }, named] : [named]
+}
+
 /** What is wrong with single links is for the check of links. */
-function failure(gateway: SeenGateway): readonly Finding[] {
-  const { status } = gateway.object
+function failure(world: World, gateway: SeenGateway): readonly Finding[] {
+  const { status, metadata } = gateway.object
   if (status?.failure === undefined) return []
   const since = findCondition(status.conditions, CONDITION_READY)?.lastTransitionTime
   const at = { subject: seenSubject('Gateway', gateway), ...seenAt(gateway, since) }
   const isTaken = status.failureReason === ('PortTaken' satisfies ReasonCode)
-  const because = isTaken ? [] : refusalCauses('gateway')
+  const because = isTaken ? [] : [...filesCauses(world, metadata.name), ...refusalCauses('gateway')]
   return [{ reason: isTaken ? 'PortTaken' : 'RoundFailed', severity: 'degraded', seen: status.failure, because, ...at }]
 }
 

@@ -22,7 +22,9 @@ function isLeftOut({ objects }: World, { service: { object } }: ImportState): bo
   const own = objects.ServiceExport?.find(
     ({ object: { metadata } }) => metadata.name === name && metadata.namespace === namespace,
   )
-  const complete = findCondition(own?.object.status?.conditions, CONDITION_COMPLETE)
+  const conditions = own?.object.status?.conditions
+  if (findCondition(conditions, 'Ready')?.status !== 'True') return false
+  const complete = findCondition(conditions, CONDITION_COMPLETE)
   return complete?.status === 'False' && complete.reason.split(',').includes('AddressOutsidePods' satisfies ReasonCode)
 }
 

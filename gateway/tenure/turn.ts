@@ -1,4 +1,5 @@
 /** What is a node's to do, for as long as that does not change. */
+import { Listeners } from '../../reconcile/listeners.ts'
 
 export interface Turn {
   readonly role: 'serve' | 'stand by' | 'wait'
@@ -9,7 +10,7 @@ export interface Turn {
 
 export class TurnChanges {
   readonly #role: () => Turn['role']
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Listeners()
 
   constructor(role: () => Turn['role']) {
     this.#role = role
@@ -17,12 +18,11 @@ export class TurnChanges {
 
   /** Calls back at each changed(). Gives the function that ends it. */
   onChange(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
   changed(): void {
-    for (const listener of this.#listeners) listener()
+    this.#listeners.call()
   }
 
   whileTurn(): Turn {

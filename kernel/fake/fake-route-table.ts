@@ -15,6 +15,7 @@ import { FakeRoutes } from './fake-routes.ts'
 import { bestRoute, connectedDevice, ruleKey } from './fake-route-state.ts'
 import * as format from '../route/format-ip.ts'
 import type * as item from '../route/route-table.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
 
 export type { FakeNode } from './fake-links.ts'
 
@@ -26,7 +27,7 @@ export class FakeRouteTable implements item.RouteTable {
   readonly #nextHops: FakeNextHops
   /** The next-hop objects of the same node. */
   readonly nextHops: FakeNextHopTable
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Listeners()
   readonly #defaultDevice: string | undefined
   #mainRoutes: readonly item.MainRoute[]
   #notifying = false
@@ -191,8 +192,7 @@ export class FakeRouteTable implements item.RouteTable {
   }
 
   onChange(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => this.#listeners.delete(listener)
+    return this.#listeners.add(listener)
   }
 
   close(): void {
@@ -284,7 +284,7 @@ export class FakeRouteTable implements item.RouteTable {
     this.#notifying = true
     queueMicrotask(() => {
       this.#notifying = false
-      for (const listener of [...this.#listeners]) listener()
+      this.#listeners.call()
     })
   }
 }

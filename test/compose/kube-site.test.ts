@@ -45,6 +45,21 @@ t.test('a Membership has them, one of an earlier release once', async (t) => {
   t.equal(writes(server), 2, 'none where none is asked for')
 })
 
+t.test('whoever takes them from the Membership again, or refuses them, is asked once', async (t) => {
+  const server = await fakeApiServer(t)
+  const kube = await opened(t, server)
+  for (let i = 0; i < 3; i += 1) {
+    put(server, membershipObject())
+    t.equal(await kube.hasMembership(NEVER), true)
+  }
+  t.equal(writes(server), 1)
+
+  const other = await opened(t, server)
+  put(server, membershipObject())
+  server.fault = ({ method }) => (method === 'PATCH' ? { status: 422, body: {} } : undefined)
+  t.equal(await other.hasMembership(NEVER), true, 'it is a member all the same')
+})
+
 t.test('the Secret with the identity has them', async (t) => {
   const server = await fakeApiServer(t)
   const secret = () => server.objects.list('v1/secrets', undefined)[0]?.metadata

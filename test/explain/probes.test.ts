@@ -1,6 +1,7 @@
 /** What a closer look finds, and what it explains. */
 import t from 'tap'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
+import type { Fact } from '../../explain/facts/fact.ts'
 import type { ProbeItems, ProbeKind } from '../../explain/facts/probe-shapes.ts'
 import { parseRuleset } from '../../kernel/look/parse-ruleset.ts'
 import { CONDITION_CLUSTER_DNS } from '../../model/conditions.ts'
@@ -32,6 +33,14 @@ function said<K extends ProbeKind>(kind: K, items: readonly ProbeItems[K][], obj
   const probe = { t: 'probe', kind, source: 'here', at: NOW, items }
   return linesOf(diagnoseMember({ ...set, facts: [...set.facts, probe] }).problems)
 }
+
+const hostFact = (item: ProbeItems['host']): Fact => ({
+  t: 'probe',
+  kind: 'host',
+  source: 'here',
+  at: NOW,
+  items: [item],
+})
 
 const differs = (key: string, value: string, found: string): object => {
   return { name: `net/ipv4/conf/sealane0/${key}`, value, found }
@@ -123,6 +132,43 @@ t.test('routes', async (t) => {
   t.match(said('host', [host([], { routes: {} })], allDown)[0], /^down KernelRoutesMissing Node gw0 \(/)
   t.notMatch(said('host', [host([], { routes: { 7311: ['246.0.0.2/32'] } })], allDown)[0], /KernelRoutesMissing/)
   t.same(said('host', [host([], { routes: { 7311: ['10.52.0.0/16'] } })], routed), [])
+})
+
+t.test('routes of a node that has just started', async (t) => {
+  const routed = brokenMember((at) => {
+    for (const { metadata, spec } of at('Cluster')) if (metadata.name === 'paris') spec['podCIDRs'] = ['10.52.0.0/16']
+    for (const { status } of at('Gateway')) status.conditions = []
+  })
+  const probe = hostFact(host([], { routes: {} }))
+  const found = (agoMs: number): string[] => {
+    const startedAt = new Date(Date.parse(NOW) - agoMs).toISOString()
+    const reports = healthyReports().map((fact) =>
+      fact.t === 'report' ? { ...fact, report: { ...fact.report, startedAt } } : fact,
+    )
+    return linesOf(diagnoseMember(factSet(routed, [...reports, probe])).problems)
+  }
+  t.same(found(12_000), ['notice Starting Cluster milano (KernelRoutesMissing ×1)'])
+  t.same(found(40_000), ['down KernelRoutesMissing Node gw0'])
+})
+
+t.test('a gateway that may open no more files starts no tool either', async (t) => {
+  const failing = brokenMember((at) => {
+    for (const { metadata, status } of at('Gateway'))
+      if (metadata.name === 'gw0')
+        Object.assign(status, { failure: 'RoundFailed: spawn nft EMFILE', failureReason: 'RoundFailed' })
+  })
+  const [report, ...others] = healthyReports()
+  if (report?.t !== 'report') throw new Error('no report')
+  const files = { used: 50, limit: 53 }
+  const found = (part: string, name: string, look: readonly Fact[] = []): string[] => {
+    const full = { ...report, report: { ...report.report, part, name, files } }
+    return linesOf(diagnoseMember(factSet(failing, [full, ...others, ...look])).problems)
+  }
+  t.same(found('gateway', 'gw0'), ['degraded FilesNearlyOut Part gateway gw0 (RoundFailed ×1)'])
+  t.same(found('site', '127.0.0.1:9471', [hostFact(host([]))]), [
+    'degraded FilesNearlyOut Part site 127.0.0.1:9471 (RoundFailed ×1)',
+  ])
+  t.match(found('gateway', 'gw1').join(), /degraded RoundFailed Gateway gw0/, 'of another node it is no cause')
 })
 
 t.test('servers of names, and brokers', async (t) => {

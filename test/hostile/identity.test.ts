@@ -104,8 +104,13 @@ await attack('identity-thief-first', async (t) => {
     t.equal(await outcomeOf(owner.records()), 'ok')
     const thief = owner.by(thiefMark)
     t.equal(await outcomeOf(thief.records()), 'ok')
-    const next = await thief.renew()
+    let next = await thief.renew()
     t.equal(await outcomeOf(next.records()), 'ok', 'nothing tells it from the owner yet')
+    // So often that the owner's would be forgotten, were it the latest that are remembered.
+    for (let n = 0; cluster === 'paris' && n < 18; n += 1) {
+      next = await next.renew()
+      t.equal(await outcomeOf(next.records()), 'ok')
+    }
     clock.shiftMs += 10 * OVER
     const back = ownerBack === 'started again' ? owner.by(newProcessMark()) : owner
     t.match(await outcomeOf(back.records()), /^PERMISSION_DENIED .*, and this is a copy: /)

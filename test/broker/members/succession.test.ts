@@ -170,6 +170,30 @@ t.test('who comes later pushes no process off the list', async (t) => {
   t.equal(kept.by('owner', first, 2 * HOUR), 'forked', 'a cluster has fewer agents')
 })
 
+t.test('a thief who renews again and again pushes the owner off no list', async (t) => {
+  const joined = certificate('a1', 0)
+  const renewed = certificate('a2', 1000, 'a1')
+  for (const own of [joined, renewed]) {
+    const kept = new Kept(member(joined))
+    if (own === renewed) kept.by('owner, before', joined, 0)
+    t.match(kept.by('owner', own, 2000), /inUse|firstUse/)
+    let last = own
+    for (let n = 0; n < 40; n += 1) {
+      const nowMs = HOUR + n * 1000
+      const next = certificate(`f${n}`, nowMs, last.serial)
+      // Each with a mark of its own, and shown by two processes.
+      kept.by(`thief ${n}`, last, nowMs)
+      t.equal(kept.by(`thief ${n + 1}`, next, nowMs), 'firstUse')
+      last = next
+    }
+    t.ok((kept.row.superseded?.length ?? 0) <= 32, 'the list does not grow')
+    t.equal(kept.by('owner', own, HOUR + 60_000), 'overlap', 'as where it was renewed once')
+    t.equal(kept.by('owner', own, 5 * HOUR), 'superseded')
+    t.equal(kept.by('owner', own, 5 * HOUR + 60_000), 'forked')
+    t.equal(kept.by('thief', last, 5 * HOUR + 60_000), 'forked')
+  }
+})
+
 t.test('rows of a broker of an earlier release', async (t) => {
   const listed = ['a1', 'a2', 'a3'].map((serial) => ({ serial, expiresAtMs: DAY }))
   const kept = new Kept(member(first, { certificates: listed }))

@@ -10,7 +10,7 @@ import { diagnoseMember } from '../../../explain/diagnose-member.ts'
 import type { FactSet } from '../../../explain/facts/fact.ts'
 import { objectSchema } from '../../../explain/facts/fact-schemas.ts'
 import { FACT_KINDS, type FactKind } from '../../../explain/facts/shapes.ts'
-import type { Gateway } from '../../../model/objects.ts'
+import type { Cluster, Gateway } from '../../../model/objects.ts'
 import {
   HEALTHY_BROKER,
   NOW,
@@ -291,6 +291,38 @@ t.test('checks say of the facts in a bundle what they said of the facts', async 
     said.add(before.problems.map(({ reason }) => reason).join())
   }
   t.equal(said.size, rows.length, `each says something else: ${[...said].join(' ')}`)
+})
+
+t.test('what a member chooses takes no word of ours out of the facts', async (t) => {
+  const objects = healthyObjects()
+  const labels = Object.fromEntries(
+    ['podCIDRs', 'heartbeatTime', 'createdAtMs', ...Array.from({ length: 200 }, (_, i) => `Filler-${i}`)].map(
+      (word, i) => [`token-${i}`, word],
+    ),
+  )
+  const [far, ...others] = (objects.Cluster ?? []) as readonly Cluster[]
+  if (far === undefined) throw new Error('no Cluster')
+  const hostile = { ...far, spec: { ...far.spec, labels } }
+  const facts = factSet({ ...objects, Cluster: [hostile, ...others] }, healthyReports())
+  const secret: Answer = { text: `password=${SECRET}\nelsewhere ${SECRET}` }
+  const items = [
+    factsItem(10_000, async () => facts),
+    { name: 'x', ms: 10_000, maxBytes: 1 << 20, ask: async () => secret },
+  ]
+  const { files } = await collect(items, new AbortController().signal)
+  t.same(diagnoseMember(JSON.parse(String(files[0]?.content))), diagnoseMember(facts))
+  t.notMatch(files[1]?.content.toString(), SECRET, 'and secrets are still found everywhere')
+})
+
+t.test('a field that an earlier command does not know is absent from its facts', async (t) => {
+  const [report] = healthyReports()
+  if (report?.t !== 'report') throw new Error('no report')
+  const later = { ...report, report: { ...report.report, newSince: { a: [1] } } }
+  const { files } = await collect(
+    [factsItem(10_000, async () => factSet(healthyObjects(), [later]))],
+    new AbortController().signal,
+  )
+  t.notMatch(String(files[0]?.content), /newSince/u)
 })
 
 function withoutLinks(gateway: Gateway): Gateway {
