@@ -8,7 +8,7 @@ import { awaitImport, exportService } from '../support/service-imports.ts'
 
 /** For each join of the world. */
 export const MARK_FLAGS = ['--object-label', 'example.com/owner=net', '--pod-label', 'example.com/tier=infra']
-const OBJECT_LABEL = { key: 'example.com/owner', value: 'net' }
+export const OBJECT_LABEL = { key: 'example.com/owner', value: 'net' }
 const POD_LABEL = { key: 'example.com/tier', value: 'infra' }
 
 const SYSTEM = 'sealane-system'

@@ -1,5 +1,6 @@
 /** What becomes of exports, and of imports when exports go. */
 import type { Test } from 'tap'
+import { OBJECT_LABEL } from '../joined/demanded-marks.ts'
 import type { Site } from '../support/callers.ts'
 import type { Json } from '../support/kube-request.ts'
 import {
@@ -58,7 +59,7 @@ async function checkCase(t: Test, row: ExportCase, both: readonly Site[]): Promi
 }
 
 function marksOf({ metadata }: ImportObject): Json {
-  const labels = Object.entries(metadata.labels ?? {}).filter(([key]) => key !== OWN_LABEL)
+  const labels = Object.entries(metadata.labels ?? {}).filter(([key]) => key !== OWN_LABEL && key !== OBJECT_LABEL.key)
   return { labels: Object.fromEntries(labels), annotations: metadata.annotations ?? {} }
 }
 
