@@ -1,6 +1,6 @@
 /**
  * Who calls the status page of a part by a lane. Lanes lead to pods, and our own pods are among them.
- * docs/decisions/0088-no-lane-leads-to-a-status-page.md
+ * docs/decisions/0040-status-pages.md
  */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { InvalidAddressError, type Prefix } from '../model/addresses/ip.ts'

@@ -1,6 +1,6 @@
 /**
  * Runs test files in processes that print TAP, a few at a time, each file in one of its own or many in one, and puts
- * what they say together. tap's own runner does the same for twice the processor time (decision 10); the tests are
+ * what they say together. tap's own runner does the same for twice the processor time (decision 84); the tests are
  * tap's all the same.
  */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'

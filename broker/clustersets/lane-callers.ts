@@ -1,6 +1,6 @@
 /**
  * Who calls this process itself by a lane, which can be where it runs in a pod of a member: its status page is not for
- * pods of other members. docs/decisions/0088-no-lane-leads-to-a-status-page.md
+ * pods of other members. docs/decisions/0040-status-pages.md
  */
 import type { Prefix } from '../../model/addresses/ip.ts'
 import { isSourceAmong, laneSourcesAt } from '../../model/lanes/lane-callers.ts'

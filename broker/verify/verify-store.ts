@@ -58,7 +58,7 @@ export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyI
   return { clusterset, epoch, revision, rows, members, records, findings: findings.kept, found: findings.count }
 }
 
-/** An operator keeps its key, and the certificate is in the store (decision 62). */
+/** An operator keeps its key, and the certificate is in the store (decision 38). */
 function isElsewhere(view: LogView, { certificate, key }: AuthorityTexts): boolean {
   const isHere = certificate !== undefined || key !== undefined
   return !isHere && view.get('authority', AUTHORITY_KEY) !== undefined

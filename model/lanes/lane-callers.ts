@@ -1,7 +1,7 @@
 /**
  * Whose connection it is, by the source that a process sees: one of its own cluster, or one that came by a lane. Gateways
  * drop what comes out of a lane from any other source than the ranges of other clusters, so these are all there are. Pure.
- * docs/decisions/0088-no-lane-leads-to-a-status-page.md
+ * docs/decisions/0040-status-pages.md
  */
 import { routedPrefixes } from '../addresses/addressing.ts'
 import {

@@ -1,5 +1,5 @@
 /**
- * Replicas that write at the same time let each other write (decision 79), and what is acknowledged meanwhile is what
+ * Replicas that write at the same time let each other write (decision 57), and what is acknowledged meanwhile is what
  * was written. `before` lets others write between a decision of a replica and its transaction.
  */
 import t, { type Test } from 'tap'

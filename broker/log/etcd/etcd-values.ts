@@ -1,6 +1,6 @@
 /**
  * Values of the log's keys, as JSON. What cannot be read is damage, and is named. Of a record only its beginning and its
- * end are looked at here, as of those in SQLite (decision 81).
+ * end are looked at here, as of those in SQLite (decision 57).
  */
 import type { Scope, Scopes } from '../../state/state.ts'
 import { messageOf } from '../../../runtime/thrown.ts'

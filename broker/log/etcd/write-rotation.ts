@@ -4,7 +4,7 @@
  * those that wrote just now tries at once, and each of the others gives those before it the time of two writes.
  *
  * It only spreads the tries. Nobody is waited for who has not written lately, nobody for longer than a few writes take,
- * and the comparison of the head decides as ever; that each comes to it is for WriteTurns (decision 79).
+ * and the comparison of the head decides as ever; that each comes to it is for WriteTurns (decision 57).
  */
 import type { Clock } from '../../../reconcile/clock.ts'
 import { WakeableSleep } from '../../../reconcile/wakeable-sleep.ts'

@@ -9,7 +9,7 @@
  *
  * Earlier is what was said before our group was begun, or before we said so ourselves: who comes later is not waited for,
  * so that no wait is longer than MOST_MS. Nothing depends on it but who is first: the comparison of the head decides
- * (decision 79).
+ * (decision 57).
  */
 import type { Clock } from '../../../reconcile/clock.ts'
 import { WakeableSleep } from '../../../reconcile/wakeable-sleep.ts'
