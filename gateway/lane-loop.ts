@@ -12,7 +12,7 @@ import { reportedOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { LoopRun } from '../reconcile/loop-deps.ts'
 import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
-import { Turns } from '../reconcile/turns.ts'
+import { SerialQueue } from '../reconcile/serial-queue.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
 import type { Failure } from '../runtime/error-reason.ts'
 import { messageOf } from '../runtime/thrown.ts'
@@ -99,7 +99,7 @@ export class LaneLoop {
   readonly #loop: ReconcileLoop
   /** What has become silent leaves the ways at once, and does not wait for the end of a round. */
   readonly #ways: ReconcileLoop
-  readonly #turns = new Turns()
+  readonly #rounds = new SerialQueue()
   readonly #wake: WakeTimer
 
   constructor(deps: GatewayDeps, init: LaneLoopInit) {
@@ -283,7 +283,7 @@ export class LaneLoop {
    * would be lost. What fails here is done again by the round.
    */
   async #reroute(signal: AbortSignal): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#rounds.run(async () => {
       if (this.#plan === undefined || this.#routedFrom === undefined) return
       const { world, lanes } = this.#routedFrom
       const now = this.#asOfNow(world)
@@ -331,7 +331,7 @@ export class LaneLoop {
     const failures = round.failures
     if (states.size > 0 || lanes.length === 0) {
       const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
-      await this.#turns.take(async () => {
+      await this.#rounds.run(async () => {
         // What became silent since the world was read has left the ways by now, and is not to come back.
         const now = this.#plan === undefined ? world : this.#asOfNow(world)
         this.#routedFrom = { world: now, lanes: made }

@@ -2,6 +2,7 @@
  * A BrokerClient joined to a BrokerApi without sockets, for tests and for one process that is both. Messages go
  * through the codecs, so that what works here is fit for the wire; the link can be cut and mended.
  */
+import { SerialQueue } from '../reconcile/serial-queue.ts'
 import type {
   BrokerApi,
   JoinLook,
@@ -133,7 +134,7 @@ class InMemoryPublishStream implements PublishStream {
   readonly #session: ReturnType<BrokerApi['openPublish']>
   #wake: () => void = () => undefined
   /** Messages are handled one after the other, as on a stream. */
-  #tail: Promise<void> = Promise.resolve()
+  readonly #messages = new SerialQueue()
 
   constructor(api: BrokerApi, peer: Peer, signal: AbortSignal) {
     const onReply = (reply: PublishReply): void => {
@@ -156,15 +157,14 @@ class InMemoryPublishStream implements PublishStream {
   async send(message: PublishMessage): Promise<void> {
     this.#ended.signal.throwIfAborted()
     const bytes = codec.encodePublishMessage(message)
-    const handled = this.#tail.then(async () => {
+    const handled = this.#messages.run(async () => {
       if (this.#ended.signal.aborted) return
       await this.#session.onMessage(
         asServer(() => codec.decodePublishMessage(bytes)),
         bytes.length,
       )
     })
-    this.#tail = handled.catch((error: unknown) => this.#end(error))
-    await this.#tail
+    await handled.catch((error: unknown) => this.#end(error))
   }
 
   close(): void {

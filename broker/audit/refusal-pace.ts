@@ -6,14 +6,10 @@
  */
 import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { TokenBucket, type TokenRate } from '../../reconcile/token-bucket.ts'
 
-interface Rate {
-  readonly burst: number
-  readonly refillMs: number
-}
-
-const OF_ONE: Rate = { burst: 10, refillMs: 300_000 }
-const OF_ALL: Rate = { burst: 100, refillMs: 1000 }
+const OF_ONE: TokenRate = { burst: 10, perSecond: 1 / 300 }
+const OF_ALL: TokenRate = { burst: 100, perSecond: 1 }
 const MAX_SOURCES = 4096
 /** Named in one report. */
 const MAX_NAMED = 8
@@ -28,11 +24,6 @@ export interface Source {
   readonly among: 'strangers' | 'known' | 'accepted'
 }
 
-interface Bucket {
-  left: number
-  atMs: number
-}
-
 export interface Suppressed {
   readonly count: number
   /** How many sources they came from; of more than are remembered: of those at least. */
@@ -44,30 +35,30 @@ export interface Suppressed {
 export class RefusalPace {
   readonly #clock: Pick<Clock, 'monotonic'>
   /** In the order of their last line. */
-  readonly #buckets = new Map<string, Bucket>()
-  readonly #all: Readonly<Record<Source['among'], Bucket>>
+  readonly #buckets = new Map<string, TokenBucket>()
+  readonly #all: Readonly<Record<Source['among'], TokenBucket>>
   #suppressed = new Map<string, number>()
   #count = 0
 
   constructor(clock: Pick<Clock, 'monotonic'>) {
     this.#clock = clock
-    const full = { left: OF_ALL.burst, atMs: clock.monotonic() }
-    this.#all = { strangers: { ...full }, known: { ...full }, accepted: { ...full } }
+    this.#all = {
+      strangers: new TokenBucket(clock),
+      known: new TokenBucket(clock),
+      accepted: new TokenBucket(clock),
+    }
   }
 
   /** True when one more line of this source may be written; false counts it as suppressed. */
   allows({ name, among }: Source): boolean {
-    const nowMs = this.#clock.monotonic()
-    const bucket = this.#buckets.get(name) ?? { left: OF_ONE.burst, atMs: nowMs }
+    const bucket = this.#buckets.get(name) ?? new TokenBucket(this.#clock)
     const all = this.#all[among]
-    refill(bucket, OF_ONE, nowMs)
-    refill(all, OF_ALL, nowMs)
-    if (bucket.left < 1 || all.left < 1) {
+    if (!bucket.canTake(1, OF_ONE) || !all.canTake(1, OF_ALL)) {
       this.#suppress(name)
       return false
     }
-    bucket.left -= 1
-    all.left -= 1
+    bucket.take(1, OF_ONE)
+    all.take(1, OF_ALL)
     this.#buckets.delete(name)
     this.#buckets.set(name, bucket)
     const oldest = this.#buckets.size > MAX_SOURCES ? this.#buckets.keys().next().value : undefined
@@ -126,9 +117,4 @@ function subnetOf(address: string): string {
   } catch {
     return address.slice(0, MAX_NAME)
   }
-}
-
-function refill(bucket: Bucket, { burst, refillMs }: Rate, nowMs: number): void {
-  bucket.left = Math.min(burst, bucket.left + (nowMs - bucket.atMs) / refillMs)
-  bucket.atMs = nowMs
 }

@@ -1,9 +1,10 @@
 /** One audit log for several clustersets: their lines go out one batch after the other, and only its owner closes it. */
+import { SerialQueue } from '../../reconcile/serial-queue.ts'
 import type { AuditSink } from './audit-sink.ts'
 
 export class SharedSink implements AuditSink {
   readonly #sink: AuditSink
-  #last: Promise<void> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(sink: AuditSink) {
     this.#sink = sink
@@ -15,21 +16,14 @@ export class SharedSink implements AuditSink {
   }
 
   write(lines: readonly string[]): Promise<void> {
-    return this.#next(() => this.#sink.write(lines))
+    return this.#queue.run(() => this.#sink.write(lines))
   }
 
   reopen(): Promise<void> {
-    return this.#next(() => this.#sink.reopen?.() ?? Promise.resolve())
+    return this.#queue.run(() => this.#sink.reopen?.() ?? Promise.resolve())
   }
 
   close(): Promise<void> {
     return this.#sink.close()
-  }
-
-  /** Whether the one before has worked or not. */
-  #next(work: () => Promise<void>): Promise<void> {
-    const done = this.#last.then(work)
-    this.#last = done.catch(() => undefined)
-    return done
   }
 }

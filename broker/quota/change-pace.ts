@@ -4,6 +4,7 @@
  */
 import { type MemberQuota, changeBurst } from '../../model/quota/member-quota.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { TokenBucket } from '../../reconcile/token-bucket.ts'
 
 /** Changes of one group take no longer than this at the member's rate: it takes a broker that answers no sooner for dead. */
 const MOST_GROUP_MS = 2000
@@ -11,15 +12,11 @@ const MOST_GROUP_MS = 2000
 const CALM_MS = 10_000
 
 export class ChangePace {
-  readonly #clock: Pick<Clock, 'monotonic'>
-  /** Used of the burst; it may be more than that, by one group. */
-  #used = 0
-  #atMs: number
+  readonly #bucket: TokenBucket
   #isSlowed = false
 
   constructor(clock: Pick<Clock, 'monotonic'>) {
-    this.#clock = clock
-    this.#atMs = clock.monotonic()
+    this.#bucket = new TokenBucket(clock)
   }
 
   /** It has had to wait, and goes on near its rate. */
@@ -34,27 +31,18 @@ export class ChangePace {
 
   /** Takes that so many changes were written, and gives how long to pause before the next; 0: not at all. */
   took(count: number, quota: MemberQuota): number {
-    const burst = changeBurst(quota)
-    this.#refill(quota)
-    this.#used += count
-    const over = this.#used - burst
-    if (over > 0) this.#isSlowed = true
-    return over > 0 ? (over / quota.changes) * 1000 : 0
+    this.look(quota)
+    const pauseMs = this.#bucket.take(count, { burst: changeBurst(quota), perSecond: quota.changes })
+    if (pauseMs > 0) this.#isSlowed = true
+    return pauseMs
   }
 
   /** Looks whether a member that had to wait has become calm. */
   look(quota: MemberQuota): void {
-    this.#refill(quota)
-  }
-
-  #refill(quota: MemberQuota): void {
-    const now = this.#clock.monotonic()
-    this.#used = Math.max(0, this.#used - ((now - this.#atMs) * quota.changes) / 1000)
-    this.#atMs = now
-    // What a smaller burst does not cover was taken under a larger one, and is not held against the member.
     const burst = changeBurst(quota)
-    this.#used = Math.min(this.#used, burst + ChangePace.groupSize(quota))
+    // What a smaller burst does not cover was taken under a larger one, and is not held against the member.
+    const used = this.#bucket.used(quota.changes, burst + ChangePace.groupSize(quota))
     const calm = Math.min(burst / 2, (quota.changes * CALM_MS) / 1000)
-    if (this.#used <= burst - calm) this.#isSlowed = false
+    if (used <= burst - calm) this.#isSlowed = false
   }
 }

@@ -6,6 +6,7 @@
 import type { ClusterId } from '../../model/ids.ts'
 import type { AskedInterest } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { TokenBucket } from '../../reconcile/token-bucket.ts'
 
 /** Records that a member is given at once; twice all that there are, where that is more. */
 const BURST = 100_000
@@ -22,7 +23,7 @@ export function startCost(interest: AskedInterest | undefined): number {
 
 export class SnapshotPace {
   readonly #clock: Pick<Clock, 'monotonic'>
-  readonly #used = new Map<ClusterId, { records: number; atMs: number }>()
+  readonly #used = new Map<ClusterId, TokenBucket>()
 
   constructor(clock: Pick<Clock, 'monotonic'>) {
     this.#clock = clock
@@ -30,12 +31,9 @@ export class SnapshotPace {
 
   /** Takes that a member was given so many of the records that there are; gives how long to wait before the next. */
   takes(cluster: ClusterId, count: number, records: number): number {
-    const now = this.#clock.monotonic()
-    const before = this.#used.get(cluster) ?? { records: 0, atMs: now }
-    const left = Math.max(0, before.records - ((now - before.atMs) * PER_SECOND) / 1000)
-    const used = { records: left + count, atMs: now }
-    this.#used.set(cluster, used)
-    const over = used.records - Math.max(BURST, 2 * records)
-    return over <= 0 ? 0 : Math.min(MAX_PAUSE_MS, (over / PER_SECOND) * 1000)
+    const bucket = this.#used.get(cluster) ?? new TokenBucket(this.#clock)
+    this.#used.set(cluster, bucket)
+    const pauseMs = bucket.take(count, { burst: Math.max(BURST, 2 * records), perSecond: PER_SECOND })
+    return Math.min(MAX_PAUSE_MS, pauseMs)
   }
 }

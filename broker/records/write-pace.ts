@@ -3,6 +3,7 @@
  * waits for its acknowledgements, and the others' changes arrive between.
  */
 import type { Clock } from '../../reconcile/clock.ts'
+import { TokenBucket } from '../../reconcile/token-bucket.ts'
 import type { Transaction } from '../log/record-log.ts'
 
 export interface WritePaceInit {
@@ -18,26 +19,22 @@ export const DEFAULT_WRITE_PACE: WritePaceInit = { burstMs: 1500, share: 0.25, b
 const MAX_PAUSE_MS = 2000
 
 export class WritePace {
-  readonly #clock: Clock
   readonly #init: WritePaceInit
-  #leftMs: number
-  #atMs: number
+  /** Milliseconds of the thread. */
+  readonly #bucket: TokenBucket
 
   constructor(clock: Clock, init: WritePaceInit = DEFAULT_WRITE_PACE) {
-    this.#clock = clock
     this.#init = init
-    this.#leftMs = init.burstMs
-    this.#atMs = clock.monotonic()
+    this.#bucket = new TokenBucket(clock)
   }
 
   /** Takes what was used, and gives how long to pause before the next; 0: not at all. */
   used(ms: number, bytes: number): number {
     const { burstMs, share, bytesPerMs } = this.#init
-    const now = this.#clock.monotonic()
-    const refilled = Math.min(burstMs, this.#leftMs + (now - this.#atMs) * share)
-    this.#atMs = now
-    this.#leftMs = Math.max(-MAX_PAUSE_MS * share, refilled - ms - bytes / bytesPerMs)
-    return this.#leftMs >= 0 ? 0 : -this.#leftMs / share
+    const perSecond = share * 1000
+    this.#bucket.take(ms + bytes / bytesPerMs, { burst: burstMs, perSecond })
+    const used = this.#bucket.used(perSecond, burstMs + MAX_PAUSE_MS * share)
+    return Math.max(0, used - burstMs) / share
   }
 }
 

@@ -10,6 +10,7 @@
  */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { SerialQueue } from '../../reconcile/serial-queue.ts'
 import { KernelError } from '../errors.ts'
 import { formatStatement } from './format-nft.ts'
 import { NftCommand, type NftCommandInit } from './nft-command.ts'
@@ -28,7 +29,7 @@ const ANSWER_TIMEOUT_MS = 5000
 export class NftSession extends NftCommand {
   readonly #clock: Clock
   #process: Conversation | undefined
-  #queue: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(init: NftSessionInit = {}) {
     super(init)
@@ -36,7 +37,7 @@ export class NftSession extends NftCommand {
   }
 
   override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
-    const turn = this.#queue.then(() =>
+    return this.#queue.run(() =>
       this.own(async () => {
         if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
         if (isShort(statements)) {
@@ -46,8 +47,6 @@ export class NftSession extends NftCommand {
         await super.run(statements, signal)
       }),
     )
-    this.#queue = turn.catch(() => undefined)
-    return turn
   }
 
   /** Ends the process. The next run() starts another. Without this it ends with the process that started it. */

@@ -7,6 +7,7 @@
  */
 import { getSystemErrorName } from 'node:util'
 import { createNetlink, parseError, Protocol, type NetlinkSocket } from 'netlink'
+import { SerialQueue } from '../../reconcile/serial-queue.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError, type KernelErrorCode } from '../errors.ts'
 import { closeAtExit } from './close-at-exit.ts'
@@ -49,7 +50,7 @@ export class RtnetlinkSocket {
   readonly #close: () => void
   #closed = false
   /** The request before. The kernel runs one dump per socket at a time and answers EBUSY to a second. */
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS) {
     this.#socket = openSocket('open a netlink socket')
@@ -82,13 +83,11 @@ export class RtnetlinkSocket {
   }
 
   #queued<T>(request: Request, send: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(() => {
+    return this.#queue.run(() => {
       if (this.#closed) throw new KernelError('EINTR', request.operation, 'the socket is closed')
       if (request.signal?.aborted === true) throw new KernelError('EINTR', request.operation, 'stopped before it began')
       return send()
     })
-    this.#last = turn.catch(() => undefined)
-    return turn
   }
 
   async #send(request: Request, flags: number): Promise<{ messages: readonly KernelMessage[]; torn: boolean }> {

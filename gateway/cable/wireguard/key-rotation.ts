@@ -6,6 +6,7 @@
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { SerialQueue } from '../../../reconcile/serial-queue.ts'
 import type { PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
 import { publicKeyOf } from '../../../kernel/wireguard/wireguard-key.ts'
 import type { CableDevice, CableLink, CableRotation, FarEnd, FollowedLink } from '../cable.ts'
@@ -39,7 +40,7 @@ export class KeyRotation implements CableRotation {
   readonly #stateDir: string
   /** What was followed and may not be in a plan yet, by remote lane and old key. */
   readonly #followed = new Map<string, Followed>()
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(deps: KeyRotationDeps, stateDir: string) {
     this.#deps = deps
@@ -48,9 +49,7 @@ export class KeyRotation implements CableRotation {
 
   /** One after the other, whatever becomes of the one before. */
   inTurn<T>(action: () => Promise<T>): Promise<T> {
-    const turn = this.#turn.then(action)
-    this.#turn = turn.catch(() => undefined)
-    return turn
+    return this.#queue.run(action)
   }
 
   async next(ownLane: number): Promise<string | undefined> {

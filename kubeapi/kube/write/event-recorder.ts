@@ -1,6 +1,7 @@
 /** Events for users: events.k8s.io/v1, best effort. */
 import { hostname } from 'node:os'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { SerialQueue } from '../../../reconcile/serial-queue.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 import type { ObjectEvent } from '../../cluster-api.ts'
@@ -27,7 +28,7 @@ const CONTROLLER = 'sealane.io/sealane'
 export class EventRecorder {
   readonly #deps: EventRecorderDeps
   readonly #filter: EventFilter
-  #tail: Promise<void> = Promise.resolve()
+  readonly #queue = new SerialQueue()
   #waiting = 0
   #count = 0
 
@@ -41,7 +42,7 @@ export class EventRecorder {
     const passed = this.#filter.pass(event)
     if (passed === undefined) return
     this.#waiting += 1
-    this.#tail = this.#tail.then(async () => {
+    void this.#queue.run(async () => {
       try {
         await this.#post(passed, signal)
       } catch (error) {
@@ -54,7 +55,7 @@ export class EventRecorder {
   }
 
   settled(): Promise<void> {
-    return this.#tail
+    return this.#queue.settled()
   }
 
   async #post({ regarding, type, reason, note }: ObjectEvent, signal: AbortSignal): Promise<void> {

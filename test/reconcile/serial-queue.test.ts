@@ -1,12 +1,12 @@
 import t from 'tap'
-import { Turns } from '../../reconcile/turns.ts'
+import { SerialQueue } from '../../reconcile/serial-queue.ts'
 
 t.test('one at a time, in the order of asking, also after one that failed', async (t) => {
-  const turns = new Turns()
+  const turns = new SerialQueue()
   const said: string[] = []
   const gates = ['a', 'b', 'c'].map((name) => {
     const gate = Promise.withResolvers<string>()
-    const turn = turns.take(() => {
+    const turn = turns.run(() => {
       said.push(name)
       return gate.promise
     })
