@@ -3,11 +3,12 @@
  * that is named by its fingerprint. In a directory that an operator gives: whatever certificates and keys lie there.
  */
 import { type KeyObject, X509Certificate } from 'node:crypto'
-import { mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, readFile, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
 import { certificateToPem, certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { StateError } from '../log/record-log.ts'
 
@@ -33,17 +34,7 @@ export async function makeStateDir(stateDir: string): Promise<void> {
 
 /** A crash leaves the old file or the new one; mode 0600. Throws StateError. */
 export async function writeSafely(file: string, text: string): Promise<void> {
-  await onFile(file, 'cannot be written', async () => {
-    const handle = await open(`${file}.new`, 'w', 0o600)
-    try {
-      await handle.chmod(0o600)
-      await handle.writeFile(text)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
-    await rename(`${file}.new`, file)
-  })
+  await onFile(file, 'cannot be written', () => replaceFile(file, text))
 }
 
 /** Undefined where there is no such file. Throws StateError. */

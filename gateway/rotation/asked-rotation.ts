@@ -2,11 +2,11 @@
  * What an operator asked for by the Node's annotation, and what has been done of it. The text of the annotation only
  * distinguishes one request from another: clocks of two machines are never compared.
  */
-import { randomUUID } from 'node:crypto'
-import { open, readFile, rename, rm } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ANNOTATION_ROTATE_KEYS } from '../../model/lanes/gateway-node.ts'
 import type { Node } from '../../model/objects.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
 
 const MAX_REQUEST = 64
 
@@ -25,19 +25,9 @@ export async function servedRotation(stateDir: string): Promise<string | undefin
   }
 }
 
-/** All or nothing, also when the power goes. Throws the system's error. */
+/** Throws the system's error. */
 export async function noteServedRotation(stateDir: string, request: string): Promise<void> {
-  const aside = `${pathIn(stateDir)}.${randomUUID()}.new`
-  const file = await open(aside, 'wx', 0o600)
-  try {
-    await file.writeFile(request)
-    await file.sync()
-    await file.close()
-    await rename(aside, pathIn(stateDir))
-  } finally {
-    await file.close().catch(() => undefined)
-    await rm(aside, { force: true })
-  }
+  await replaceFile(pathIn(stateDir), request)
 }
 
 function pathIn(stateDir: string): string {

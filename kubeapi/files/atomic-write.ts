@@ -1,13 +1,7 @@
-/**
- * Files that are either the old or the new one, never half: temporary file in the same folder, fsync, rename.
- * Temporary names start with a dot; every reader here passes those by.
- */
-import { randomBytes } from 'node:crypto'
+/** Files of a site: written whole, in folders that are made where they are missing (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
-import { open, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
-
-const TEMPORARY = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
+import { dirname, join } from 'node:path'
+import { TEMPORARY_NAME, replaceFile, temporaryPath, writeTemporary } from '../../runtime/atomic-file.ts'
 
 /** Makes the folder and those above it where they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {
@@ -22,48 +16,23 @@ export function makeFolder(path: string): void {
   }
 }
 
-/** A name of our own in the folder of `path`, for what is not yet or no more to be seen. */
-export function temporaryPath(path: string): string {
-  // Long names keep only their start: the temporary name must not exceed the limit that the real one just meets.
-  return join(dirname(path), `.${basename(path).slice(0, 100)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`)
-}
-
 /** Makes the folder where needed. Throws the system's error, for the caller to classify. */
 export async function writeFileAtomic(path: string, text: string, mode = 0o644): Promise<void> {
-  const temporary = await writeTemporary(path, text, mode)
-  try {
-    await rename(temporary, path)
-  } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
-  }
+  await inFolder(path, () => replaceFile(path, text, mode))
 }
 
-/** What is to become the file, complete and on disk. Gives its path, which is the caller's to move or to remove. */
-export async function writeTemporary(path: string, text: string, mode = 0o644): Promise<string> {
-  const temporary = temporaryPath(path)
-  const file = await openInFolder(temporary, mode)
-  try {
-    try {
-      await file.writeFile(text)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    return temporary
-  } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
-  }
+/** The same, but the file is not yet in its place: gives its path, which is the caller's to move or to remove. */
+export function writeAside(path: string, text: string, mode = 0o644): Promise<string> {
+  return inFolder(path, () => writeTemporary(path, text, mode))
 }
 
-async function openInFolder(path: string, mode: number): Promise<Awaited<ReturnType<typeof open>>> {
+async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {
   try {
-    return await open(path, 'wx', mode)
+    return await write()
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw error
     makeFolder(dirname(path))
-    return await open(path, 'wx', mode)
+    return await write()
   }
 }
 
@@ -93,7 +62,7 @@ export function removeStaleTemporaries(folder: string, now: number): void {
   try {
     for (const entry of readdirSync(folder, { withFileTypes: true })) {
       const path = join(folder, entry.name)
-      const isTemporary = TEMPORARY.test(entry.name)
+      const isTemporary = TEMPORARY_NAME.test(entry.name)
       if (isTemporary && now - statSync(path).mtimeMs > STALE_MS) rmSync(path, { recursive: true, force: true })
       else if (!isTemporary && entry.isDirectory()) removeStaleTemporaries(path, now)
     }

@@ -3,12 +3,12 @@
  * read by the agent. The private key has mode 0600 and never leaves this folder.
  *   cluster.key   PKCS #8 PEM      cluster.crt  PEM      ca.crt  PEM, one or more      broker.json  see BrokerFile
  */
-import { randomBytes } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseClusterId } from '../../model/ids.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
 import { brokerAddresses } from '../addresses/address-book.ts'
 import { formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import { keyFromPem, keyToPem } from './keys.ts'
@@ -136,7 +136,7 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
   })
   await chmod(directory, 0o700)
   const parts = encodeMemberIdentity(identity)
-  for (const part of IDENTITY_PARTS) await replaceFile(join(directory, part), parts[part])
+  for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
 }
 
 /** After leaving: nothing of the identity stays. */
@@ -207,19 +207,10 @@ function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
 }
 
 /** A crash leaves the old file or the new one, never half of one. */
-async function replaceFile(file: string, text: string): Promise<void> {
-  const temporary = `${file}.${randomBytes(4).toString('hex')}.tmp`
+async function writePart(file: string, text: string): Promise<void> {
   try {
-    const handle = await open(temporary, 'wx', 0o600)
-    try {
-      await handle.writeFile(text)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
-    await rename(temporary, file)
+    await replaceFile(file, text)
   } catch (cause) {
-    await rm(temporary, { force: true })
     throw new IdentityFileError(file, `cannot be written: ${(cause as Error).message}`, { cause })
   }
 }

@@ -2,10 +2,11 @@
  * The replica on disk, so that an agent that starts while the broker is away knows everything it knew, and later asks
  * for the difference only. One file, replaced whole: readers see the old one or the new one.
  */
-import { createHash, randomUUID } from 'node:crypto'
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { type RecordKind, recordKeyText } from '../../model/records.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
 import { CodecError, count, list, parseWire, text, texts } from '../codec/codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
@@ -95,22 +96,5 @@ export function replicaFile(path: string): ReplicaStore {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 })
       await replaceFile(path, encodeReplica(replica))
     },
-  }
-}
-
-async function replaceFile(path: string, bytes: Uint8Array): Promise<void> {
-  const temporary = `${path}.${randomUUID()}.tmp`
-  try {
-    const file = await open(temporary, 'w', 0o600)
-    try {
-      await file.writeFile(bytes)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, path)
-  } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
   }
 }

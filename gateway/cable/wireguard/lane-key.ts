@@ -1,7 +1,7 @@
 /** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
-import { randomUUID } from 'node:crypto'
-import { link, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { createFile } from '../../../runtime/atomic-file.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 
 /** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
@@ -139,22 +139,12 @@ async function checkKey(path: string): Promise<void> {
   }
 }
 
-/** All or nothing, also when the power goes: written aside, then linked into place. The first of two writers wins. */
+/** The first of two writers wins. */
 async function writeKey(path: string, key: string): Promise<void> {
-  const aside = `${path}.${randomUUID()}.new`
   try {
-    const file = await open(aside, 'wx', 0o600)
-    try {
-      await file.writeFile(`${key}\n`)
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await link(aside, path)
+    await createFile(path, `${key}\n`)
   } catch (error) {
-    if (!isCode(error, 'EEXIST')) throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
-  } finally {
-    await rm(aside, { force: true })
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
   }
 }
 

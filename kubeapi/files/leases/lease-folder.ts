@@ -18,7 +18,8 @@ import { basename, dirname, join } from 'node:path'
 import { messageOf } from '../../../runtime/thrown.ts'
 import { ClusterApiError } from '../../cluster-api.ts'
 import type { StoredLease } from '../../lease-store.ts'
-import { errorCode, isMissing, temporaryPath, writeTemporary } from '../atomic-write.ts'
+import { temporaryPath } from '../../../runtime/atomic-file.ts'
+import { errorCode, isMissing, writeAside } from '../atomic-write.ts'
 import { MAX_LEASE_BYTES, isLeaseName, parseLease } from './lease-shape.ts'
 import { LAST_VERSION, readVersions, versionFile } from './lease-versions.ts'
 
@@ -140,7 +141,7 @@ export class LeaseFolder {
       if (errorCode(error) !== 'EEXIST') throw unavailable('write', path, error)
     }
     try {
-      return await writeTemporary(path, text)
+      return await writeAside(path, text)
     } catch (error) {
       throw this.#notWritten(path, error)
     }
