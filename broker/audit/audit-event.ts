@@ -1,11 +1,11 @@
 /**
  * What the audit log tells of: one act, who did it, and how it ended. Names of acts and of fields are a promise to those
- * who read the log by programs: they get no other meaning (audit-line.ts writes them, docs/operations.md lists them).
+ * who read the log by programs: they get no other meaning (audit-line.ts writes them, docs/reference.md lists them).
  */
 import { randomBytes } from 'node:crypto'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
-/** In the order of docs/operations.md. */
+/** In the order of docs/reference.md. */
 export const AUDIT_ACTS = [
   'join',
   'join.look',

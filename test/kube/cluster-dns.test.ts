@@ -165,8 +165,8 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
 
 /** Each question to both: the same, or different just as the table of differences says. */
 async function comparison(t: Test, ours: CoreDns, theirs: CoreDns): Promise<void> {
-  const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8')
-  for (const { row } of DIFFERENCES) t.ok(document.includes(`| ${row} |`), `docs/operations.md tells of ${row}`)
+  const document = readFileSync(join(ROOT, 'docs/reference.md'), 'utf8')
+  for (const { row } of DIFFERENCES) t.ok(document.includes(`| ${row} |`), `docs/reference.md tells of ${row}`)
   for (const [name, type] of QUESTIONS) {
     const known = DIFFERENCES.find(({ question }) => question[0] === name && question[1] === type)
     const full = absolute(name)

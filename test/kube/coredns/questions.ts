@@ -1,6 +1,6 @@
 /**
  * Questions about the clusterset of the worked examples (test/dns/zone-fixture.ts), which our dns component and
- * CoreDNS' own `multicluster` zone both answer; and where the two differ, on purpose. docs/limits.md lists the
+ * CoreDNS' own `multicluster` zone both answer; and where the two differ, on purpose. docs/reference.md lists the
  * differences.
  */
 import { TYPE, type WireMessage } from '../../dns/wire.ts'
