@@ -77,7 +77,7 @@ t.test('every alert has a runbook, and every runbook an alert', async (t) => {
   }
   for (const { alert, annotations } of ruleFile().groups.flatMap(({ rules }) => rules)) {
     t.equal(annotations['runbook_url'], `docs/runbooks/${alert}.md`)
-    t.match(annotations['description'], /Reason code: (\w+|\{\{ \$labels\.\w+ \}\}) \(docs\/reasons\.md\)\.$/)
+    t.match(annotations['description'], /Reason code: (\w+|\{\{ \$labels\.\w+ \}\}) \(docs\/troubleshooting\.md\)\.$/)
   }
 })
 

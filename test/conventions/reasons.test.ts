@@ -9,7 +9,6 @@ import type { ReasonRow } from '../../model/reasons/reason-row.ts'
 import { REASON_PARTS, firstReason, joinReasons, knownReason } from '../../model/reasons/reasons.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
-import { reasonsDocument } from '../../scripts/documents/reasons-document.ts'
 import { PRODUCT, ROOT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const rows = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
@@ -71,13 +70,6 @@ t.test('several reasons of one condition are joined by commas', async (t) => {
   t.equal(joinReasons(['PortConflict', 'TypeConflict']), 'PortConflict,TypeConflict')
   t.equal(firstReason('PortConflict,TypeConflict'), 'PortConflict')
   t.equal(knownReason('toString'), undefined)
-})
-
-t.test('docs/reasons.md is what npm run docs:reasons writes', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs', 'reasons.md'), 'utf8')
-  t.equal(text, reasonsDocument())
-  const wide = text.split('\n').filter((line) => line.length > 120)
-  t.same(wide, [], 'lines are at most 120 columns')
 })
 
 t.test('the ten lines of docs/operations.md are lines of the product, with reasons that there are', async (t) => {
