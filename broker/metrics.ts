@@ -77,7 +77,7 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
     }),
     storeProblem: metrics.gauge({
       name: 'sealane_broker_store_problem',
-      help: 'Why the store cannot be read or written now, by code (docs/reasons.md): 1 while it is so, 0 afterwards.',
+      help: 'Why the store cannot be read or written now, by code (docs/troubleshooting.md): 1 while it is so, 0 afterwards.',
       labels: ['code'],
     }),
     commitSeconds: metrics.histogram({

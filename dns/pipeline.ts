@@ -50,7 +50,7 @@ const INSIDE_ANOTHER_NAME = `.${CLUSTERSET_ZONE}.`
 /** RFC 8914 section 4: the client is not one that may ask this; and none of the codes that have a number of their own. */
 const PROHIBITED = 18
 const OTHER_ERROR = 0
-/** What EDNS says beside the response code: the reason as docs/reasons.md has it. */
+/** What EDNS says beside the response code: the reason as docs/troubleshooting.md has it. */
 const WHY_NOT: Readonly<Record<NotForwarded, Buffer>> = {
   client_not_own: extendedError(PROHIBITED, 'client_not_own'),
   client_places: extendedError(OTHER_ERROR, 'client_places'),

@@ -12,7 +12,7 @@ export function problemMetrics(metrics: Metrics): ProblemMetrics {
   return {
     problems: metrics.gauge({
       name: 'sealane_member_problems',
-      help: 'Problems of this cluster, as sealane status has them, by code (docs/reasons.md) and severity: down, degraded, notice. What follows from another one is not counted.',
+      help: 'Problems of this cluster, as sealane status has them, by code (docs/troubleshooting.md) and severity: down, degraded, notice. What follows from another one is not counted.',
       labels: ['code', 'severity'],
     }),
     subjects: metrics.gauge({

@@ -47,7 +47,7 @@ function ruleOf({ name, severity, expr, for: held, summary, says, code }: Alert)
     labels: { severity },
     annotations: {
       summary,
-      description: `${says} Reason code: ${text} (docs/reasons.md).`,
+      description: `${says} Reason code: ${text} (docs/troubleshooting.md).`,
       runbook_url: `${RUNBOOKS}${name}.md`,
     },
   }

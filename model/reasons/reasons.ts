@@ -1,5 +1,5 @@
 /**
- * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from
+ * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/troubleshooting.md is written from
  * it. A name is never given another meaning; the parts are sorted by what the reasons are about.
  */
 import { ACCESS_REASONS } from './access-reasons.ts'

@@ -14,7 +14,7 @@ export const SERVICE_REASONS = {
   },
   NoService: {
     standard: 'KEP-1645',
-    means: 'The ServiceExport has no Service of its namespace and name, or the name cannot be a DNS name.',
+    means: 'No Service has the namespace and name of the ServiceExport, or the name is not a valid DNS name.',
     todo: 'Create the Service, or remove the ServiceExport.',
     shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
   },
@@ -26,8 +26,8 @@ export const SERVICE_REASONS = {
   },
   Pending: {
     standard: 'KEP-1645',
-    means: 'The agent waits for something that comes by itself; the message says for what.',
-    todo: 'Wait some seconds. If it stays, look whether the agent reaches the broker.',
+    means: 'The agent waits for something that the message names.',
+    todo: 'If it lasts, check that the agent reaches the broker.',
     shows: [
       'condition Ready of ServiceExport',
       'condition sealane.io/Imported of ServiceExport',
@@ -36,19 +36,19 @@ export const SERVICE_REASONS = {
   },
   Exported: {
     standard: 'KEP-1645',
-    means: 'The broker has stored the export durably.',
+    means: 'The broker has stored the export.',
     todo: 'Nothing.',
     shows: ['condition Ready of ServiceExport', 'event on ServiceExport'],
   },
   Failed: {
     standard: 'KEP-1645',
     means: 'The broker refuses the export or its endpoints; the message names the field and the reason.',
-    todo: 'Look up the reason that the message names, and change the Service.',
+    todo: 'Look up the reason in the message, and change the Service.',
     shows: ['condition Ready of ServiceExport'],
   },
   Refused: {
-    means: 'The broker or the agent does not take what the object says; the note says why.',
-    todo: 'Look up the reason that the note names.',
+    means: 'The broker or the agent does not accept the object.',
+    todo: 'Look up the reason in the note.',
     shows: ['event on ServiceExport', 'event on Membership', 'event on ClusterProperty'],
   },
   NoConflicts: {
@@ -58,8 +58,8 @@ export const SERVICE_REASONS = {
     shows: ['condition Conflict of ServiceExport'],
   },
   Conflict: {
-    means: 'The exports of one service disagree; the note begins with the reasons.',
-    todo: 'Look up the reasons that the note names.',
+    means: 'The exports of one service disagree.',
+    todo: 'Look up the reasons at the start of the note.',
     shows: ['event on ServiceExport'],
   },
   ConflictCleared: {
@@ -82,7 +82,7 @@ export const SERVICE_REASONS = {
   },
   SessionAffinityConfigConflict: {
     standard: 'KEP-1645',
-    means: 'The exports have different timeouts of session affinity.',
+    means: 'The exports have different session affinity timeouts.',
     todo: AGREE,
     shows: CONFLICT,
   },
@@ -112,7 +112,7 @@ export const SERVICE_REASONS = {
   },
   IPFamilyConflict: {
     standard: 'KEP-1645',
-    means: 'The exports have different IP families, so that a caller may reach only some of the backends.',
+    means: 'The exports have different IP families, so a caller may reach only some backends.',
     todo: 'Give the Service the same IP families in all clusters.',
     shows: CONFLICT,
   },
@@ -122,28 +122,28 @@ export const SERVICE_REASONS = {
     shows: ['condition sealane.io/Imported of ServiceExport', 'event on ServiceExport', 'event on ServiceImport'],
   },
   NotImported: {
-    means: 'No other member imports the service; the message says why, member by member.',
-    todo: 'Look up the sentence of the message among the reasons below, and act in the member that it names.',
+    means: 'No other member imports the service; the message gives the reason for each member.',
+    todo: 'Look up the reason, and act in the member that the message names.',
     shows: ['condition sealane.io/Imported of ServiceExport', 'event on ServiceExport'],
   },
   NotTold: {
-    means: 'No other member has said yet whether it imports the service.',
-    todo: 'Wait. A member of an earlier release never says it: upgrade that member.',
+    means: 'No other member has reported yet whether it imports the service.',
+    todo: 'Wait. Members of earlier releases never report it: upgrade them.',
     shows: ['condition sealane.io/Imported of ServiceExport'],
   },
   NoOtherMember: {
-    means: 'No other cluster is a member now.',
+    means: 'The clusterset has no other member.',
     todo: 'Join another cluster.',
     shows: ['condition sealane.io/Imported of ServiceExport'],
   },
   NamespaceMissing: {
-    means: "The service's namespace does not exist in the importing cluster, or ends there.",
+    means: 'The namespace does not exist, or is terminating, in the importing cluster.',
     todo: 'Create the namespace in the importing cluster.',
     shows: NOT_IMPORTED,
   },
   NamespaceNotAllowed: {
     status: 'InvalidArgument',
-    means: 'The namespace is a system namespace, from which or into which services do not travel.',
+    means: 'The namespace is a system namespace, which Sealane neither exports nor imports.',
     todo: 'Use another namespace, or start the broker and the agents with --allow-namespace.',
     shows: [
       ...NOT_IMPORTED,
@@ -154,33 +154,33 @@ export const SERVICE_REASONS = {
     ],
   },
   NameTaken: {
-    means: 'Something else has the name already: a ServiceImport that Sealane did not make, or another Endpoint.',
-    todo: 'Remove or rename the ServiceImport that Sealane did not make.',
+    means: 'A ServiceImport that Sealane did not create, or another Endpoint, already has the name.',
+    todo: 'Remove or rename the ServiceImport that Sealane did not create.',
     shows: [...NOT_IMPORTED, 'log of the agent'],
   },
   IPFamilyNotSupported: {
-    means: 'The service has addresses only of families that the pods of the importing cluster do not have.',
+    means: 'The service has no address of an IP family that pods of the importing cluster use.',
     todo: 'Give the exported Service a family that both clusters have.',
     shows: [...NOT_IMPORTED, 'condition Ready of ServiceImport', 'event on ServiceImport'],
   },
   ImportRefused: {
-    means: 'The API server of the importing cluster does not take the ServiceImport.',
-    todo: "Read that cluster's agent log: admission policies or quotas may refuse the object.",
+    means: 'The API server of the importing cluster refuses the ServiceImport.',
+    todo: 'Read the agent log there: an admission policy or a quota may refuse the object.',
     shows: NOT_IMPORTED,
   },
   ExportRefused: {
     means: 'The importing agent finds the export malformed.',
-    todo: "Read the importing cluster's agent log, which names the field. Upgrade the older of the two clusters.",
+    todo: 'Read the agent log there, which names the field. Upgrade the older of the two clusters.',
     shows: NOT_IMPORTED,
   },
   ClusterNotUsable: {
-    means: "The exporter's addresses cannot be used in the importing cluster, because they overlap its own.",
-    todo: "Read the importing cluster's agent log, which names the addresses. Join the exporter again.",
+    means: 'The importing cluster cannot use the addresses of the exporter, because they overlap its own.',
+    todo: 'Read the agent log there, which names the addresses. Join the exporter again.',
     shows: NOT_IMPORTED,
   },
   Ready: {
     standard: 'KEP-1645',
-    means: 'The import is complete: it has its clusterset IP, or is headless and answered by DNS.',
+    means: 'The import is complete: it has its clusterset IP, or is headless and DNS answers it.',
     todo: 'Nothing.',
     shows: ['condition Ready of ServiceImport'],
   },

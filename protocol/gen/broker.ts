@@ -226,7 +226,7 @@ export interface PublishReply_Refused {
   field: string;
   /** For people. */
   message: string;
-  /** Stable name, docs/reasons.md. Empty from a broker that names none. */
+  /** Stable name, docs/troubleshooting.md. Empty from a broker that names none. */
   reason: string;
   /** The record stays as it was before; absent: the broker may not have it. */
   kept: boolean;

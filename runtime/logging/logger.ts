@@ -7,7 +7,7 @@ export type LogThreshold = (typeof LOG_LEVELS)[number]
 /** A refusal or a problem with a name has it as `reason`; what there is to say of it in words is `why`. */
 export type LogFields = Readonly<Record<string, unknown>> & { readonly reason?: ReasonCode }
 
-/** Of a warning or an error: people look up by its reason what it means and what to do (docs/reasons.md). */
+/** Of a warning or an error: people look up by its reason what it means and what to do (docs/troubleshooting.md). */
 export type ProblemFields = LogFields & { readonly reason: ReasonCode }
 
 export interface Logger {

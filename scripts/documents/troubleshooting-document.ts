@@ -1,39 +1,77 @@
-/** The second half of docs/troubleshooting.md, from the failure table and the table of reasons. */
-import { reasonRow } from '../../model/reasons/reasons.ts'
-import { FAILURES, type FailureRow, type SeenBy } from './failures.ts'
-import { listItem } from './wrap-text.ts'
+/** The second half of docs/troubleshooting.md: every reason code, from the failure table and the table of reasons. */
+import type { ReasonRow } from '../../model/reasons/reason-row.ts'
+import { REASON_PARTS } from '../../model/reasons/reasons.ts'
+import { ALL_FAILURES, FAILURES, type SeenBy } from './failures.ts'
+import { paragraph } from './wrap-text.ts'
 
 /** What is before it in the document is written by hand. */
-export const FAILURES_FROM = '<!-- What follows is written by: npm run docs:troubleshooting -->'
+export const CODES_FROM = '<!-- What follows is written by: npm run docs:troubleshooting -->'
 
-const BY: Readonly<Record<SeenBy, string>> = {
-  machine: '`sealane diagnose`, of a site on that machine as root, of a cluster from anywhere',
-  anywhere: '`sealane status` and `sealane diagnose`',
-  ends: '`sealane diagnose` of both, with `--all-contexts`, or several of `--site` or `--bundle`',
-}
+type Entry = readonly [code: string, row: ReasonRow]
 
-/** The whole document: what is there up to the mark, and the failures. */
+const ENTRIES: readonly Entry[] = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
+const NOTHING = 'Nothing.'
+
+/** The whole document: what is there up to the mark, and the codes. */
 export function troubleshootingDocument(present: string): string {
-  const mark = present.indexOf(FAILURES_FROM)
+  const mark = present.indexOf(CODES_FROM)
   const head = mark < 0 ? `${present.trimEnd()}\n\n` : present.slice(0, mark)
-  const sections = Object.entries(FAILURES).map(([title, rows]) =>
-    [`### ${title}`, ...rows.map(failureText)].join('\n\n'),
+  const symptoms = new Map<string, string>(ALL_FAILURES.map(({ code, symptom }) => [code, symptom]))
+  /** The code that has an advice in full; others with the same one refer to it. */
+  const firstWith = new Map<string, string>()
+  const section = (title: string, entries: readonly Entry[]): string =>
+    [`### ${title}`, ...entries.map((entry) => codeText(entry, symptoms, firstWith))].join('\n\n')
+  const bySymptom = Object.entries(FAILURES).map(([title, rows]) =>
+    section(
+      title,
+      rows.flatMap(({ code }) => ENTRIES.filter(([one]) => one === code)),
+    ),
   )
-  return `${head}${FAILURES_FROM}\n\n## What the commands name\n\n${INTRODUCTION}\n\n${sections.join('\n\n')}\n`
+  const others = Object.entries(REASON_PARTS).flatMap(([title, rows]) => {
+    const left = Object.entries<ReasonRow>(rows).filter(([code]) => !symptoms.has(code))
+    return left.length === 0 ? [] : [section(title, left.toSorted(byCode))]
+  })
+  const blocks = ['## What the commands name', INTRODUCTION, paragraph(onlyDiagnose()), ...bySymptom]
+  return `${head}${CODES_FROM}\n\n${[...blocks, '## Other codes', OTHERS, ...others].join('\n\n')}\n`
 }
 
 const INTRODUCTION = [
-  '`sealane status` and `sealane diagnose` name causes by these codes, the worst first; what follows from a cause stands',
-  'below it. Find the code here, or what you notice. [Reasons](reasons.md) has all codes, also those of conditions and',
-  'logs.',
+  '`sealane status` and `sealane diagnose` name causes by these codes, the worst first. Conditions and events have a code',
+  'as their `reason`, metrics as the label `reason` or `code`, log lines as the field `reason`. Codes keep their meaning',
+  'from release to release; texts may change. A code without "Do" needs no action.',
 ].join('\n')
 
-function failureText({ symptom, code, by }: FailureRow): string {
-  const { means, todo } = reasonRow(code)
-  const items = [
-    `**Code:** [\`${code}\`](reasons.md#${code.toLowerCase()}). ${means}`,
-    `**Seen by:** ${BY[by]}.`,
-    `**Do:** ${todo}`,
+const OTHERS = 'Conditions, events, metrics, logs and refusals have these codes, too.'
+
+/** Which codes need `sealane diagnose`, and what of. */
+function onlyDiagnose(): string {
+  const codes = (by: SeenBy): string => names(ALL_FAILURES.filter((row) => row.by === by).map(({ code }) => code))
+  return (
+    'Only `sealane diagnose` finds some codes. Of a site, run it as root on the machine; of a cluster, from anywhere: ' +
+    `${codes('machine')}. With several members (\`--all-contexts\`, or several of \`--site\` or \`--bundle\`): ` +
+    `${codes('ends')}.`
+  )
+}
+
+function codeText([code, row]: Entry, symptoms: ReadonlyMap<string, string>, firstWith: Map<string, string>): string {
+  const { means, todo, standard } = row
+  const symptom = symptoms.get(code) ?? ''
+  const first = firstWith.get(todo)
+  if (first === undefined) firstWith.set(todo, code)
+  const advice = first === undefined || todo.length < 60 ? todo : `As for [\`${first}\`](#${first.toLowerCase()}).`
+  const text = [
+    ...(symptom === '' ? [] : [`*${symptom}.*`]),
+    means,
+    ...(todo === NOTHING ? [] : [`**Do:** ${advice}`]),
+    ...(standard === undefined ? [] : [`(${standard})`]),
   ]
-  return [`#### ${symptom}`, items.map(listItem).join('\n')].join('\n\n')
+  return [`#### \`${code}\``, paragraph(text.join(' '))].join('\n\n')
+}
+
+function names(codes: readonly string[]): string {
+  return codes.map((code) => `\`${code}\``).join(', ')
+}
+
+function byCode([a]: Entry, [b]: Entry): number {
+  return a.toLowerCase() < b.toLowerCase() ? -1 : 1
 }

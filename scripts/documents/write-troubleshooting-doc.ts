@@ -1,4 +1,4 @@
-/** `npm run docs:troubleshooting`: writes the failures into docs/troubleshooting.md from their table. */
+/** `npm run docs:troubleshooting`: writes the reason codes into docs/troubleshooting.md from their tables. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { troubleshootingDocument } from './troubleshooting-document.ts'

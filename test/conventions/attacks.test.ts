@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { securityDocument, triedIn } from '../../scripts/documents/security-document.ts'
+import { attacksDocument, triedIn } from '../../scripts/documents/attacks-document.ts'
 import { ATTACKS } from '../hostile/table/all.ts'
 import { ROOT } from '../support/source-tree.ts'
 
@@ -23,7 +23,6 @@ t.test('each is tried once', async (t) => {
   t.strictSame(tried, rows.map(({ id }) => id).sort())
 })
 
-t.test('docs/security.md is what npm run docs:security writes', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs', 'security.md'), 'utf8')
-  t.equal(text, securityDocument(text))
+t.test('test/hostile/README.md is what npm run docs:attacks writes', async (t) => {
+  t.equal(readFileSync(join(ROOT, 'test', 'hostile', 'README.md'), 'utf8'), attacksDocument())
 })

@@ -1,14 +1,61 @@
-/** Documents are read in terminals and reviews, where no line may be wider than they are, and name files that exist. */
-import { dirname, join } from 'node:path'
+/** Documents are short, have no line wider than a terminal, and name files, documents and headings that exist. */
+import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { DOCUMENT_WIDTH } from '../../scripts/documents/wrap-text.ts'
-import { sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, sourceFiles } from '../support/source-tree.ts'
 
 /** Turns of phrase that readers did not understand. */
 const RIDDLES =
   /\b(unseen is not gone|of the mind|(stands?|stood) back|(who|one that) came last|(of|at) nobody\b(?!')|the one who installs|heard it of)\b/i
 
+/** The most words of a document, as `wc -w` counts them. */
+const MOST_WORDS: Readonly<Record<string, number>> = {
+  'CHANGELOG.md': 2000,
+  'docs/limits.md': 2500,
+  'docs/operations.md': 5000,
+  'docs/security.md': 3000,
+  'docs/troubleshooting.md': 11_500,
+  ...Object.fromEntries(PRODUCT.map((folder) => [`${folder}/README.md`, 600])),
+}
+/** Of all documents together. */
+const MOST_WORDS_OF_ALL = 75_000
+
 const documents = sourceFiles(/\.md$/)
+
+t.test('documents are short', async (t) => {
+  const words = new Map(documents.map(({ path, text }) => [path, text.split(/\s+/).filter(Boolean).length]))
+  for (const [path, most] of Object.entries(MOST_WORDS)) {
+    const has = words.get(path)
+    if (has === undefined) t.fail(`${path} is missing`)
+    else if (has > most) t.fail(`${path} has ${has} words: at most ${most}`)
+  }
+  const all = [...words.values()].reduce((sum, one) => sum + one, 0)
+  t.ok(all <= MOST_WORDS_OF_ALL, `${all} words in all documents: at most ${MOST_WORDS_OF_ALL}`)
+})
+
+t.test('links and their anchors resolve', async (t) => {
+  const anchors = new Map(documents.map(({ path, text }) => [path, anchorsOf(text)]))
+  const others = new Set(sourceFiles(/./).flatMap(({ path }) => [path, ...foldersOf(path)]))
+  let links = 0
+  for (const { path, text } of documents) {
+    for (const [, target = ''] of withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue
+      links += 1
+      const [file = '', anchor] = target.split('#')
+      const to = file === '' ? path : normalize(join(dirname(path), file)).replace(/\/$/, '')
+      if (!others.has(to)) t.fail(`${path}: ${target}: no such file`)
+      else if (anchor !== undefined && anchors.get(to)?.has(anchor) !== true) t.fail(`${path}: ${target}: no heading`)
+    }
+  }
+  t.ok(links > 100, `${links} links are looked up`)
+})
+
+t.test('documents that the product names are there', async (t) => {
+  const paths = new Set(documents.map(({ path }) => path))
+  for (const { path, text } of sourceFiles(/\.(ts|proto|ya?ml|json)$/, [...PRODUCT, 'manifests']))
+    for (const [name] of text.matchAll(/\bdocs\/[\w/-]+\.md\b/g))
+      if (!paths.has(name) && name !== 'docs/runbooks/NAME.md') t.fail(`${path} names ${name}, which is not there`)
+})
 
 t.test('lines have at most 120 columns, also of tables, examples and what is generated', async (t) => {
   t.ok(documents.length > 50, `${documents.length} documents are looked at`)
@@ -47,4 +94,35 @@ function isThere(name: string, document: string, files: readonly string[]): bool
   const [top = ''] = document.split('/')
   const isReadme = document.endsWith('/README.md')
   return files.some((file) => file.endsWith(`/${name}`) && (!isReadme || file.startsWith(`${top}/`)))
+}
+
+/** As GitHub makes them of headings. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const found = new Map<string, number>()
+  const all = [...withoutBlocks(text).matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = '']) => {
+    const plain = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    const slug = plain
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+      .trim()
+      .replaceAll(' ', '-')
+    const times = found.get(slug) ?? 0
+    found.set(slug, times + 1)
+    return times === 0 ? slug : `${slug}-${times}`
+  })
+  return new Set(all)
+}
+
+function withoutBlocks(text: string): string {
+  return text.replaceAll(/^ *```[\s\S]*?^ *```/gm, '')
+}
+
+/** Without code, which may look like a link. */
+function withoutCode(text: string): string {
+  return withoutBlocks(text).replaceAll(/(`+)[^`]*?\1(?!\])/g, '')
+}
+
+function foldersOf(path: string): readonly string[] {
+  const parts = path.split('/')
+  return parts.slice(1).map((_, i) => parts.slice(0, i + 1).join('/'))
 }

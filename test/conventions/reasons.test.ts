@@ -1,16 +1,11 @@
-/**
- * Reasons have one table (model/reasons/), which says of each what it means, and a document that is written from it.
- */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+/** Reasons have one table (model/reasons/), which says of each what it means and what to do. */
 import t from 'tap'
 import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
 import type { ReasonRow } from '../../model/reasons/reason-row.ts'
 import { REASON_PARTS, firstReason, joinReasons, knownReason } from '../../model/reasons/reasons.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
-import { reasonsDocument } from '../../scripts/documents/reasons-document.ts'
-import { PRODUCT, ROOT, isGenerated, sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, isGenerated, sourceFiles } from '../support/source-tree.ts'
 
 const rows = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
 const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ path }) => !/^model\/reasons\//.test(path) && !isGenerated(path))
@@ -71,29 +66,6 @@ t.test('several reasons of one condition are joined by commas', async (t) => {
   t.equal(joinReasons(['PortConflict', 'TypeConflict']), 'PortConflict,TypeConflict')
   t.equal(firstReason('PortConflict,TypeConflict'), 'PortConflict')
   t.equal(knownReason('toString'), undefined)
-})
-
-t.test('docs/reasons.md is what npm run docs:reasons writes', async (t) => {
-  const text = readFileSync(join(ROOT, 'docs', 'reasons.md'), 'utf8')
-  t.equal(text, reasonsDocument())
-  const wide = text.split('\n').filter((line) => line.length > 120)
-  t.same(wide, [], 'lines are at most 120 columns')
-})
-
-t.test('the ten lines of docs/operations.md are lines of the product, with reasons that there are', async (t) => {
-  const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8')
-  const [, table = ''] = /\nTen lines that matter:\n\n\|.*\n\|.*\n((?:\|.*\n)+)/.exec(document) ?? []
-  const lines = table.trimEnd().split('\n')
-  t.equal(lines.length, 10)
-  const all = files.map(({ text }) => text).join('\n')
-  for (const line of lines) {
-    const [, said = '', , reasons = ''] = line.split('|').map((cell) => cell.trim())
-    const [message = ''] = said.replaceAll('`', '').split(' …')
-    t.ok(message.length > 10 && all.includes(message), message)
-    const codes = [...reasons.matchAll(/`(\w+)`/g)].map(([, code = '']) => code)
-    t.ok(codes.length > 0 || /^(none|that of)/.test(reasons), `${message}: ${reasons}`)
-    for (const code of codes) t.ok(knownReason(code), code)
-  }
 })
 
 /** Whose words are read there. */

@@ -71,7 +71,7 @@ t.test('a broker that is away is said with the reason of the agent, and what to 
   t.match(problems, [
     {
       reason: 'BrokerUnreached',
-      seen: /^publishing is waiting, watching is waiting: last heard .*Z, 3 addresses known\. BrokerSilent: Nobody answers at any address of the broker/,
+      seen: /^publishing is waiting, watching is waiting: last heard .*Z, 3 addresses known\. BrokerSilent: No address of the broker answers from here/,
       since: '2026-11-25T11:30:00Z',
       mend: 'Check that the broker runs, and that TCP to its port passes from here.',
       source: 'pod sealane-agent-0',
@@ -82,7 +82,7 @@ t.test('a broker that is away is said with the reason of the agent, and what to 
 
 t.test('an agent of an earlier release that says NoConnection means the broker, not an API server', async (t) => {
   const { problems } = diagnoseMember(factSet(healthyObjects(), healthyReports({ ...AWAY, reason: 'NoConnection' })))
-  t.match(problems, [{ reason: 'BrokerUnreached', seen: /BrokerSilent: Nobody answers at any address of the broker/ }])
+  t.match(problems, [{ reason: 'BrokerUnreached', seen: /BrokerSilent: No address of the broker answers from here/ }])
   for (const { seen, mend } of problems) t.notMatch(`${seen} ${mend}`, /API server/)
 })
 

@@ -81,7 +81,7 @@ export const CLUSTERSET_DASHBOARD: Dashboard = {
           expr: `max by (member, severity, code, kind, namespace, subject) (${acting('sealane_member_problem_subject')})`,
         },
       ],
-      help: 'The worst 20 of each cluster, as sealane status has them. docs/reasons.md has the codes.',
+      help: 'The worst 20 of each cluster, as sealane status has them. docs/troubleshooting.md has the codes.',
     },
     {
       title: 'Problems by code',

@@ -94,7 +94,7 @@ export const LANES_DASHBOARD: Dashboard = {
           legend: 'routeagent {{reason}}',
         },
       ],
-      help: 'By nftables of the nodes. docs/reasons.md has each reason.',
+      help: 'By nftables of the nodes. docs/troubleshooting.md has each reason.',
     },
     {
       title: 'Changes by others that were undone',

@@ -1,4 +1,4 @@
-/** A row of the table of attacks as a test: what has no row has no test, and docs/security.md knows of both. */
+/** A row of the table of attacks as a test: what has no row has no test, and test/hostile/README.md lists both. */
 import t, { type Test } from 'tap'
 import { ATTACKS } from '../table/all.ts'
 

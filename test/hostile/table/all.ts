@@ -18,15 +18,15 @@ export interface AttackTable {
 }
 
 export const ATTACKS: readonly AttackTable[] = [
-  { title: 'What one member states of its addresses', rows: RANGES },
+  { title: 'Addresses that a member states', rows: RANGES },
   { title: 'Packets from lanes and pods', rows: DATA_PLANE },
   { title: 'Keys, certificates and ids', rows: IDENTITY },
   { title: 'The certificate authority', rows: AUTHORITY },
   { title: 'Another clusterset at the same broker', rows: CLUSTERSETS },
   { title: 'Records that a member publishes', rows: RECORDS },
-  { title: 'A broker that was broken into', rows: BROKER },
-  { title: 'Tokens of our own parts that were stolen', rows: TOKENS },
+  { title: 'A compromised broker', rows: BROKER },
+  { title: 'Stolen tokens of parts', rows: TOKENS },
   { title: 'A stranger against the broker', rows: STRANGERS },
   { title: 'Questions to the DNS server', rows: NAMES },
-  { title: 'A bad day', rows: FAULTS },
+  { title: 'Faults', rows: FAULTS },
 ]

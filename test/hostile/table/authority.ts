@@ -4,7 +4,7 @@ import type { AttackRow } from './row.ts'
 export const AUTHORITY: readonly AttackRow[] = [
   {
     id: 'authority-removed',
-    tried: 'Somebody shows a certificate of an authority that was removed, and one goes on with a stream from before.',
+    tried: 'Someone uses a certificate of a removed authority, on a new and on an old stream.',
     holds: 'New connections are refused with the reason, streams from before end, and nobody else notices.',
     against:
       '`protocol/transport/peer-check.ts` for what is opened, `broker/members/membership-check.ts` for what is open.',

@@ -13,7 +13,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-own-services',
-    tried: "The broker takes a cluster's own Service CIDRs away, then tells of a member whose pods are there.",
+    tried: "The broker removes a cluster's Service CIDRs, then announces a member with pods there.",
     holds: 'The cluster keeps its Service CIDRs, and does not use that member.',
     against: `${OWN}Service CIDRs come from the site file, and the claims of others are checked against those.`,
   },
@@ -25,7 +25,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-own-global',
-    tried: 'The broker tells a cluster global CIDRs outside the global range, on its own Services, or of another size.',
+    tried: 'The broker sends global CIDRs outside the global range, over Services, or of another size.',
     holds: 'Nothing is translated to them.',
     against: `${OWN}a global CIDR lies in the range that was told at the join, and beside the own ranges.`,
   },
@@ -37,13 +37,13 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-own-export',
-    tried: "The broker tells a cluster that it exports a service which it does not, with a node's address behind it.",
+    tried: "The broker tells a cluster of an export that it does not have, with a node's address.",
     holds: 'No service of that name comes into being, and nothing leads to the node.',
     against: '`agent/export/own-exports.ts`: the own API says what this cluster exports.',
   },
   {
     id: 'broker-own-endpoints',
-    tried: 'The broker tells a cluster other endpoints and ports of its own export, and gateways of its own.',
+    tried: 'The broker sends a cluster false endpoints and ports of its export, and false gateways.',
     holds: 'The endpoints, ports and gateways stay those of its own API.',
     against:
       '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: a cluster takes its own objects from its own API only.',
@@ -56,7 +56,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-own-ranges',
-    tried: "Members that do not exist claim the cluster's own pods and Services, parts of them, or all of IPv4.",
+    tried: "Invented members claim the cluster's own pods and Services, or all of IPv4.",
     holds: 'None of them is used, and the log names each.',
     against: '`agent/import/check-record.ts`: claims of others are checked against the own API.',
   },
@@ -68,7 +68,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-names',
-    tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
+    tried: 'Names of clusters, nodes and services with dots, slashes, spaces, upper case, or none at all.',
     holds: 'No object and no file comes into being, inside the state folder or outside.',
     against:
       '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is checked before it is used.',
@@ -81,22 +81,20 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-namespaces',
-    tried:
-      'Exports, endpoints and addresses of services in system namespaces, and in one that the cluster has not got.',
+    tried: 'Exports and endpoints in system namespaces, and in a namespace that does not exist.',
     holds: 'Nothing is written there: the importer has an allow list of its own.',
     against:
       '`agent/import/check-record.ts`: the namespace is that of the record’s key, and the list is that of this cluster.',
   },
   {
     id: 'broker-clusterset-ips',
-    tried:
-      "Clusterset IPs that are a Service's, a node's, a pod's, special ones, or no addresses; some in a member's name.",
+    tried: 'Clusterset IPs of a Service, a node or a pod, special ones, or no addresses.',
     holds: 'No connection to any of them is taken.',
     against: '`agent/import/plan-addresses.ts`: an address lies in the range that was told at the join.',
   },
   {
     id: 'broker-endpoint-addresses',
-    tried: "Endpoints of a member with addresses of this cluster's pods, nodes and Services, and special ones.",
+    tried: "Endpoints with special addresses, or those of this cluster's pods, nodes and Services.",
     holds: 'No slice of ours has them.',
     against: '`agent/export/member-records.ts`: an endpoint lies in the pod CIDRs of the member that tells it.',
   },
@@ -152,15 +150,14 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-renewal',
-    tried:
-      'The broker answers the renewal of a certificate with rubbish, or with a certificate for another cluster or key.',
+    tried: 'The broker answers a renewal with rubbish, or a certificate for another cluster or key.',
     holds: 'The identity that the agent has stays on its disk.',
     against:
       '`protocol/identity/certificate-answer.ts`: a new certificate is judged before it takes the place of the old one.',
   },
   {
     id: 'broker-authorities',
-    tried: 'The broker says two hundred times which authorities count: some that nobody has, to be followed at once.',
+    tried: 'The broker announces changing authorities two hundred times, some that do not exist.',
     holds:
       'The agent asks for its certificate a few times, takes what it is given only as any renewal, and waits longer.',
     against:
@@ -168,8 +165,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-join-answer',
-    tried:
-      'The broker answers a join with ranges that the cluster has not stated, or that lie on its own, and with certificates of others.',
+    tried: 'The broker answers a join with unstated ranges, overlaps, and certificates of others.',
     holds: 'The join fails and says why, and nothing of it is kept.',
     against: '`protocol/join.ts`: the answer is judged by what was asked.',
   },

@@ -6,7 +6,7 @@ const HOSTED = '`protocol/transport/hosting/hosted.ts`: each is served by itself
 export const CLUSTERSETS: readonly AttackRow[] = [
   {
     id: 'clusterset-certificate',
-    tried: 'A member asks for another clusterset in the TLS hello, with its own certificate, in every call.',
+    tried: 'A member asks for another clusterset in the TLS hello, in every call.',
     holds: 'It is a stranger there: each call is refused with the reason, and nobody of that id there notices.',
     against:
       '`protocol/transport/peer-check.ts` checks against the authorities of the clusterset asked for, and no other.',
@@ -19,7 +19,7 @@ export const CLUSTERSETS: readonly AttackRow[] = [
   },
   {
     id: 'clusterset-forged-record',
-    tried: 'A member names another clusterset in each text that it may publish: namespaces, names, labels, its status.',
+    tried: 'A member names another clusterset in each text that it may publish.',
     holds: 'What is taken stays in its own clusterset; members of the same id elsewhere keep their records.',
     against: HOSTED,
   },

@@ -12,13 +12,13 @@ const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space
 export const DATA_PLANE: readonly AttackRow[] = [
   {
     id: 'lane-address-as-source',
-    tried: 'A gateway of another cluster sends packets to pods and to the node from its own lane address.',
+    tried: 'A remote gateway sends packets to pods and to the node from its own lane address.',
     holds: 'None arrives at a pod; each is counted; probes go on.',
     against: '`gateway/nft/plan-translation.ts`, chain `from-lane`: a lane address is for probes and for errors.',
   },
   {
     id: 'overlay-from-own-pod',
-    tried: "A pod sends the overlay's UDP port of its node a frame with a packet in the name of a third cluster.",
+    tried: 'A pod sends its node an overlay frame in the name of a third cluster.',
     holds: 'Neither at the bridge nor at the InternalIP is it unpacked.',
     against: `${OVERLAY}: only nodes of the own cluster, to the InternalIP, by the device of the underlay.`,
   },
@@ -36,7 +36,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'overlay-to-another-node',
-    tried: 'A pod sends such a frame to another node, where it would come in under the address of its own node.',
+    tried: 'A pod sends such a frame to another node, under the address of its own node.',
     holds: 'It does not leave its own node; other ports of that node are reached as before.',
     against:
       '`routeagent/balance/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
@@ -49,22 +49,19 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'overlay-inner-source',
-    tried:
-      'A node of the own cluster puts packets into the overlay from the node network, from own pods and nodes, from nobody.',
+    tried: 'A node puts packets into the overlay from node addresses, own pods, and unknown sources.',
     holds: 'Only those from pods of another cluster reach a pod, in both families.',
     against: `${INNER}: out of the overlay only from prefixes of other clusters to own pods, or the other way round.`,
   },
   {
     id: 'overlay-inner-destination',
-    tried:
-      'A node of the own cluster puts packets into the overlay for the network of the nodes and for the node itself.',
+    tried: 'A node puts packets into the overlay for the node network and for the node itself.',
     holds: 'They go nowhere.',
     against: `${INNER} and \`host-from-overlay\`: destinations are checked as sources are.`,
   },
   {
     id: 'host-tcp-over-overlay',
-    tried:
-      'A pod of another cluster connects to a TCP port of a worker, at its address among the pods, over IPv4 and IPv6.',
+    tried: 'A remote pod connects to a TCP port of a worker, at its pod-range address, IPv4 and IPv6.',
     holds: 'It is refused; own pods do, and echo is answered.',
     against: `${HOST}: what is not named does not reach the node.`,
   },
@@ -76,8 +73,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'host-tcp-strays-over-overlay',
-    tried:
-      'Resets and other TCP packets of no connection come out of the overlay for a worker, in the name of a pod of another cluster, over IPv4 and IPv6.',
+    tried: 'Resets and stray TCP packets reach a worker through the overlay, for a remote pod.',
     holds:
       'None is answered by a reset, which could end a connection of the node; the first packet of a connection is. Each is counted once.',
     against: '`kernel/nft/host-guard.ts`: a reset answers the first packet of a connection, an ICMP error the rest.',
@@ -91,8 +87,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'host-tcp-from-lane',
-    tried:
-      'A pod of another cluster connects to TCP ports of the gateway node, at its address among the pods, over IPv4 and IPv6.',
+    tried: 'A remote pod connects to TCP ports of the gateway node, at its pod-range address, IPv4 and IPv6.',
     holds: 'It is refused, and that is counted; own pods do, and echo is answered.',
     against: LANE_HOST,
   },
@@ -104,15 +99,14 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'node-port-from-lane',
-    tried: 'A pod of another cluster connects to a NodePort at the address of the gateway node among the pods.',
+    tried: "A remote pod connects to a NodePort at the gateway node's pod-range address.",
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port by own pods.',
     against:
       '`gateway/nft/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
     id: 'status-page-from-lane',
-    tried:
-      'A pod of another cluster asks the status page of a pod of ours, and holds a hundred connections to it, over IPv4 and IPv6.',
+    tried: 'A remote pod opens a hundred connections to the status page of a Sealane pod.',
     holds:
       "It gets no answer and holds no place; the node's probes and our own Prometheus are answered; what a user runs at this port in another pod is reached.",
     against:
@@ -126,33 +120,31 @@ export const DATA_PLANE: readonly AttackRow[] = [
   },
   {
     id: 'status-page-of-new-member',
-    tried: 'A pod of a member that joins while `sealane up` runs asks its status page, which listens everywhere.',
+    tried: 'A pod of a new member asks the status page of a running `sealane up`.',
     holds: 'It gets no answer once the agent has heard of that member; own pods, this machine and others do.',
     against: '`compose/lane-callers.ts`: it goes by the Cluster objects of that moment.',
   },
   {
     id: 'host-port-named',
-    tried:
-      'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',
+    tried: 'A remote pod tries two ports that the operator opened, by other protocols and families.',
     holds: 'Exactly what is named is open.',
     against: '`kernel/nft/host-guard.ts`: protocol, port and address each count.',
   },
   {
     id: 'own-broker-in-range',
-    tried:
-      'A member states 203.0.113.0/28 and an IPv6 range, which hold the broker, and every check of records has let them pass.',
+    tried: 'A member states IPv4 and IPv6 ranges that hold the broker, and every check accepts them.',
     holds: "A node's own conversation with the broker goes on, and new ones by TCP and UDP reach it, in both families.",
     against: OWN,
   },
   {
     id: 'own-traffic-pods-as-before',
-    tried: 'Pods, and the node in the name of its address among the pods, call a pod in such a range.',
+    tried: 'Pods, and the node by its pod-range address, call a pod in such a range.',
     holds: 'They reach it: the range is routed for pods.',
     against: OWN,
   },
   {
     id: 'own-gateway-in-range',
-    tried: "A member states ranges that hold the broker and its own gateway's address; a gateway calls both.",
+    tried: 'A member states ranges that hold the broker and its own gateway; a gateway calls both.',
     holds: 'The gateway reaches the broker, and its encrypted packets go by the uplink.',
     against: OWN,
   },

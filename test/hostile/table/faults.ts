@@ -81,7 +81,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'node-neighbour-deleted',
-    tried: "Somebody deletes the neighbour and the forwarding entry of another node from a node's overlay.",
+    tried: 'Someone deletes the neighbour and forwarding entry of another node from the overlay.',
     holds: 'Both are back at once, with a line of the log.',
     against: NODE,
   },
@@ -99,8 +99,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'wall-clock-forward',
-    tried:
-      'The wall clock of a gateway’s machine is set forward by an hour; then the way is shut for some seconds, and the process is started anew.',
+    tried: 'The clock of a gateway goes forward an hour; the path is cut, and the process restarts.',
     holds:
       'The session is kept while the way is shut, the lane is back with it, and the status gives the true age of the handshake.',
     against: HANDSHAKES,
@@ -139,8 +138,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'candidate-is-own',
-    tried:
-      'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
+    tried: 'A member publishes addresses of another’s gateway, its loopback and its bridge as its own.',
     holds: 'That gateway never calls itself, and finds the right address among them.',
     against:
       '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place that this lane itself publishes, is not called.',
@@ -155,8 +153,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'open-connections-absurd',
-    tried:
-      'A member says that it has 2^31 open connections, or 2^32 - 1, and then as many as can be; a cluster joins that renumbers it.',
+    tried: 'A member reports 2^31 or more open connections while a cluster joins that renumbers it.',
     holds:
       'What cannot be is refused, and what was told before stays. What can be is handed on with that member alone: the join goes through, and no other member’s figure changes.',
     against:
@@ -164,8 +161,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'member-report-absurd',
-    tried:
-      'A member reports versions with escape sequences, a thousand problems, codes that are sentences, and more lanes up than it has.',
+    tried: 'A member reports escape sequences, a thousand problems, invalid codes, too many lanes.',
     holds:
       'What cannot be is refused, and what was told before stays. `sealane members` shows the figures of each member beside its own name, and those of the others do not change.',
     against:
@@ -179,8 +175,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'join-refused-after-signing',
-    tried:
-      'Somebody whose good token is never spent, since the range is exhausted, joins again and again: each costs a signature.',
+    tried: 'Joins with a good token fail again and again after signing: the range is exhausted.',
     holds: 'About twenty hear the reason, the others RESOURCE_EXHAUSTED before anything is signed. Other tokens join.',
     against: '`broker/members/joining.ts`: joins that were refused late, or repeated, are counted by token.',
   },
@@ -268,17 +263,14 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'restored-broker-lied-to',
-    tried:
-      'A member says of a restored broker that it holds all numbers, blocks of others, addresses of their services, and ' +
-      '3,000 members that never were.',
+    tried: 'A member tells a restored broker that it holds all numbers and blocks, and false members.',
     holds:
       'No row of the backup changes; 1,000 of them are kept at most, and let nobody in; a cluster that joins gets a number.',
     against: '`broker/restored/take-held.ts`: what is said counts only where nobody has it, and a certificate lets in.',
   },
   {
     id: 'dns-hand-over',
-    tried:
-      'A DNS process is replaced under load: the new one starts on the same port before it has read a single object, and the old one is ended once the new one listens.',
+    tried: 'A DNS process is replaced under load, before the new one has read an object.',
     holds: 'Every question over UDP and TCP, IPv4 and IPv6, has its right answer; none is lost, none is SERVFAIL.',
     against:
       'dns/server/opening.ts waits for the objects; dns/server/port-group.ts passes on what comes before dns/server/listener.ts closes',
@@ -292,8 +284,7 @@ export const FAULTS: readonly AttackRow[] = [
   },
   {
     id: 'dns-restart',
-    tried:
-      'A DNS process is ended while a client holds a connection open and says nothing, and another one is started after it.',
+    tried: 'A DNS process restarts while a client holds a silent connection open.',
     holds: 'The first ends within two seconds, and the second answers on the same port.',
     against: 'dns/server/leaving.ts and dns/server/tcp-server.ts wait for answers, not for clients',
   },

@@ -6,22 +6,19 @@ const SUCCESSION = '`broker/members/succession.ts`'
 export const IDENTITY: readonly AttackRow[] = [
   {
     id: 'identity-replaced-renews',
-    tried: 'A thief with a copy of a certificate that the member has renewed since goes on renewing it.',
+    tried: 'A thief renews a copied certificate after the member renewed it.',
     holds: 'It is refused: at once for a renewal, after five minutes for everything.',
     against: `${SUCCESSION}: the first use of a renewed certificate replaces the one that it was made of.`,
   },
   {
     id: 'identity-many-renewals',
-    tried:
-      'Twenty renewals by a copy of the certificate, before the member uses its own new one; they are used after the overlap.',
+    tried: 'A thief renews a copy twenty times, and uses the results after the overlap.',
     holds: 'The member goes on, and none of the thief’s certificates works afterwards.',
     against: `${SUCCESSION}: a certificate names the one it renews, so no list of those that were issued can overflow.`,
   },
   {
     id: 'identity-fork-thief-last',
-    tried:
-      'A thief renews the certificate at the same time as the member, keeps what he got, and uses it last, within five ' +
-      'minutes after the member has begun to use its own.',
+    tried: 'A thief and the member renew at the same time; the thief uses its certificate last.',
     holds: 'Neither goes on, also after a restart. The operator is told, and `cluster rekey` brings the member back.',
     against: `${SUCCESSION}: two that were renewed from one and are both used beyond the overlap are a fork.`,
   },
@@ -33,7 +30,7 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-thief-first',
-    tried: 'A thief renews first while the member is away, which comes back after the overlap, also started again.',
+    tried: 'A thief renews first, while the member is away until after the overlap.',
     holds:
       'Neither goes on once the member has been refused for a minute, also after a restart of the broker. The operator ' +
       'is told, and `cluster rekey` brings the member back.',
@@ -55,7 +52,7 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-stream-outlives',
-    tried: 'A stream that was opened with a copy of the certificate, and is silent, is kept open after the renewal.',
+    tried: 'A silent stream, opened with a copied certificate, stays open after the renewal.',
     holds: 'The broker ends it with the reason once the overlap is over.',
     against: '`broker/broker.ts` checks the certificate of every open stream, each time it reports who is in contact.',
   },
@@ -67,7 +64,7 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-two-agents',
-    tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
+    tried: 'Two agents of one cluster renew the same certificate at once, and use what they got.',
     holds: 'Neither is shut out before it can see what is stored; an agent that goes over to that ends nothing.',
     against: `${SUCCESSION}, and \`agent/broker/membership/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
   },
@@ -80,8 +77,7 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-refused-connections',
-    tried:
-      'A thief whose copy is refused opens connection after connection with it, to use up the member’s connections.',
+    tried: 'A refused thief opens connection after connection, to use up the member’s limit.',
     holds: "The member's stream goes on: a connection with a refused certificate counts as a stranger's.",
     against: '`isWelcome()` in `broker/broker.ts`, asked by `protocol/transport/connections.ts` at each handshake.',
   },

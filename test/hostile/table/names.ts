@@ -10,13 +10,13 @@ export const NAMES: readonly AttackRow[] = [
   },
   {
     id: 'dns-recursion-from-lane',
-    tried: 'From a pod of another member, a name outside the clusterset is asked of a DNS that has upstreams.',
+    tried: 'A remote pod asks a DNS that has upstreams for a name outside the clusterset.',
     holds: 'It is REFUSED, EDNS says `client_not_own`, and no upstream is asked. Names of the clusterset are answered.',
     against: '`dns/clients/clients.ts`: only what is of this site is forwarded; what comes by a lane is not.',
   },
   {
     id: 'dns-silent-zone',
-    tried: 'One client asks for 1,200 names of a zone whose name servers are silent; another asks for 55 other names.',
+    tried: 'One client asks for 1,200 names of a silent zone; another asks for 55 other names.',
     holds: 'All of the other client are answered.',
     against: '`dns/clients/places.ts`: one client has half of the places at upstreams at most.',
   },
@@ -28,7 +28,7 @@ export const NAMES: readonly AttackRow[] = [
   },
   {
     id: 'dns-reflection',
-    tried: 'From a forged sender the same question comes thousands of times, and thousands of names that do not exist.',
+    tried: 'A forged sender repeats one query thousands of times, and thousands of unknown names.',
     holds: 'The sender gets a bounded number of answers; of the rest every second is its question alone, with TC.',
     against: '`dns/clients/response-limit.ts` counts answers that are alike for each /24 and /56.',
   },

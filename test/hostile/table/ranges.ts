@@ -4,8 +4,7 @@ import type { AttackRow } from './row.ts'
 export const RANGES: readonly AttackRow[] = [
   {
     id: 'range-public',
-    tried:
-      'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
+    tried: 'A member states public space as pods or Services: a name server, a whole /8, IPv6.',
     holds:
       'It is refused, the refusal names the range and the option that would allow it, and no other member receives it.',
     against:
@@ -13,8 +12,7 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-holds-broker',
-    tried:
-      'A member whose token allows 203.0.113.0/24 joins with pods in 203.0.113.0/28, and the broker is 203.0.113.2.',
+    tried: 'A member may state 203.0.113.0/24, its pods are in /28, and the broker is 203.0.113.2.',
     holds: 'Its pods get global addresses, and its join and the list of members say why.',
     against:
       '`broker/addresses/allocation.ts`: the broker’s address is a claim like any other, and pods that overlap a claim are translated.',
@@ -28,21 +26,20 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-too-large-to-translate',
-    tried: 'A member joins with 10.0.0.0/8, which holds the broker and has no room in the range of global addresses.',
+    tried: 'A member states 10.0.0.0/8, which holds the broker and is too large to translate.',
     holds: 'It is refused with both reasons, and nothing of it is kept.',
     against: '`broker/addresses/allocation.ts` `blockFor()`.',
   },
   {
     id: 'range-holds-gateway',
-    tried:
-      'A member states a range that holds the address at which another gateway is called; or a gateway is published inside a range that was stated before.',
+    tried: "A member states a range that holds another gateway's address, before or after it is published.",
     holds: 'The member with the range is translated both times, and the gateway keeps its address.',
     against:
       '`broker/addresses/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
   },
   {
     id: 'range-gateway-of-another',
-    tried: 'The same range reaches an importer without translation, as from a broker of an earlier release.',
+    tried: 'The same range reaches an importer without translation, from an earlier broker.',
     holds: 'The importer calls the other gateway as before, at the same addresses in the same order.',
     against:
       '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of other members do not decide where a gateway is called.',
@@ -56,7 +53,7 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-holds-router',
-    tried: "A member states a small part of another's node network, where its router is, by IPv4 and by IPv6.",
+    tried: "A member states the part of another's node network with its router, by IPv4 and IPv6.",
     holds: 'IPv4 is translated, IPv6 is not carried, and the network stays as a whole with its owner.',
     against:
       '`routeagent/routes/plan-node-routes.ts` reports whole networks and default gateways, not only addresses of nodes.',
@@ -69,8 +66,7 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-grows-later',
-    tried:
-      'A member that joined with a private range states new facts: public space, then IPv6 of a member with a higher number, then pods over nodes.',
+    tried: "A member with a private range later states public space, another's IPv6, and pods over nodes.",
     holds:
       'The first is refused and changes nothing; the second takes nothing from the other; the third is translated.',
     against:
@@ -78,23 +74,21 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-needed-is-bounded',
-    tried: 'A member states that its machines need all addresses, too many networks, loopback, or the pods of another.',
+    tried: "A member states that its machines need all addresses, loopback, or another's pods.",
     holds:
       'What is no network of machines is refused; the pods of another are translated, no more than by stating them as pods.',
     against: '`broker/admission/admission-facts.ts` `admitNeeded()`.',
   },
   {
     id: 'range-importer-refuses',
-    tried:
-      'A broker that was broken into publishes, without translation, ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
+    tried: 'A compromised broker publishes ranges over the broker, nodes, router and name server.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and stays connected to the broker.',
     against:
       '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',
-    tried:
-      'Clusters have a range that holds the broker, with its routes in their kernels, as an earlier release took it; the broker then corrects it, and evicts its owner.',
+    tried: 'The broker corrects a range that holds it and has routes in kernels, and evicts its owner.',
     holds:
       'Each of them takes the routes out by itself, reaches the broker again, takes the correction, and then the eviction.',
     against:

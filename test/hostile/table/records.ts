@@ -4,7 +4,7 @@ import type { AttackRow } from './row.ts'
 export const RECORDS: readonly AttackRow[] = [
   {
     id: 'namespaces-guarded',
-    tried: 'A member exports into `default`, `kube-system`, an `openshift-` namespace, and those of Sealane itself.',
+    tried: 'A member exports into `default`, `kube-system`, an `openshift-` namespace, and those of Sealane.',
     holds:
       'The broker refuses exports and slices, and says by which flag an operator allows the namespace. Others are free.',
     against: '`guardedNamespace()` in `model/ids.ts`, asked by `broker/admission/admission.ts`.',
@@ -17,8 +17,7 @@ export const RECORDS: readonly AttackRow[] = [
   },
   {
     id: 'records-of-others',
-    tried:
-      "A member publishes another one's gateway, addresses of another one's pods, and records that only the broker makes.",
+    tried: "A member publishes another's gateway and pod addresses, and records only the broker makes.",
     holds: 'All are refused, and what the other one published stays as it is.',
     against:
       '`broker/admission/admission.ts`: the certificate says who owns a record, and addresses must lie inside the owner’s pod ranges.',
@@ -32,7 +31,7 @@ export const RECORDS: readonly AttackRow[] = [
   },
   {
     id: 'service-range-over-pods',
-    tried: "A member states Service addresses over another one's pods, at its join and by changing what it states.",
+    tried: "A member states Service addresses over another's pods, at its join and later.",
     holds:
       'The other one keeps its addresses and is not translated; the two do not reach each other, and both report it.',
     against:

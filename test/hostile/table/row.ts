@@ -1,4 +1,4 @@
-/** One attack, or one fault, as docs/security.md and its test describe it. */
+/** One attack, or one fault, as test/hostile/README.md and its test describe it. */
 export interface AttackRow {
   /** By which the test names it: kebab-case, unique among all. */
   readonly id: string

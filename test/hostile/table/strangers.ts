@@ -47,13 +47,13 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'waiting-stolen-token',
-    tried: 'While a cluster waits for approval, and after it was accepted, a thief shows its token with another key.',
+    tried: 'While a cluster waits for approval, and afterwards, a thief uses its token with another key.',
     holds: 'The thief neither joins nor takes the request back; the cluster joins, and the token is spent.',
     against: '`broker/tokens/tokens.ts` and `broker/approval/`: a waiting request holds its token for one key.',
   },
   {
     id: 'waiting-forged',
-    tried: 'A holder of a token asks with 65 labels, a release of 80 KB, escapes of terminals, ids that are none.',
+    tried: 'A holder of a token asks with 65 labels, a release of 80 KB, terminal escapes and invalid ids.',
     holds: 'Each is refused, nothing of it is shown to the operator, and the token is still good.',
     against: '`broker/admission/admission-facts.ts`: facts are checked before they are shown.',
   },
@@ -65,9 +65,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'waiting-ranges-after-the-join',
-    tried:
-      'A cluster that an operator accepted with a small range states the pods of another one once it is a member: as ' +
-      'pods, as Services, as node networks, as addresses of a gateway, and by the same join once more.',
+    tried: 'An approved member with a small range later states the pods of another, in five ways.',
     holds:
       'Each waits or is refused with RangesAwaitApproval, nobody is renumbered, and the operator sees whom it would hit.',
     against:
@@ -75,8 +73,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'audit-forged-lines',
-    tried:
-      'Strangers and holders of a token ask with names that have newlines, JSON, escapes of terminals, 60,000 letters.',
+    tried: 'Strangers and token holders use names with newlines, JSON, terminal escapes, 60,000 letters.',
     holds: 'Each line of the audit log is one whole line of ASCII below 4 KiB, and says what happened.',
     against: '`broker/audit/audit-line.ts`: texts are cut and escaped, and the line has a bound.',
   },
@@ -168,7 +165,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'flood-member-interests',
-    tried: 'One member asks for 10,000 namespaces and for others as soon as it is answered, on four connections.',
+    tried: 'One member changes its 10,000 namespaces of interest all the time, on four connections.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
     against: '`broker/quota/snapshot-pace.ts`: what is made for one member alone comes at a rate.',
   },
@@ -186,7 +183,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'flood-member-quota',
-    tried: 'One member with a quota of 500 publishes a set without end, changes it, and opens hundreds of watches.',
+    tried: 'A member with a quota of 500 publishes without end, and opens hundreds of watches.',
     holds: 'It has 500 records; changes of others arrive, they lose nothing, a member that comes anew is let in.',
     against: '`broker/quota/`: records, changes a second and streams of one member.',
   },

@@ -10,33 +10,33 @@ export const TOKENS: readonly AttackRow[] = [
   },
   {
     id: 'token-agent-foreign-slices',
-    tried: "With the agent's token, EndpointSlices of other controllers are taken over, changed and deleted.",
+    tried: 'Agent token: EndpointSlices of other controllers are taken over, changed and deleted.',
     holds: 'Each is refused.',
     against: 'Policy `sealane-agent-slices`: the agent writes slices that carry its own label, before and after.',
   },
   {
     id: 'token-agent-imports',
-    tried: "With the agent's token, a user's ServiceImport is taken over and deleted, and one without our label made.",
+    tried: "Agent token: a user's ServiceImport is taken over and deleted, one without our label made.",
     holds: 'Each is refused.',
     against:
       'Policy `sealane-agent-imports`: the agent writes ServiceImports that carry its own label, before and after.',
   },
   {
     id: 'token-agent-foreign-names',
-    tried: "With the agent's token, EndpointSlices of ours that name no cluster, or are named as no mirrored slice is.",
+    tried: 'Agent token: EndpointSlices with no cluster name, or with a wrong name.',
     holds: 'Each is refused.',
     against: 'Policy `sealane-agent-slices`: a slice of the agent is named after its service and its cluster.',
   },
   {
     id: 'token-agent-import-ips',
-    tried: "With the agent's token, a ServiceImport with the address of the API server, or with a changed range.",
+    tried: "Agent token: a ServiceImport with the API server's address, or with a changed range.",
     holds: 'Each is refused: nodes send nothing elsewhere but what is called by a clusterset IP.',
     against:
       'Policies `sealane-agent-import-ips` and `sealane-agent-membership`: the range of the Membership, which stays.',
   },
   {
     id: 'token-agent-guarded-namespaces',
-    tried: "With the agent's token, imports in namespaces of the platform, in `default`, and in our own.",
+    tried: 'Agent token: imports in namespaces of the platform, `default`, and Sealane.',
     holds: 'Each is refused, unless the site file allows that namespace; removing is let through.',
     against: 'Policy `sealane-agent-namespaces`: the namespaces of `guardedNamespace()`, and the site file.',
   },
@@ -61,14 +61,14 @@ export const TOKENS: readonly AttackRow[] = [
   },
   {
     id: 'token-without-node',
-    tried: 'With a token of gateway or routeagent that names no node, objects and lanes of any node are written.',
+    tried: 'Gateway or routeagent token without a node: objects and lanes of any node are written.',
     holds: 'Each is refused.',
     against:
       'Policies `sealane-node-writes` and `sealane-lane-leases`: a token that names no node may write for no node.',
   },
   {
     id: 'token-of-another-node',
-    tried: "With a node's token of gateway or routeagent, objects of another node are written and removed.",
+    tried: 'Gateway or routeagent token: objects of another node are written and removed.',
     holds: 'Each is refused.',
     against: 'Policy `sealane-node-writes`: a pod writes the objects of the node that its token names.',
   },
@@ -81,8 +81,7 @@ export const TOKENS: readonly AttackRow[] = [
   },
   {
     id: 'token-beyond-its-work',
-    tried:
-      'With the token of each part: Secrets, tokens, roles, pods, nodes, our policies, the cluster’s DNS, and objects of the other parts.',
+    tried: "Token of each part: Secrets, roles, pods, nodes, policies, cluster DNS, others' objects.",
     holds: 'Each is refused.',
     against: '`install/policies/member-access.ts`: each role names what its part reads and writes, and no more.',
   },
@@ -100,17 +99,14 @@ export const TOKENS: readonly AttackRow[] = [
   },
   {
     id: 'token-of-an-editor',
-    tried:
-      'Somebody who may edit a namespace writes what only the agent should: imports, imported endpoints, memberships.',
+    tried: 'An editor of a namespace writes imports, imported endpoints and memberships.',
     holds: 'Each is refused; exports in that namespace are taken.',
     against:
       '`install/policies/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
   },
   {
     id: 'part-lies-on-its-page',
-    tried:
-      'A pod of ours that was broken into says on its status page that it is refused everything by everybody, with ' +
-      "control characters and texts of megabytes, and that the broker's clock is of another age.",
+    tried: 'A compromised pod of Sealane puts lies, control characters and megabytes on its status page.',
     holds:
       'Who diagnoses gets a bounded text without control characters that says whose word it is, and all that is true of ' +
       'the others is still named. Of the broker the agents speak alone.',
