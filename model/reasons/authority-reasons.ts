@@ -3,7 +3,6 @@ import type { ReasonTable } from './reason-row.ts'
 
 const ADMIN = ['output of the command'] as const
 const BROKER = ['log of the broker', 'log of the agent', 'output of the command'] as const
-const STATUS = 'See `sealane broker ca status`.'
 
 export const AUTHORITY_REASONS = {
   CertificateAuthorityRemoved: {
