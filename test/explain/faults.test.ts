@@ -86,6 +86,24 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['degraded GatewaySilent Gateway gw0'],
   ],
+  'all gateway processes hang': [
+    brokenMember((at) => {
+      for (const gateway of at('Gateway'))
+        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+    }),
+    ['down GatewaySilent Gateway gw0 (GatewayStatusStale ×2)', 'down GatewaySilent Gateway gw1'],
+  ],
+  'all gateway processes hang, and there is no other cluster yet': [
+    brokenMember((at) => {
+      for (const kind of ['Cluster', 'Endpoint'] as const) {
+        const own = at(kind).filter(({ metadata }) => metadata.name.startsWith('milano'))
+        at(kind).splice(0, at(kind).length, ...own)
+      }
+      for (const gateway of at('Gateway'))
+        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+    }),
+    ['degraded GatewaySilent Gateway gw0', 'degraded GatewaySilent Gateway gw1'],
+  ],
   'no gateway': [
     brokenMember((at) => {
       at('Gateway').length = 0
