@@ -7,7 +7,7 @@
  *        ▼
  *   still the old one over three heartbeats of answers ── the machine is knocked at
  *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
- *        ├─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
+ *        ├─ it does not, twice in a row, and has answered before (KnownMachines) ► gone, until the heartbeat moves
  *        └─ its Node has no label of a gateway any more: what ended there could not take its object away ► gone
  *
  * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail

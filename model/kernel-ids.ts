@@ -112,7 +112,7 @@ export const LANE_MARK = 0x1073
 /** Address ranges that Sealane brings along (class E, so that no real network has them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
 export const DEFAULT_CLUSTERSET_IP_RANGE = '245.0.0.0/16'
-/** Clusterset IPs of family IPv6 (RFC 4193): this prefix and the IPv4 one in the low 32 bits, see clusterset-ip.ts. */
+/** Clusterset IPs of family IPv6 (RFC 4193): this prefix and the IPv4 one in the low 32 bits, see clustersetIpv6(). */
 export const CLUSTERSET_IPV6_PREFIX = 'fd53:ea1a:4e00::/96'
 /** Lane device addresses: see laneAddress() in addressing.ts. */
 export const LANE_ADDRESS_RANGE = '246.0.0.0/8'

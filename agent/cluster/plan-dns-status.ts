@@ -7,11 +7,11 @@ import type { ClusterDnsAnswer } from './ask-resolver.ts'
 /** The Cluster with its status as it is to be; undefined when it is right. */
 export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: number): Cluster | undefined {
   const before = own.status?.conditions ?? []
-  const conditions = setCondition(before, validate(answer), nowMs)
+  const conditions = setCondition(before, dnsFinding(answer), nowMs)
   return conditions === before ? undefined : { ...own, status: { ...own.status, conditions } }
 }
 
-function validate(answer: ClusterDnsAnswer): ConditionFinding {
+function dnsFinding(answer: ClusterDnsAnswer): ConditionFinding {
   const type = CONDITION_CLUSTER_DNS
   if (answer.answers) {
     const message = `the cluster's DNS hands ${CLUSTERSET_ZONE} to Sealane`

@@ -42,7 +42,7 @@ export interface ImportWorld extends OwnExports {
   /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly clustersetIpRange: Prefix | undefined
-  /** What no other cluster's pods may have here: plan-needs.ts. */
+  /** What no other cluster's pods may have here. */
   readonly needed: readonly NeededRange[]
   /** Clusters taken as dead: plan-contact.ts. */
   readonly expired: ReadonlySet<string>

@@ -72,3 +72,18 @@ export function throws(action: () => unknown): boolean {
     return true
   }
 }
+
+/** Of a field in the object or document that it is in. */
+export type FieldPath = readonly PropertyKey[]
+
+/** `spec.ports[0].port` */
+export function pathText(path: FieldPath): string {
+  const text = path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`)).join('')
+  return text === '' ? 'document' : text.replace(/^\./, '')
+}
+
+/** The first thing that is wrong with a value, naming the field and what was expected; undefined: nothing. */
+export function complaintOf(schema: z.ZodType, value: object): string | undefined {
+  const issue = schema.safeParse(value).error?.issues[0]
+  return issue === undefined ? undefined : `${pathText(issue.path)}: expected ${issue.message}`
+}

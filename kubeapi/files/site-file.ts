@@ -10,6 +10,7 @@ import { MAX_LANE } from '../../model/lanes/lane-number.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
 import {
+  type FieldPath,
   cidr,
   dnsLabel,
   dnsSubdomain,
@@ -24,7 +25,7 @@ import {
   throws,
 } from './fields.ts'
 import { type FileProblem, InvalidFileError } from './problem.ts'
-import { type FieldPath, type SourceDocument, readSource, schemaProblems } from './user/yaml-source.ts'
+import { type SourceDocument, readSource, schemaProblems } from './user/yaml-source.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface SiteGateway {

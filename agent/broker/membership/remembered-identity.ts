@@ -10,7 +10,7 @@ import { type JoinStore, endOfIdentity } from '../../../protocol/join.ts'
 import type { ComponentDeps } from '../../../runtime/component.ts'
 
 /** An agent that stands by looks so often: its copy must not be older than a renewal that counts already. */
-const LOOK_MS = 10_000
+const IDENTITY_LOOK_MS = 10_000
 
 type Deps = Pick<ComponentDeps, 'clock' | 'logger'> & { readonly api: Pick<ClusterApi, 'cache'> }
 
@@ -63,7 +63,7 @@ export function rememberIdentity(deps: Deps, store: IdentityStore & JoinStore): 
     follow: async (signal) => {
       while (!signal.aborted) {
         await look().catch(() => undefined)
-        await clock.sleep(LOOK_MS, signal).catch(() => undefined)
+        await clock.sleep(IDENTITY_LOOK_MS, signal).catch(() => undefined)
       }
     },
   }

@@ -1,7 +1,6 @@
 /** What a file must look like to count as a version of a Lease. Pure. */
 import { isObjectName } from '../../../model/ids.ts'
-import { field, integer, isText, list, map, oneOf, text, textMap, timestamp } from '../fields.ts'
-import { complaintOf } from '../state-shapes.ts'
+import { complaintOf, field, integer, isText, list, map, oneOf, text, textMap, timestamp } from '../fields.ts'
 import type { StoredLease } from '../../lease-store.ts'
 
 /** A Lease has some hundred octets. */

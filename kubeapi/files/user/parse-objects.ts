@@ -3,7 +3,8 @@ import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/objec
 import { type ObjectKey, keyOf, objectTitle } from '../../object-key.ts'
 import { userKind } from '../object-schemas.ts'
 import type { FileProblem } from '../problem.ts'
-import { type FieldPath, MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
+import { MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
+import type { FieldPath } from '../fields.ts'
 
 export interface ParsedObject {
   readonly kind: Kind

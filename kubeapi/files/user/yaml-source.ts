@@ -3,9 +3,8 @@ import { type Document, LineCounter, isNode } from 'yaml'
 import type { z } from 'zod'
 import { messageOf } from '../../../runtime/thrown.ts'
 import { parseDocuments } from '../../yaml.ts'
+import { type FieldPath, pathText } from '../fields.ts'
 import type { FileProblem } from '../problem.ts'
-
-export type FieldPath = readonly PropertyKey[]
 
 /** One document of a file. */
 export interface SourceDocument {
@@ -72,12 +71,6 @@ export function schemaProblems(
     const got = value === undefined ? 'got nothing' : `got ${abbreviate(value)}`
     return { file, ...document.place(path), reason: `${pathText(issue.path)}: expected ${issue.message}, ${got}` }
   })
-}
-
-/** `spec.ports[0].port` */
-export function pathText(path: FieldPath): string {
-  const text = path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`)).join('')
-  return text === '' ? 'document' : text.replace(/^\./, '')
 }
 
 function valueAt(value: unknown, path: FieldPath): unknown {
