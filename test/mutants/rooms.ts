@@ -12,7 +12,7 @@ export interface Room {
 export const ROOMS: readonly Room[] = [
   { name: 'model/addresses', files: ['model/addresses/*.ts'] },
   { name: 'model/services', files: ['model/{lanes,services}/*.ts'] },
-  { name: 'model', files: ['model/*.ts', 'model/{dns,quota}/*.ts'] },
+  { name: 'model', files: ['model/*.ts'] },
   { name: 'protocol/replica', files: ['protocol/{replica,addresses}/*.ts', 'protocol/sessions/*.ts'] },
   { name: 'protocol/codec', files: ['protocol/codec/**/*.ts', 'protocol/identity/token.ts', 'protocol/limits.ts'] },
   { name: 'broker/admission', files: ['broker/{addresses,admission}/*.ts'] },
@@ -28,14 +28,15 @@ export const ROOMS: readonly Room[] = [
   },
   {
     name: 'agent/export',
-    files: ['agent/export/plan-*.ts', 'agent/export/{export-conditions,importers,member-records,pack-slices}.ts'],
+    files: ['agent/export/*.ts', 'agent/publish/{plan-*,export-conditions}.ts'],
   },
   {
     name: 'agent/import',
     files: [
-      'agent/{import,broker,cluster}/**/plan-*.ts',
-      'agent/import/{check-record,clusterset-view,dirty-services,import-slice,import-statuses,left-out}.ts',
-      'agent/{plan-service,value-map,keyed-memo,shared-findings}.ts',
+      'agent/import/*.ts',
+      'agent/{cluster,link,mirror}/plan-*.ts',
+      'agent/mirror/{import-statuses,read-world}.ts',
+      'agent/loop/shared-findings.ts',
     ],
   },
   {
@@ -67,13 +68,15 @@ export const ROOMS: readonly Room[] = [
       'kernel/probing/{pace,path-size,peer-health,probe-packet,probe-stats,size-search}.ts',
     ],
   },
-  { name: 'reconcile', files: ['reconcile/*.ts', 'runtime/{duration,host-port,status-board}.ts'] },
+  { name: 'reconcile', files: ['reconcile/*.ts', 'runtime/{component,flag-values}.ts'] },
   {
     name: 'kubeapi',
     files: [
-      'kubeapi/{event-filter,heard-gateways,known-machines,live-cache,object-key,resident-namespaces}.ts',
-      'kubeapi/kube/watch/{kind-objects,slim-objects,watch-lines}.ts',
-      'kubeapi/kube/write/{object-ref,owned-fields}.ts',
+      'kubeapi/driver/*.ts',
+      'kubeapi/heard-gateways.ts',
+      'kubeapi/kube/{kind-objects,kinds}.ts',
+      'kubeapi/kube/write/owned-fields.ts',
+      'model/schemas/slim-objects.ts',
       'kubeapi/memory/memory-api.ts',
     ],
   },
