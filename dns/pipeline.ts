@@ -13,10 +13,10 @@ import type { DnsMetrics, NotForwarded } from './metrics.ts'
 import { QueryReader, questionName } from './server/query.ts'
 import { cutAnswer, extendedError, writeAnswer, writeCode } from './server/write-response.ts'
 import { answer as answerOf, isTransfer } from './zone/answer.ts'
-import { type CompiledAnswer, compileAnswer } from './zone/compile.ts'
+import { compileAnswer } from './zone/compile.ts'
 import { KeptAnswers } from './zone/kept-answers.ts'
 import type { ServiceIndex } from './zone/service-index.ts'
-import { MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport } from './wire.ts'
+import { type CompiledAnswer, MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport } from './wire.ts'
 
 export interface PipelineDeps {
   readonly clock: Pick<Clock, 'monotonic'>

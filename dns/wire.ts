@@ -1,4 +1,4 @@
-/** Numbers of DNS messages, which both who reads a query and who makes an answer know: RFC 1035, RFC 6891. */
+/** What both who reads a query and who makes an answer know of DNS messages: RFC 1035, RFC 6891. */
 
 export const HEADER_LENGTH = 12
 export const MAX_NAME_OCTETS = 255
@@ -34,6 +34,25 @@ export const MAX_UDP_SIZE = 1232
 export const MAX_TCP_SIZE = 65_535
 
 export type Transport = 'udp' | 'tcp'
+
+/** What follows the question of an answer, as bytes. */
+export interface CompiledAnswer {
+  readonly rcode: number
+  /** Answer, authority and additional section in this order. */
+  readonly body: Uint8Array
+  /** End of each answer record in `body`. */
+  readonly answerEnds: readonly number[]
+  readonly authorityCount: number
+  /** Where the additional section starts in `body`. */
+  readonly mainEnd: number
+  readonly additionalCount: number
+  /** Length of every answer record where they may be turned round; else 0. */
+  readonly stride: number
+  /** Records were left out that no answer has room for: TC says so, over TCP too. */
+  readonly isCut: boolean
+  /** Where in `body` the SOA's serial is, patched when sent; else -1. */
+  readonly serialAt: number
+}
 
 /** 0 past the end: callers check lengths where it matters. */
 export function byte(message: Uint8Array, at: number): number {

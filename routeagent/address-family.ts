@@ -1,5 +1,5 @@
 /** What differs between the families in the plans of a node: words of nft, and how to read addresses. Pure. */
-import type { NftFamily } from '../kernel/nft/nft.ts'
+import type { NftFamily } from '../kernel/nft/nft-transaction.ts'
 import type { Family, Prefix } from '../model/addresses/ip.ts'
 import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from './balance/ipv4-number.ts'
 import { formatGroups, ipv6Groups, ipv6Network, isUsableIpv6 } from './balance/ipv6-groups.ts'

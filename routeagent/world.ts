@@ -16,8 +16,7 @@ import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import { LazyInformer } from './lazy-informer.ts'
 import type { KernelFacts } from './node-facts.ts'
 import { ownCluster } from './routes/own-ranges.ts'
-import type { NodeRouteWorld } from './routes/node-route-world.ts'
-import { ownLanes } from './routes/plan-node-routes.ts'
+import { type NodeRouteWorld, ownLanes } from './routes/node-route-world.ts'
 
 export interface RouteAgentCaches {
   readonly memberships: ObjectCache<Membership>

@@ -12,11 +12,11 @@ const ALIKE_PER_SECOND = 100
 /** All answers a second to one network, whatever they are. */
 const ALL_PER_SECOND = 2000
 /** About 130 KiB each. */
-const PLACES = 8192
+const COUNTED_PLACES = 8192
 
 export class ResponseLimit {
-  readonly #alike = new TokenBuckets({ places: PLACES, perSecond: ALIKE_PER_SECOND, burst: ALIKE_PER_SECOND })
-  readonly #all = new TokenBuckets({ places: PLACES, perSecond: ALL_PER_SECOND, burst: ALL_PER_SECOND })
+  readonly #alike = new TokenBuckets({ places: COUNTED_PLACES, perSecond: ALIKE_PER_SECOND, burst: ALIKE_PER_SECOND })
+  readonly #all = new TokenBuckets({ places: COUNTED_PLACES, perSecond: ALL_PER_SECOND, burst: ALL_PER_SECOND })
   #held = 0
 
   /**

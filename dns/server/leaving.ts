@@ -13,7 +13,7 @@ export interface LeavingInit {
   readonly pipeline: Pick<Pipeline, 'underWay'>
 }
 
-const LOOK_MS = 10
+const QUIET_LOOK_MS = 10
 
 /**
  * Goes on serving for `lingerMs`, and then for as long as questions to the upstreams are under way, the time of one
@@ -28,5 +28,5 @@ export async function giveWay(
   const never = new AbortController().signal
   await clock.sleep(lingerMs, never)
   const end = clock.monotonic() + upstreamTimeoutMs
-  while (pipeline.underWay > 0 && clock.monotonic() < end) await clock.sleep(LOOK_MS, never)
+  while (pipeline.underWay > 0 && clock.monotonic() < end) await clock.sleep(QUIET_LOOK_MS, never)
 }

@@ -1,7 +1,6 @@
 /** Writes answers: the client's own header and question, then compiled bytes, then EDNS. RFC 1035, RFC 6891. */
-import type { CompiledAnswer } from '../zone/compile.ts'
 import type { QueryReader } from './query.ts'
-import { HEADER_LENGTH, MAX_UDP_SIZE, TYPE_OPT, byte } from '../wire.ts'
+import { type CompiledAnswer, HEADER_LENGTH, MAX_UDP_SIZE, TYPE_OPT, byte } from '../wire.ts'
 
 const OPT_LENGTH = 11
 const FLAG_QR = 0x80

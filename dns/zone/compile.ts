@@ -9,25 +9,7 @@ import { Packet } from 'dns2'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import type { DnsAnswer, DnsRecord, SoaData } from './answer.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../wire.ts'
-
-export interface CompiledAnswer {
-  readonly rcode: number
-  /** Answer, authority and additional section in this order. */
-  readonly body: Uint8Array
-  /** End of each answer record in `body`. */
-  readonly answerEnds: readonly number[]
-  readonly authorityCount: number
-  /** Where the additional section starts in `body`. */
-  readonly mainEnd: number
-  readonly additionalCount: number
-  /** Length of every answer record where they may be turned round; else 0. */
-  readonly stride: number
-  /** Records were left out that no answer has room for: TC says so, over TCP too. */
-  readonly isCut: boolean
-  /** Where in `body` the SOA's serial is, patched when sent; else -1. */
-  readonly serialAt: number
-}
+import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../wire.ts'
 
 /** Highest octet a compression pointer can name. */
 const MAX_POINTER = 0x3fff

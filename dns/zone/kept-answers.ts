@@ -4,9 +4,18 @@
  */
 import type { ZoneName } from '../../model/dns/dns-name.ts'
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
-import { HEADER_LENGTH, TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../wire.ts'
+import {
+  type CompiledAnswer,
+  HEADER_LENGTH,
+  TYPE_A,
+  TYPE_AAAA,
+  TYPE_NS,
+  TYPE_SOA,
+  TYPE_SRV,
+  TYPE_TXT,
+} from '../wire.ts'
 import { isTransfer, soaRecord } from './answer.ts'
-import { type CompiledAnswer, compileAnswer } from './compile.ts'
+import { compileAnswer } from './compile.ts'
 import { NO_SERVICE, labelsHash } from './known-labels.ts'
 import { QuickAnswers } from './quick-answers.ts'
 import type { ServiceIndex } from './service-index.ts'

@@ -1,7 +1,6 @@
 /** Answers for the names of services, found by the hash of the question and made sure of by its octets. */
-import type { CompiledAnswer } from './compile.ts'
 import { isServiceName, labelsHash } from './known-labels.ts'
-import { HEADER_LENGTH, byte } from '../wire.ts'
+import { type CompiledAnswer, HEADER_LENGTH, byte } from '../wire.ts'
 
 interface Quick {
   /** Name in lower case and type, one character for each octet. */

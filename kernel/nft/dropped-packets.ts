@@ -1,6 +1,7 @@
 /** Takes what the named counters of a table have seen over into a metric, whatever becomes of the table. */
 import type { Counter } from '../../runtime/metrics/metrics.ts'
-import type { Nft, NftFamily } from './nft.ts'
+import type { NftFamily } from './nft-transaction.ts'
+import type { Nft } from './nft.ts'
 
 export interface DroppedPacketsInit<Reason extends string> {
   /** Of each family that is looked at. */

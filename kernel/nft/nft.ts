@@ -5,8 +5,6 @@
  */
 import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 
-export type { NftFamily } from './nft-transaction.ts'
-
 export interface Nft {
   /** Of all tables that it makes, changes and lists. */
   readonly family: NftFamily

@@ -8,7 +8,7 @@
  */
 
 const NOTICE_BYTES = 32
-const MAGIC = 0x534c5031
+const NOTICE_MAGIC = 0x534c5031
 /** 1 to 4 are probes. */
 const NOTICE = 5
 const RECEIPT = 6
@@ -28,7 +28,7 @@ export interface Notice {
 
 export function encodeNotice({ type, lane, mark, step }: Notice): Buffer {
   const bytes = Buffer.alloc(NOTICE_BYTES)
-  bytes.writeUInt32BE(MAGIC, 0)
+  bytes.writeUInt32BE(NOTICE_MAGIC, 0)
   bytes.writeUInt8(type === 'notice' ? NOTICE : RECEIPT, 4)
   bytes.writeUInt8(lane, 5)
   bytes.writeUInt32BE(mark, 8)
@@ -38,7 +38,7 @@ export function encodeNotice({ type, lane, mark, step }: Notice): Buffer {
 
 /** Undefined for anything but a whole, well-formed notice or receipt. Never throws. */
 export function decodeNotice(bytes: Buffer): Notice | undefined {
-  if (bytes.length !== NOTICE_BYTES || bytes.readUInt32BE(0) !== MAGIC) return undefined
+  if (bytes.length !== NOTICE_BYTES || bytes.readUInt32BE(0) !== NOTICE_MAGIC) return undefined
   const type = bytes.readUInt8(4)
   const step = STEPS[bytes.readUInt32BE(12)]
   if ((type !== NOTICE && type !== RECEIPT) || step === undefined || bytes.readUInt16BE(6) !== 0) return undefined

@@ -30,7 +30,6 @@ import {
 } from './probed-peer.ts'
 
 export type { MeasuredPeer, ProbedPeer } from './probed-peer.ts'
-export type { ProberDeps, ProberInit } from './prober-init.ts'
 
 const REOPEN_MS = 1000
 /** Between two questions in a row: a moment in which packets are lost does not take them all. */

@@ -32,3 +32,9 @@ export interface SysctlSetting {
   /** Where there is no such setting, nothing is wrong. */
   readonly ifPresent?: true
 }
+
+/** Lanes that this node serves, by this cluster's own Endpoints. */
+export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
+  const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
+  return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
+}

@@ -5,8 +5,8 @@
  *   lane ─► gateway node ─✗─ worker
  *                └─► other gateway node ─► worker
  */
-import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
 import type { Endpoint } from '../../model/objects.ts'
+import { isDraining } from './plan-gateways.ts'
 import type { OverlayNode } from './plan-nodes.ts'
 
 export interface Detours {
@@ -38,8 +38,4 @@ export function planDetours({ others, ownEndpoints, silent }: DetoursInit): Deto
 
 function byLane(a: Endpoint, b: Endpoint): number {
   return a.spec.lane - b.spec.lane || (a.spec.node < b.spec.node ? -1 : 1)
-}
-
-function isDraining({ spec }: Endpoint): boolean {
-  return spec.capabilities.includes(CAPABILITY_DRAINING)
 }

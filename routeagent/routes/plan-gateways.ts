@@ -108,7 +108,7 @@ export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6
 }
 
-function isDraining({ spec }: Endpoint): boolean {
+export function isDraining({ spec }: Endpoint): boolean {
   return spec.capabilities.includes(CAPABILITY_DRAINING)
 }
 

@@ -27,7 +27,7 @@ import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-groupin
 import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/nexthop/next-hop-table.ts'
 import type { ForwardingEntry, Neighbour, NewAddress, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
 import { deviceOf } from '../node-facts.ts'
-import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
+import { type NodeRouteWorld, type SysctlSetting, ownLanes } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, answering, hopNumbers, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
@@ -169,12 +169,6 @@ function forwardingEntries(others: readonly OverlayNode[]): ForwardingEntry[] {
     mac: overlayMac(node.address),
     destination: formatAddress(node.address),
   }))
-}
-
-/** Lanes that this node serves, by this cluster's own Endpoints. */
-export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
-  const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
-  return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
 }
 
 /** Those that the gateway makes here, or may make: a rule for one that is not there does nothing. */
