@@ -1,6 +1,6 @@
 /**
  * Datagrams in, datagrams out. Nothing that arrives here can throw out of it. Node reads one datagram by one system
- * call; what waits behind it is read, answered and sent together (mmsg.ts), where this Node can.
+ * call; what waits behind it is read, answered and sent together (openMmsg()), where this Node can.
  */
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'

@@ -1,6 +1,6 @@
 /**
  * Hashes of the names of services as they are in questions: one pass over a question's octets finds out nearly always
- * whether there is such a service, and finds its answer (quick-answers.ts), without a string being made. "No such name"
+ * whether there is such a service, and finds its answer (kept-answers.ts), without a string being made. "No such name"
  * in particular must be cheap: clients try their search domains first, and it cannot be kept, since such names have no
  * end.
  */

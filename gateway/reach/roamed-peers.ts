@@ -1,5 +1,5 @@
 /**
- * Remembers where far ends called from. A cable follows a far end to the address that it calls from before anything
+ * What this process remembers of calls: which one each far end got last, and where far ends called from. A cable follows a far end to the address that it calls from before anything
  * else is known of that address. Behind NAT it is the only way to the far end, and the next round must not put a
  * candidate in its place.
  */

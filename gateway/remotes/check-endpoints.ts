@@ -1,4 +1,4 @@
-/** Endpoints that other clusters claim, checked like their Clusters (check-remotes.ts). Pure. */
+/** What other clusters claim with their Clusters and Endpoints, checked before it reaches the lanes. Pure. */
 import {
   type Prefix,
   classifyAddress,

@@ -1,7 +1,4 @@
-/**
- * What other clusters claim, checked before it reaches the lanes: model/addresses/remote-clusters.ts, with this node's
- * own view. Pure.
- */
+/** Clusters: what model/addresses/remote-clusters.ts says of them, with this node's own view. Pure. */
 import { machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import type { GatewayWorld } from '../world.ts'

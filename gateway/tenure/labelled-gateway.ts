@@ -38,7 +38,7 @@ export interface LabelledGatewayInit {
 
 /**
  * How long the last look may take. Kubernetes kills a pod some time after it asked it to stop (install/pod.ts); in that
- * time a lane may be handed over (hand-lane-over.ts), and the connection to the API is closed as well.
+ * time a lane may be handed over (hand-over.ts), and the connection to the API is closed as well.
  */
 export const ASK_MS = 3000
 export const CLEAN_MS = 5000

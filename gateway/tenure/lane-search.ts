@@ -1,6 +1,6 @@
 /**
  * A node whose label leaves the number of its lane open looks for one: the one that it holds, or one that nobody has.
- * Which is plan-search.ts's; here the Leases are read. Until it has found one the node stands by for all of them.
+ * Which is plan-lease.ts's; here the Leases are read. Until it has found one the node stands by for all of them.
  */
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { laneCandidates, leavingReason, standbys } from '../../model/lanes/gateway-node.ts'

@@ -1,9 +1,9 @@
 /**
- * Holds the Lease of one lane for this node, or waits for it. What to do is plan-tenure.ts's; here it is read and done.
+ * Holds the Lease of one lane for this node, or waits for it. What to do is plan-lease.ts's; here it is read and done.
  *
  * The API may be away: a node that serves goes on serving, and one that stands by takes nothing, since a holder that
  * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
- * and then the holder is asked after (lapsed-holder.ts).
+ * and then the holder is asked after (lease-watch.ts).
  */
 import type { StoredLease } from '../../kubeapi/lease-store.ts'
 import {

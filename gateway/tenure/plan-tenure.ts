@@ -2,11 +2,12 @@
  * Who holds the number of a lane, and what a node that may be its gateway does about it. Pure.
  *
  * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free or
- * offered, or not renewed for its duration by a holder whose lane is lost (lapsed-holder.ts). A node that has published
+ * offered, or not renewed for its duration by a holder whose lane is lost (lease-watch.ts). A node that has published
  * its end of the lane to the other clusters goes on serving until the holder is up wherever it was up itself; so
  * nothing is lost when a Lease changes hands, wrongly or rightly.
  */
 
+/** What a Lease says. */
 export interface LeaseView {
   /** Name of a node; empty: nobody. */
   readonly holder: string

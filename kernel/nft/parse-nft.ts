@@ -8,7 +8,7 @@ export function parseElements(listing: string): readonly NftElement[] {
   const from = start + 'elements = {'.length
   const body = listing.slice(from, listing.indexOf('}', from))
   const elements: NftElement[] = []
-  // No key or value has a comma, also not inside quotes: device names with one are refused by format-nft.ts.
+  // No key or value has a comma, also not inside quotes: device names with one are refused by formatNft().
   for (const part of body.split(',')) {
     const text = part.trim()
     if (text === '') continue

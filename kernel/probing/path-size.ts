@@ -1,4 +1,4 @@
-/** Finds out by padded questions which packets get to one far end (size-search.ts), as time passes. */
+/** Finds out by padded questions which packets get to one far end, as time passes. */
 import type { Clock } from '../../reconcile/clock.ts'
 import {
   type SearchMoment,

@@ -3,7 +3,7 @@
  * checked: only a peer's address and port, only whole probes of the one who asks, only answers that wait. A question has
  * the number of who asks, and its answer repeats it.
  *
- *   ask ── answered ──► pause (pace.ts) ──► ask …
+ *   ask ── answered ──► pause (probe-timing.ts) ──► ask …
  *    └──── not in time: a miss ──► ask in a row, and knock each time: as often as it takes to doubt, and then wait once
  *
  * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known

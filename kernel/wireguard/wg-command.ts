@@ -1,6 +1,6 @@
 /**
  * WireGuard through the `wg` tool, which speaks to kernel devices and to wireguard-go alike; the latter is read through
- * its socket (uapi-dump.ts). A private key is named by its file, or by a pipe from it (key-pipe.ts): it is never an
+ * its socket (wireguard-go.ts). A private key is named by its file, or by a pipe from it (throughKeyPipe()): it is never an
  * argument, never an environment variable, never kept.
  */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'

@@ -1,6 +1,6 @@
 /**
- * IPv6 addresses as their eight groups, for the same reason as ipv4-number.ts. Everything that is not hot uses
- * model/addresses/ip.ts. Pure.
+ * IPv6 addresses as their eight groups, for the same reason as IPv4 addresses are numbers. Everything that is not hot
+ * uses model/addresses/ip.ts. Pure.
  */
 import { type Prefix, addressBits } from '../../model/addresses/ip.ts'
 

@@ -50,7 +50,7 @@ export interface NodeNftWorld {
   /** Prefixes that lead to the other clusters. */
   readonly remote: readonly string[]
   readonly clustersetIpRange: string
-  /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
+  /** Pods of this node share a bridge that netfilter does not see: node-world.ts. */
   readonly bridgeHidesAnswers: boolean
   /** Who may use the overlay; undefined: nobody. */
   readonly overlay: OverlayContext | undefined

@@ -122,7 +122,7 @@ export function planFamilyRoutes(
       /*
        * A program on the node itself calls a clusterset IP: the kernel looks for a route, and picks the source address,
        * before the output hook balances the connection and routes it anew. So the range needs a route that is no
-       * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
+       * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-table.ts).
        */
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
       ...(pods.allKnown ? noPodRoutes(world, family) : []),

@@ -1,7 +1,7 @@
 /**
  * Next-hop objects and groups of this network namespace (`ip nexthop`), as plain data. Routes name one by its id
  * (route-table.ts Route.nextHopId), so that one message changes the way of all of them.
- * Drivers: rtnetlink-next-hops.ts and fake-next-hop-table.ts. Compliance: test/compliance/next-hop-table.ts.
+ * Drivers: rtnetlink-next-hops.ts and fake-next-hops.ts. Compliance: test/compliance/next-hop-table.ts.
  * The kernel's own words: Documentation/networking/nexthop-group-resilient.rst.
  */
 import type { Family } from '../../../model/addresses/ip.ts'

@@ -3,6 +3,8 @@ import { execFileSync } from 'node:child_process'
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { OWN_CLIENTS } from '../pipeline-fixture.ts'
 import { type DatagramSource, DatagramSlots, MAX_QUERY_SIZE, SLOTS } from '../../../dns/server/datagram-slots.ts'
@@ -12,6 +14,7 @@ import { MOST_ROUNDS, type UdpServer, type UdpServerInit, openUdp } from '../../
 import type { Reply } from '../../../dns/pipeline.ts'
 import { parseAddress } from '../../../model/addresses/ip.ts'
 import { eventually } from '../../support/eventually.ts'
+import { ROOT } from '../../support/source-tree.ts'
 
 const real = await openMmsg()
 if (real === undefined) throw new Error('this Node has no node:ffi: the server would read datagrams one by one')
@@ -159,7 +162,7 @@ t.test('datagrams that wait together are read together', async (t) => {
 })
 
 t.test('users switch it off by an option of Node', (t) => {
-  const module = JSON.stringify(new URL('../../../dns/server/mmsg.ts', import.meta.url).href)
+  const module = JSON.stringify(pathToFileURL(join(ROOT, 'dns/server/mmsg.ts')).href)
   const script = `import { openMmsg } from ${module}\nconsole.log(typeof (await openMmsg()))`
   for (const [options, says] of [
     ['', 'object'],
