@@ -2,7 +2,13 @@
 import { createInterface } from 'node:readline/promises'
 import { forTerminal } from '../model/status-text.ts'
 import { UserError } from '../runtime/user-error.ts'
-import type { Ask } from './discovery/discover.ts'
+
+export interface Question {
+  /** A sentence. */
+  readonly why: string
+  /** What holds where nothing is said; empty when there is nothing to offer. */
+  readonly suggestion: readonly string[]
+}
 
 export interface Terminal {
   readonly input: NodeJS.ReadableStream
@@ -28,7 +34,7 @@ export function processTerminal(): Terminal | undefined {
  * UserError where the input ends.
  */
 export async function askAtTerminal(
-  { why, suggestion }: Pick<Ask, 'why' | 'suggestion'>,
+  { why, suggestion }: Question,
   signal: AbortSignal,
   terminal: Terminal = PROCESS,
 ): Promise<readonly string[]> {

@@ -1,30 +1,20 @@
 /** Opens a site for one command: its file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { FileApi } from '../kubeapi/files/file-api.ts'
 import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
 import { SystemClock } from '../reconcile/clock.ts'
-import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type CommandContext, quoted } from './context.ts'
 import type { ClusterAdmin } from './kube/access/admin.ts'
-import type { KubeSite } from '../compose/kube-site.ts'
+import type { Site } from '../compose/run.ts'
 import { PlainLogger } from './plain-logger.ts'
 import { interruption } from './within-time.ts'
 
-export interface OpenSite {
-  readonly config: SiteConfig
-  readonly api: ClusterApi
-  /** Absent on a site without Kubernetes. */
-  readonly kube?: KubeSite
-  /** In the state folder of a site without Kubernetes; absent on a real cluster. */
-  readonly leases?: LeaseStore
+export interface OpenSite extends Site {
   /** A real cluster under an administrator's kubeconfig. */
   readonly admin?: ClusterAdmin
-  /** What `OpenSiteInit.metrics` gave. */
-  readonly metrics?: Metrics | undefined
 }
 
 export interface OpenSiteInit extends CommandContext {

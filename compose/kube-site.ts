@@ -5,8 +5,10 @@ import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { Refusal } from '../kubeapi/kube/http/refusals.ts'
 import { type KubeApi, type KubeApiInit, openKubeApi } from '../kubeapi/kube/kube-api.ts'
+import type { DynamicClient } from '../kubeapi/kube/dynamic-client.ts'
 import { lacksObjectMarks } from '../kubeapi/kube/write/object-marks.ts'
 import { readObjectMarks } from './object-marks.ts'
+import type { ManifestObject } from '../install/manifest-object.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import type { ElectionTiming } from '../model/lanes/lease-duration.ts'
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
@@ -19,8 +21,7 @@ import { reasonOf } from '../runtime/error-reason.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { messageOf } from '../runtime/thrown.ts'
-import { adminOf } from '../cli/kube/access/open-admin.ts'
-import { secretAccess } from '../cli/kube/access/secret-access.ts'
+import { type SecretClient, secretAccess } from '../cli/kube/access/secret-access.ts'
 import { secretIdentity } from '../protocol/identity/secret-identity.ts'
 
 export interface KubeSite extends MembershipAccess {
@@ -67,7 +68,7 @@ export async function openKubeSite(
   return {
     api,
     kube: {
-      identity: secretIdentity(secretAccess(adminOf(api), place, signal), settings),
+      identity: secretIdentity(secretAccess(secretClient(api.dynamic), place, signal), settings),
       elect: (timing, lead, until) => api.elect({ ...candidate, ...timing }, lead, until),
       askNode: async (name, until) =>
         (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
@@ -96,6 +97,16 @@ export async function openKubeSite(
         const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
         await api.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)
       },
+    },
+  }
+}
+
+function secretClient(dynamic: Pick<DynamicClient, 'get' | 'create' | 'patch'>): SecretClient {
+  return {
+    get: async (ref, signal) => (await dynamic.get(ref, signal)) as ManifestObject | undefined,
+    create: (object, options, signal) => dynamic.create(object, options, signal),
+    merge: async (ref, patch, signal) => {
+      await dynamic.patch(ref, patch, { type: 'merge' }, signal)
     },
   }
 }

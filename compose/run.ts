@@ -1,9 +1,13 @@
 /** What a part of a site is started with, and the shape of the modules that start one. */
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import type { SiteConfig } from '../kubeapi/files/site-file.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import type { ClusterId } from '../model/ids.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import type { OpenSite } from '../cli/open-site.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
+import type { KubeSite } from './kube-site.ts'
 
 export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
 export type ComponentName = (typeof COMPONENTS)[number]
@@ -15,7 +19,19 @@ export interface MembershipInfo {
   readonly observedAddress?: string
 }
 
-export interface SiteRun extends OpenSite {
+/** A site whose objects can be read and written. */
+export interface Site {
+  readonly config: SiteConfig
+  readonly api: ClusterApi
+  /** Absent on a site without Kubernetes. */
+  readonly kube?: KubeSite
+  /** In the state folder of a site without Kubernetes; absent on a real cluster. */
+  readonly leases?: LeaseStore
+  /** What a real cluster's driver counts with. */
+  readonly metrics?: Metrics | undefined
+}
+
+export interface SiteRun extends Site {
   readonly node: string
   readonly identity: IdentityStore
   /** How often gateways of this site write their status at least: SEALANE_HEARTBEAT. */

@@ -18,10 +18,9 @@ import { sealaneVersion } from '../runtime/version.ts'
 import { laneCallers } from './lane-callers.ts'
 import { memberInfo } from './problems/problem-metrics.ts'
 import { withProcess } from './process.ts'
-import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
+import type { ComponentModule, ComponentName, MembershipInfo, Site, SiteRun } from './run.ts'
 import { HEARTBEAT, LEASE, readHeartbeat, readLease } from './timing.ts'
 import { membershipByIdentity, membershipByObject, whenNotLeaving } from './membership-info.ts'
-import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {
   readonly node: string
@@ -46,7 +45,7 @@ const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent']
  * Each gateway's node also carries what a site cannot be without: of the agents one acts, and the others stand by. dns
  * runs only where the site file says where to listen.
  */
-export function componentsOf({ config }: Pick<OpenSite, 'config'>, node: string): ComponentName[] {
+export function componentsOf({ config }: Pick<Site, 'config'>, node: string): ComponentName[] {
   const isGateway = config.gateways.some((row) => row.node === node)
   const wanted: ComponentName[] = isGateway ? ['agent', 'dns', 'gateway', 'routeagent'] : ['routeagent']
   return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
@@ -54,7 +53,7 @@ export function componentsOf({ config }: Pick<OpenSite, 'config'>, node: string)
 
 type Parts = Pick<RunSiteInit, 'node' | 'components'>
 
-function partsOf(site: Pick<OpenSite, 'config'>, { node, components }: Parts): ComponentName[] {
+function partsOf(site: Pick<Site, 'config'>, { node, components }: Parts): ComponentName[] {
   return [...new Set(components ?? componentsOf(site, node))]
 }
 
@@ -68,7 +67,7 @@ export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
 }
 
 /** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
-export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> {
+export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
   const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
   await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
@@ -102,7 +101,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
  * A pod that ended would be started again and again while its cluster leaves: it stays, idle, and works again once the
  * cluster has left, or is a member after all.
  */
-async function againAfterLeaving(api: OpenSite['api'], work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+async function againAfterLeaving(api: Site['api'], work: () => Promise<void>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const leaving = watchLeaving(api)
     try {
@@ -142,7 +141,7 @@ function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun[
 }
 
 /** What `up --dry-run` prints: the text that gateway and routeagent would apply now. */
-export async function printPlans(site: OpenSite, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
+export async function printPlans(site: Site, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
   const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
   const texts: string[] = []
@@ -153,7 +152,7 @@ export async function printPlans(site: OpenSite, init: Parts & Pick<RunSiteInit,
   return texts.join('\n')
 }
 
-async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
+async function siteRun(site: Site, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
   const { config } = site
   const timing = { heartbeatMs: readHeartbeat(process.env[HEARTBEAT]), leaseMs: readLease(process.env[LEASE]) }
   if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)

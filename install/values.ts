@@ -180,3 +180,14 @@ export const DEFAULT_VALUES: InstallValues = {
     tolerations: [],
   },
 }
+
+/**
+ * `own`: one broker with its own volume. `included`: replicas with an etcd that is installed with them. `given`:
+ * replicas on an etcd of somebody else's.
+ */
+export type BrokerForm = 'own' | 'included' | 'given'
+
+export function formOf({ broker, etcd }: Pick<InstallValues, 'broker' | 'etcd'>): BrokerForm {
+  if (broker.store === 'sqlite') return 'own'
+  return etcd.enabled ? 'included' : 'given'
+}

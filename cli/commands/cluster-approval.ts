@@ -8,7 +8,8 @@ import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { lookTimeoutOption } from '../within-time.ts'
 
-interface CommonOptions extends KubeTarget {
+/** What every one of these commands takes. */
+export interface CommonOptions extends KubeTarget {
   readonly state: string
   readonly clusterset?: string
   readonly output: OutputFormat

@@ -1,7 +1,4 @@
-/**
- * `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a cluster.
- * cluster-approval.ts and cluster-quota.ts have the rest.
- */
+/** `sealane cluster …`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import {
@@ -14,10 +11,10 @@ import {
   subcommand,
 } from '../context.ts'
 import type { MemberSummary } from '../../compose/parts/broker-store.ts'
-import { addApprovalCommands, waitingRemark } from './cluster-approval.ts'
+import { type CommonOptions, addApprovalCommands, waitingRemark } from './cluster-approval.ts'
 import { otherContexts } from '../other-contexts.ts'
-import { type OutputFormat, printItems, printOne } from '../output.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
+import { printItems, printOne } from '../output.ts'
+import { LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { writeTokenFile } from '../broker/token-file.ts'
 import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption } from '../within-time.ts'
@@ -31,13 +28,6 @@ const MAX_CLASHES = 5
 
 /** As of `sealane token create`. */
 const TOKEN_TTL = { minMs: 1000, maxMs: 30 * 24 * 3_600_000 }
-
-interface CommonOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
 
 export function addClusterCommand(program: Command, context: CommandContext): void {
   const cluster = subcommand(

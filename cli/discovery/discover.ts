@@ -44,7 +44,7 @@ export interface Discovery {
     readonly address: Finding<string> | undefined
     readonly domain: Finding<string>
   }
-  /** Keys of detect/platform.ts. */
+  /** Keys of platform.ts. */
   readonly platform: readonly Finding<string>[]
   readonly gateways: GatewayNodes
   readonly others: readonly Finding<OtherProduct>[]

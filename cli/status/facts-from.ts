@@ -39,8 +39,11 @@ function readinessOf(endpoint: unknown): unknown {
  * `/status` of a part. Whatever it is, it is checked where facts are read; its name is ours, and so is `part` where it
  * is known otherwise: one that was broken into does not speak for another.
  */
-export function readReport(answer: unknown, name: string, source: string, part?: string): Fact {
+export function readReport(
+  answer: unknown,
+  { name, source, at, part }: { name: string; source: string; at: Date; part?: string | undefined },
+): Fact {
   const said = (typeof answer === 'object' && answer !== null ? answer : {}) as PartReport
   const report = { ...said, name, ...(part === undefined ? {} : { part }) }
-  return { t: 'report', source, at: new Date().toISOString(), report }
+  return { t: 'report', source, at: at.toISOString(), report }
 }

@@ -179,7 +179,7 @@ async function reportFacts(
     const source = `pod ${name}`
     const page = { namespace: SYSTEM_NAMESPACE, name, port, path: '/status' }
     const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => [
-      readReport(await reader.readPod(page, limited), name, source, part),
+      readReport(await reader.readPod(page, limited), { name, source, at: new Date(), part }),
     ]
     const right = `get pods/proxy in namespace ${SYSTEM_NAMESPACE}`
     return askFor({ what: `Pod ${name}`, source: 'API server, for the pod', needed: false, ms, right, ask }, signal)

@@ -44,7 +44,11 @@ export async function siteFacts(api: ClusterApi, init: SiteFactsInit): Promise<r
   )
   const said = pages.map((address) => {
     const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => [
-      readReport(await pageOf(address, limited), address, `http://${address}/status`),
+      readReport(await pageOf(address, limited), {
+        name: address,
+        source: `http://${address}/status`,
+        at: new Date(),
+      }),
     ]
     return askFor({ what: `Page ${address}`, source: 'this machine', needed: false, ms: PAGE_MS, ask }, signal)
   })

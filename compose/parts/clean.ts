@@ -8,7 +8,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { withKernel } from '../kernel.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
-import type { OpenSite } from '../../cli/open-site.ts'
+import type { Site } from '../run.ts'
 import { cleanParts } from './clean-parts.ts'
 
 export interface CleanNodeInit {
@@ -18,7 +18,7 @@ export interface CleanNodeInit {
 }
 
 /** Throws what the kernel refused, after everything else has been done. Doing it again is fine. */
-export async function cleanNode({ config, api }: OpenSite, init: CleanNodeInit): Promise<void> {
+export async function cleanNode({ config, api }: Site, init: CleanNodeInit): Promise<void> {
   const { node, logger, signal } = init
   const version = sealaneVersion()
   const stateDir = join(config.state, 'nodes', node)

@@ -108,7 +108,7 @@ export function ownFacts({ api, clock, status }: Pick<ProblemsDeps, 'api' | 'clo
   )
   const left = SERVICE_KINDS.filter((kind) => api.cache(kind).synced).map((kind) => fact(kind, listOf(services, kind)))
   const said = { part: 'agent', version: sealaneVersion(), ...status.reports(), now: at }
-  const report = { ...readReport(said, SOURCE, SOURCE), at }
+  const report = readReport(said, { name: SOURCE, source: SOURCE, at: new Date(nowMs) })
   return { format: FACTS_FORMAT, takenAt: at, target: SOURCE, facts: [...read, ...left, report] }
 }
 

@@ -22,7 +22,7 @@ export function compareMembers(sets: readonly unknown[]): Comparison {
   const members = sets.map((set) => diagnoseMember(set))
   const worlds = sets.map((set) => worldOf(readFacts(set)))
   // What is found does not depend on who was named first.
-  const joined = worlds.filter(({ self }) => self !== undefined).sort((a, b) => compare(nameOf(a), nameOf(b)))
+  const joined = worlds.filter(({ self }) => self !== undefined).sort((a, b) => compare(sortKey(a), sortKey(b)))
   const pairs = joined.flatMap((a, i) => joined.slice(i + 1).map((b) => [a, b] as const))
   const findings = pairs.flatMap(([a, b]) => pairFindings(a, b))
   const between = rankFindings([...findings, ...versions(joined)].map((one) => ({ ...one, area: 'lanes' as const })))
@@ -31,7 +31,7 @@ export function compareMembers(sets: readonly unknown[]): Comparison {
   return { health: severity === 'notice' ? 'healthy' : severity, members, between }
 }
 
-function nameOf({ self = '', target }: World): string {
+function sortKey({ self = '', target }: World): string {
   return `${self} ${target}`
 }
 

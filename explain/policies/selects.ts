@@ -14,8 +14,10 @@ export interface KnownLabels {
 export function selects(selector: LabelSelector | null | undefined, known: KnownLabels): Selected {
   const { matchLabels, matchExpressions } = selector ?? {}
   const answers = [
-    ...Object.entries(matchLabels ?? {}).map(([key, value]) => meets({ key, operator: 'In', values: [value] }, known)),
-    ...(matchExpressions ?? []).map((one) => meets(one, known)),
+    ...Object.entries(matchLabels ?? {}).map(([key, value]) =>
+      meetsRequirement({ key, operator: 'In', values: [value] }, known),
+    ),
+    ...(matchExpressions ?? []).map((one) => meetsRequirement(one, known)),
   ]
   if (answers.includes('no')) return 'no'
   return answers.includes('maybe') ? 'maybe' : 'yes'
@@ -33,7 +35,7 @@ interface Requirement {
 }
 
 /** A pod without the label is in no set of values, and so meets NotIn. */
-function meets({ key, operator, values }: Requirement, { labels, isWhole }: KnownLabels): Selected {
+function meetsRequirement({ key, operator, values }: Requirement, { labels, isWhole }: KnownLabels): Selected {
   const value = Object.hasOwn(labels, key) ? labels[key] : undefined
   if (value === undefined && !isWhole) return 'maybe'
   const isIn = value !== undefined && (values ?? []).includes(value)

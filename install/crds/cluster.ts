@@ -6,7 +6,7 @@ import { sealaneCrd } from './sealane-kind.ts'
 
 const MAX_CIDRS = 16
 
-const spec = map('What the broker knows of this cluster.', {
+const clusterSpec = map('What the broker knows of this cluster.', {
   id: fixed(dnsLabel('Cluster id: one DNS label, unique in the clusterset.'), 'the id of a cluster'),
   index: integer('Small number given by the broker; lane addresses follow from it.', 0, 65_535),
   podCIDRs: list(
@@ -38,7 +38,7 @@ export const CLUSTER = sealaneCrd({
   schema: objectSchema(
     'A member of the clusterset, this cluster included. Written by the agent.',
     {
-      spec,
+      spec: clusterSpec,
       status: map('What this cluster finds about that member.', { conditions: CONDITIONS }, ['conditions']),
     },
     ['spec'],

@@ -5,7 +5,7 @@ import { sealaneCrd } from './sealane-kind.ts'
 
 const MAX_PORT = 65_535
 
-const KEY = { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$', minLength: 44, maxLength: 44 }
+const PUBLIC_KEY = { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$', minLength: 44, maxLength: 44 }
 
 const candidate = map('A place where this gateway may be called.', {
   kind: text('How the address is known.', { enum: ['private', 'public', 'observed', 'loadBalancer'] }),
@@ -13,21 +13,21 @@ const candidate = map('A place where this gateway may be called.', {
   port: integer('UDP port.', 1, MAX_PORT),
 })
 
-const spec = map(
+const endpointSpec = map(
   'What the other gateways need to call this one.',
   {
     cluster: fixed(dnsLabel('Cluster id.'), 'the cluster of an endpoint'),
     node: fixed(dnsSubdomain('Name of the gateway node.'), 'the node of an endpoint'),
     lane: fixed({ ...integer('Lane number.', 0, 255) }, 'the lane of an endpoint'),
-    publicKey: text('WireGuard public key: 32 bytes in base64.', KEY),
-    nextPublicKey: text('The key that the gateway is about to take instead: 32 bytes in base64.', KEY),
+    publicKey: text('WireGuard public key: 32 bytes in base64.', PUBLIC_KEY),
+    nextPublicKey: text('The key that the gateway is about to take instead: 32 bytes in base64.', PUBLIC_KEY),
     candidates: list('Best first. Empty: this gateway calls the others.', candidate, 16),
     capabilities: list('What this gateway can do beyond the first version.', text('One word.', { maxLength: 63 }), 32),
   },
   ['nextPublicKey'],
 )
 
-const PREFIX = "self.spec.cluster + '.' + self.spec.node + '-lane'"
+const NAME_PREFIX = "self.spec.cluster + '.' + self.spec.node + '-lane'"
 
 export const ENDPOINT = sealaneCrd({
   kind: 'Endpoint',
@@ -42,13 +42,13 @@ export const ENDPOINT = sealaneCrd({
   ],
   schema: objectSchema(
     'One gateway of one cluster on one lane. Own ones are written by the gateways, remote ones by the agent.',
-    { spec },
+    { spec: endpointSpec },
     ['spec'],
     {
       'x-kubernetes-validations': [
         {
           // Not as one sum: a number as text has no bound that the API server would count with.
-          rule: `self.metadata.name.startsWith(${PREFIX}) && self.metadata.name.substring(size(${PREFIX})) == string(self.spec.lane)`,
+          rule: `self.metadata.name.startsWith(${NAME_PREFIX}) && self.metadata.name.substring(size(${NAME_PREFIX})) == string(self.spec.lane)`,
           message: 'metadata.name is <cluster>.<node>-lane<number>',
         },
       ],

@@ -45,7 +45,7 @@ const connection = map(
   ['remoteLane', 'cause', 'held', 'usingAddress', 'rttMs', 'loss', 'mtu', 'receiveMtu', 'handshakeAgeSeconds'],
 )
 
-const status = map(
+const gatewayStatus = map(
   'Written by the gateway of this node.',
   {
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
@@ -78,5 +78,9 @@ export const GATEWAY = sealaneCrd({
     { name: 'Failure', type: 'string', jsonPath: '.status.failure' },
     { name: 'Version', type: 'string', jsonPath: '.status.version', priority: 1 },
   ],
-  schema: objectSchema('How the lanes of one node do. metadata.name is the name of the Node.', { status }, []),
+  schema: objectSchema(
+    'How the lanes of one node do. metadata.name is the name of the Node.',
+    { status: gatewayStatus },
+    [],
+  ),
 })

@@ -3,7 +3,7 @@ import { objectSchema } from './custom-resource.ts'
 import { cidr, dnsLabel, fixed, ipAddress, map, text } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
 
-const spec = map(
+const membershipSpec = map(
   'What this cluster joined.',
   {
     clusterId: fixed(dnsLabel('Under which id.'), 'the id of a member'),
@@ -27,7 +27,7 @@ export const MEMBERSHIP = sealaneCrd({
   ],
   schema: objectSchema(
     'Whether this cluster belongs to a clusterset. There is one, named self; written by sealane join and leave.',
-    { spec },
+    { spec: membershipSpec },
     ['spec'],
     {
       'x-kubernetes-validations': [{ rule: "self.metadata.name == 'self'", message: 'metadata.name is self' }],

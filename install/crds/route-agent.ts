@@ -8,7 +8,7 @@ import { objectSchema } from './custom-resource.ts'
 import { dnsLabel, flag, integer, list, map, text } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
 
-const cluster = map('The way to one other cluster.', {
+const reachedCluster = map('The way to one other cluster.', {
   cluster: dnsLabel('Cluster id.'),
   gateways: list('Nodes of this cluster that carry it now.', text('Name of a Node.', { maxLength: 253 }), 256),
   mtu: integer('Largest packet that gets there.', 0, 65_535),
@@ -22,11 +22,11 @@ const openConnections = map('Connections of its pods with pods of other clusters
   atLeast: flag('Not all were counted.'),
 })
 
-const status = map(
+const routeAgentStatus = map(
   'Written by the routeagent of this node.',
   {
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
-    clusters: list('Ways to other clusters.', cluster, 4096),
+    clusters: list('Ways to other clusters.', reachedCluster, 4096),
     reached: text('Clusters that some gateway leads to, of all, such as 2/3.', { maxLength: 63 }),
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
     underlay: list('What this node needs outside the lanes.', podRange, MAX_REPORTED_BY_NODE),
@@ -57,7 +57,7 @@ export const ROUTE_AGENT = sealaneCrd({
   ],
   schema: objectSchema(
     'Which ways one node has to the other clusters. metadata.name is the name of the Node.',
-    { status },
+    { status: routeAgentStatus },
     [],
   ),
 })

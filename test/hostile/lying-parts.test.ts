@@ -16,7 +16,8 @@ const TRUE = { ...HEALTHY_BROKER, answeredMs: 900 }
 
 /** What is printed when one part reports this beside healthy ones. */
 function seenWith(part: string, report: object): string {
-  const lie = readReport({ version: '0.1.0', ready: true, ...report }, 'mallory', 'pod mallory', part)
+  const said = { version: '0.1.0', ready: true, ...report }
+  const lie = readReport(said, { name: 'mallory', source: 'pod mallory', at: new Date(), part })
   const facts = factSet(healthyObjects({ services: 3 }), [...healthyReports(TRUE), lie])
   return diagnosisText(diagnoseMember(facts), undefined, true)
 }

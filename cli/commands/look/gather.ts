@@ -13,10 +13,10 @@ interface GatherOptions extends TargetOptions {
   readonly log?: readonly string[]
 }
 
-const TEXT = 'Writes one file with what there is to know here, for help from elsewhere. Secrets are taken out.'
+const GATHER_TEXT = 'Writes one file with what there is to know here, for help from elsewhere. Secrets are taken out.'
 
 export function addGatherCommand(program: Command, context: CommandContext): void {
-  const made = subcommand(program, 'gather', TEXT, 'sealane gather --context c1 -o c1.tar.gz')
+  const made = subcommand(program, 'gather', GATHER_TEXT, 'sealane gather --context c1 -o c1.tar.gz')
   const command = addTargetOptions(made, seenOtherwise(LOCAL_SITE))
   const ofSite = (flags: string, text: string): Option => new Option(flags, text).conflicts(['context', 'kubeconfig'])
   command

@@ -28,14 +28,14 @@ interface MemberLook {
   readonly reported?: MemberReport
 }
 
-const TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
+const MEMBERS_TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
 const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
 /** Of one member, in a table that is not wide. */
 const MAX_PROBLEMS = 3
 
 export function addMembersCommand(program: Command, context: CommandContext): void {
   addKubeOptions(
-    subcommand(program, 'members', TEXT, 'sealane members --context hub --watch'),
+    subcommand(program, 'members', MEMBERS_TEXT, 'sealane members --context hub --watch'),
     seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
@@ -48,7 +48,7 @@ export function addMembersCommand(program: Command, context: CommandContext): vo
       const look = async (at: KubeTarget | undefined) => {
         const all = await withMembers({ ...options, kube: at }, context, (members) => members.members())
         const unserved = await unservedText({ ...options, kube: at }, context, all)
-        await print(options, context, unserved === undefined ? all : all.map(asSilent))
+        await printMembers(options, context, unserved === undefined ? all : all.map(asSilent))
         if (unserved !== undefined) throw new UserError(unserved, { hint: HINT, reason: 'BrokerSilent' })
       }
       await look(kube)
@@ -63,7 +63,7 @@ function asSilent(member: MemberSummary): MemberSummary {
   return member.state === 'in contact' ? { ...member, state: 'silent' } : member
 }
 
-async function print(
+async function printMembers(
   { output: format, watch }: MembersOptions,
   context: CommandContext,
   all: readonly MemberSummary[],

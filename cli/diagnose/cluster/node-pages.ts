@@ -20,7 +20,8 @@ export async function nodePages(signal: AbortSignal): Promise<readonly Fact[]> {
       const text = await textOfPage(`127.0.0.1:${STATUS_PORTS[part]}`, '/status', MAX_PAGE, limited)
       const said = JSON.parse(text) as { readonly part?: unknown } | null
       // Another program may listen there.
-      return said?.part === part ? [readReport(said, part, `the ${part} of this machine`)] : []
+      if (said?.part !== part) return []
+      return [readReport(said, { name: part, source: `the ${part} of this machine`, at: new Date() })]
     } catch {
       signal.throwIfAborted()
       return []

@@ -1,4 +1,4 @@
-/** Things about the machines that matter whatever the CNI is. Keys that advice-platform.ts knows. */
+/** Things about the machines that matter whatever the CNI is. Keys that advice/advice-platform.ts knows. */
 import type { Evidence } from '../evidence.ts'
 import { keysAt, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'

@@ -1,7 +1,4 @@
-/**
- * What installing, joining and leaving need of an API server, as an administrator. cli/kube/access/open-admin.ts gives
- * one.
- */
+/** What installing, joining and leaving need of an API server, as an administrator. */
 import type { ObjectRef, ObjectType } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'

@@ -2,7 +2,7 @@
  * May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done.
  */
 import { UserError } from '../../../runtime/user-error.ts'
-import type { BrokerForm } from '../replicas/replica-options.ts'
+import type { BrokerForm } from '../../../install/values.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export interface Right {

@@ -1,7 +1,16 @@
 /** One Secret of a cluster as texts, for secret-identity.ts. */
 import type { SecretAccess, SecretChange } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
-import type { ClusterAdmin } from './admin.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+
+/** What it takes of a client. */
+export interface SecretClient {
+  /** Undefined where there is none. */
+  get(ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined>
+  create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<unknown>
+  /** JSON merge patch (RFC 7386). */
+  merge(ref: ObjectRef, patch: unknown, signal: AbortSignal): Promise<void>
+}
 
 export interface SecretPlace {
   readonly namespace: string
@@ -13,7 +22,7 @@ export interface SecretPlace {
 }
 
 export function secretAccess(
-  admin: Pick<ClusterAdmin, 'get' | 'merge' | 'create'>,
+  client: SecretClient,
   { namespace, name, type, labels, annotations = {} }: SecretPlace,
   signal: AbortSignal,
 ): SecretAccess {
@@ -21,16 +30,16 @@ export function secretAccess(
   return {
     place: titleOf(ref),
     read: async () => {
-      const found = await admin.get(ref, signal)
+      const found = await client.get(ref, signal)
       if (found === undefined) return undefined
       return { data: decoded(found['data']), annotations: found.metadata.annotations ?? {} }
     },
     change: async (change) => {
-      if ((await admin.get(ref, signal)) === undefined) {
+      if ((await client.get(ref, signal)) === undefined) {
         const metadata = { namespace, name, labels, annotations }
-        await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata, type }, { dryRun: false }, signal)
+        await client.create({ apiVersion: 'v1', kind: 'Secret', metadata, type }, { dryRun: false }, signal)
       }
-      await admin.merge(ref, patchOf(change, { labels, annotations }), signal)
+      await client.merge(ref, patchOf(change, { labels, annotations }), signal)
     },
   }
 }

@@ -1,10 +1,10 @@
 /** What the flags of `sealane broker deploy` say of the broker. Pure. */
-import type { InstallValues, ServiceType } from '../../../install/values.ts'
+import { type InstallValues, type ServiceType, formOf } from '../../../install/values.ts'
 import { shellWord } from '../../target.ts'
 import { type MarkOptions, asksResources, markFlags, withMarks } from '../marks/mark-options.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { type ImageOptions, withImage } from '../join/values-options.ts'
-import { type ReplicaOptions, formOf, withReplicas } from '../replicas/replica-options.ts'
+import { type ReplicaOptions, withReplicas } from '../replicas/replica-options.ts'
 
 /** Absent: what is installed keeps its own; else the default. */
 export interface BrokerOptions extends ImageOptions, ReplicaOptions, MarkOptions {

@@ -3,7 +3,7 @@ import { ETCD_CLIENT_SECRET, ETCD_SERVER_SECRET } from '../../../install/etcd-na
 import { marked } from '../../../install/marks/marks.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues, formOf } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { refOf } from '../../../kubeapi/kube/write/object-ref.ts'
@@ -31,7 +31,6 @@ import { ETCD_CA_SECRET, etcdSecrets, requireEtcdLogin } from '../replicas/etcd-
 import { moveBroker, moveRights } from '../replicas/move-broker.ts'
 import { canMove } from '../replicas/plan-move.ts'
 import { refuseMove } from '../replicas/refuse-move.ts'
-import { formOf } from '../replicas/replica-options.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 
 export interface DeployBrokerInit {

@@ -10,6 +10,7 @@ import type {
 } from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
 import { type AskBroker, type BrokerInPod, askForJson, withPodBroker } from './pod-broker.ts'
+import type { MadeToken } from './pod-tokens.ts'
 
 /** The part of the broker's store that is about members. */
 export type Members = Pick<BrokerStore, 'members' | 'evict' | 'changeQuota' | 'waiting' | 'accept' | 'refuse'> & {
@@ -28,12 +29,6 @@ interface Evicted {
   readonly id: Eviction['id']
   readonly evicted: string
   readonly repeated: boolean
-}
-
-interface Made {
-  readonly id: string
-  readonly token: string
-  readonly expires: string
 }
 
 /** Throws what askForJson() throws. */
@@ -61,7 +56,7 @@ export function podMembers(ask: AskBroker): Members {
     refuse: (init) => askForJson<Answer>(ask, answerWords('refuse', init)),
     rekey: async ({ cluster, ttlMs }) => {
       const words = ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]
-      const made = await askForJson<Made>(ask, ['cluster', 'rekey', cluster, ...words])
+      const made = await askForJson<MadeToken>(ask, ['cluster', 'rekey', cluster, ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
   }

@@ -22,7 +22,8 @@ export function withPodTokens<T>(
   return withPodBroker(target, context, (ask) => work(podTokens(ask)))
 }
 
-interface Made {
+/** A token, as it is printed. */
+export interface MadeToken {
   readonly id: string
   readonly token: string
   readonly expires: string
@@ -39,7 +40,7 @@ export function podTokens(ask: AskBroker): Tokens {
         ...allowedCIDRs.flatMap((cidr) => ['--allow-cidr', cidr]),
         ...(approve ? ['--approve'] : []),
       ]
-      const made = await askForJson<Made>(ask, ['token', 'create', ...words])
+      const made = await askForJson<MadeToken>(ask, ['token', 'create', ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
     list: async () => (await askForJson<{ readonly items: TokenSummary[] }>(ask, ['token', 'list'])).items,

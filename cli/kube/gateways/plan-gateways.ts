@@ -10,16 +10,11 @@ import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import { type GatewayCandidate, NO_IPV4, type UnfitNode } from '../../discovery/gateway-candidates.ts'
 import { printable } from '../../discovery/snapshot/raw.ts'
+import type { NodeChange } from '../join/apply-join.ts'
 
 export interface GatewayOption {
   readonly node: string
   readonly publicAddress?: string
-}
-
-export interface NodeChange {
-  readonly node: string
-  readonly labels: Readonly<Record<string, string>>
-  readonly annotations: Readonly<Record<string, string>>
 }
 
 /** What flags and answers say of gateways. */

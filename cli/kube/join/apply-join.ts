@@ -7,7 +7,6 @@ import type { SecretAccess } from '../../../protocol/identity/secret-identity.ts
 import { ASK_FIRST_ANNOTATION, NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Applied, ClusterAdmin } from '../access/admin.ts'
-import type { NodeChange } from '../gateways/plan-gateways.ts'
 import { CRD, NO_MARKS, decideCrds } from '../marks/marked-crds.ts'
 import type { Missing } from '../wait/wait-until.ts'
 import { conditionsOf } from '../access/object-status.ts'
@@ -17,6 +16,13 @@ export interface Change {
   readonly ref: ObjectRef
   readonly what: Applied
   readonly why?: string
+}
+
+/** What is written to a node. */
+export interface NodeChange {
+  readonly node: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
 }
 
 export interface ApplyContext {

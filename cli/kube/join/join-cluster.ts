@@ -64,7 +64,8 @@ import { type Lookable, snapshotReader } from '../access/snapshot-reader.ts'
 import { type Missing, waitUntil } from '../wait/wait-until.ts'
 import type { AskedOptions } from './values-options.ts'
 import { watchClusterDns } from '../wait/watch-cluster-dns.ts'
-import { type Progress, joinProgress, lanesProgress, rolloutProgress } from '../wait/watch-join.ts'
+import { type Progress, rolloutProgress } from '../wait/rollout-progress.ts'
+import { joinProgress, lanesProgress } from '../wait/watch-join.ts'
 
 export interface JoinClusterInit {
   /** Undefined: everything but the token, as for GitOps. */

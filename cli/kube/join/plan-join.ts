@@ -9,7 +9,8 @@ import { type ClusterId, isDnsLabel } from '../../../model/ids.ts'
 import { titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { Ask, Discovery } from '../../discovery/discover.ts'
 import { at, documentIn, textAt, textsAt } from '../../discovery/snapshot/raw.ts'
-import { type GatewayOption, type GatewayOptions, type NodeChange, planGateways } from '../gateways/plan-gateways.ts'
+import { type GatewayOption, type GatewayOptions, planGateways } from '../gateways/plan-gateways.ts'
+import type { NodeChange } from './apply-join.ts'
 import {
   type InstalledObjects,
   type InstalledValues,

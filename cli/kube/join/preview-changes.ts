@@ -4,7 +4,7 @@ import type { Marks } from '../../../install/marks/marks.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { objectDiff } from '../object-diff.ts'
-import type { NodeChange } from '../gateways/plan-gateways.ts'
+import type { NodeChange } from './apply-join.ts'
 import { type SecretMarkChange, afterMarks } from '../marks/mark-secrets.ts'
 import { decideCrds } from '../marks/marked-crds.ts'
 

@@ -16,7 +16,7 @@ import { type Change, applyObjects } from '../join/apply-join.ts'
 import { lastSaid, selectorText } from '../wait/pod-trouble.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 import { MOVE_POD, type MoveInit, planMovePod } from './plan-move.ts'
-import { formOf } from './replica-options.ts'
+import { formOf } from '../../../install/values.ts'
 
 export interface MoveBrokerInit extends MoveInit {
   /** Secrets that the new form needs. */

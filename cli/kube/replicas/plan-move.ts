@@ -4,8 +4,7 @@
  */
 import { ETCD_LOGIN_VOLUME, planBroker } from '../../../install/plan-broker.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import type { InstallValues } from '../../../install/values.ts'
-import { formOf } from './replica-options.ts'
+import { type InstallValues, formOf } from '../../../install/values.ts'
 
 export const MOVE_POD = 'sealane-broker-move'
 const STATE = '/var/lib/sealane/broker'

@@ -2,10 +2,10 @@
  * The state of a broker is in one store. A command that names another one would start with nothing, and every member
  * would be a stranger: it is refused, and the command named that takes the state along. Pure.
  */
-import type { InstallValues } from '../../../install/values.ts'
+import { type BrokerForm, type InstallValues, formOf } from '../../../install/values.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { canMove } from './plan-move.ts'
-import { type BrokerForm, formOf, readEtcdUrl } from './replica-options.ts'
+import { readEtcdUrl } from './replica-options.ts'
 
 const WORDS: Readonly<Record<BrokerForm, string>> = {
   own: 'one broker, with its state in a volume of its own',

@@ -1,6 +1,6 @@
 /** What the flags of `sealane broker deploy` say of replicas and of their etcd. Pure. */
 import { ETCD_CLIENT_SECRET, includedEtcdUrl } from '../../../install/etcd-names.ts'
-import type { EtcdLogin, InstallValues } from '../../../install/values.ts'
+import { type BrokerForm, type EtcdLogin, type InstallValues, formOf } from '../../../install/values.ts'
 import { type HostPort, parseHostPort } from '../../../runtime/host-port.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { formatBrokerAddress } from '../../../protocol/broker-address.ts'
@@ -18,21 +18,10 @@ export interface ReplicaOptions {
   readonly etcdStorageSize?: string
 }
 
-/**
- * `own`: one broker with its own volume. `included`: replicas with an etcd that is installed with them. `given`:
- * replicas on an etcd of somebody else's.
- */
-export type BrokerForm = 'own' | 'included' | 'given'
-
 export const MAX_REPLICAS = 9
 const DEFAULT_ETCD_PORT = 2379
 const MAX_ENDPOINTS = 16
 const DEFAULT_PREFIX = '/sealane'
-
-export function formOf({ broker, etcd }: Pick<InstallValues, 'broker' | 'etcd'>): BrokerForm {
-  if (broker.store === 'sqlite') return 'own'
-  return etcd.enabled ? 'included' : 'given'
-}
 
 /** Throws UserError (exit code 2) for flags that do not belong together. */
 export function withReplicas(

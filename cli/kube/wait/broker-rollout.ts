@@ -11,7 +11,7 @@ import { isReady } from './node-rollout.ts'
 import { isBound, volumeGap } from '../broker/plan-broker-place.ts'
 import { selectorText } from './pod-trouble.ts'
 import type { Missing } from './wait-until.ts'
-import { rolloutProgress } from './watch-join.ts'
+import { rolloutProgress } from './rollout-progress.ts'
 
 type Hands = Pick<ClusterAdmin, 'get' | 'list' | 'remove'>
 

@@ -20,7 +20,7 @@ import { type OtherRange, otherRanges, rangesText } from '../../policies/other-r
 import { selects } from '../../policies/selects.ts'
 import { type World, named, seenAt, seenSubject } from '../../world.ts'
 
-interface Policy extends Seen<FactObjects['NetworkPolicy']> {
+interface ReadPolicy extends Seen<FactObjects['NetworkPolicy']> {
   readonly rules: readonly PolicyRule[]
 }
 
@@ -28,8 +28,8 @@ interface Exported {
   readonly subject: Subject
   readonly service: FactObjects['Service']
   /** Those that are surely about its pods, and those that are or may be. */
-  readonly closing: readonly Policy[]
-  readonly opening: readonly Policy[]
+  readonly closing: readonly ReadPolicy[]
+  readonly opening: readonly ReadPolicy[]
 }
 
 /** A port of the pods; undefined: of a Service that names none. */
@@ -47,7 +47,7 @@ export function callersKeptOut(world: World): readonly Finding[] {
 /** Of those that are exported. A Service without a selector may lead to anything. */
 function exportedServices({ objects }: World): readonly Exported[] {
   const services = new Map((objects.Service ?? []).map(({ object }) => [keyOf(object), object]))
-  const byNamespace = new Map<string, Policy[]>()
+  const byNamespace = new Map<string, ReadPolicy[]>()
   for (const policy of objects.NetworkPolicy ?? []) {
     const { namespace } = policy.object.metadata
     if (!isAbout(policy.object, 'Ingress')) continue
@@ -124,7 +124,7 @@ function portsText(ports: readonly OpenTo[]): string {
   return texts.length === 0 ? '' : ` at ${named(texts)}`
 }
 
-function policiesText(policies: readonly Policy[]): string {
+function policiesText(policies: readonly ReadPolicy[]): string {
   const names = policies.map(({ object }) => keyOf(object))
   return `${names.length === 1 ? 'NetworkPolicy' : 'NetworkPolicies'} ${named(names)}`
 }

@@ -29,7 +29,7 @@ function shutIn(world: World, part: (typeof PARTS)[number]): readonly Finding[] 
       reason: 'PolicyStopsPart',
       severity: 'degraded',
       subject: { kind: 'Deployment', namespace: SYSTEM_NAMESPACE, name: workloadName(part) },
-      seen: `${policiesText(policies)} lets its pods call nobody, and they need ${NEEDS[part]}`,
+      seen: `${partPoliciesText(policies)} lets its pods call nobody, and they need ${NEEDS[part]}`,
       ...seenAt(first),
       mend: `Let the pods of ${workloadName(part)} out to ${NEEDS[part]}, or leave them out of the policy.`,
     },
@@ -46,7 +46,7 @@ function unasked(world: World): readonly Finding[] {
       reason: 'PolicyStopsPart',
       severity: 'degraded',
       subject: { kind: 'Service', namespace: SYSTEM_NAMESPACE, name: workloadName('dns') },
-      seen: `${policiesText(policies)} lets in nothing at UDP ${DNS_POD_PORT}, where its pods are asked for names`,
+      seen: `${partPoliciesText(policies)} lets in nothing at UDP ${DNS_POD_PORT}, where its pods are asked for names`,
       ...seenAt(first),
       mend: `Let callers in at UDP and TCP ${DNS_POD_PORT}: \`sealane join\` brings a policy that does.`,
     },
@@ -70,6 +70,6 @@ function rulesIn(policies: readonly Policy[], direction: Direction): readonly Po
   return policies.flatMap(({ object }) => rulesOf(object, direction))
 }
 
-function policiesText(policies: readonly Policy[]): string {
+function partPoliciesText(policies: readonly Policy[]): string {
   return `NetworkPolicy ${named(policies.map(({ object }) => object.metadata.name))}`
 }

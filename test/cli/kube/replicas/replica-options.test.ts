@@ -2,7 +2,6 @@ import fc from 'fast-check'
 import t from 'tap'
 import {
   type ReplicaOptions,
-  formOf,
   parseEtcdEndpoints,
   parseEtcdPrefix,
   parseReplicas,
@@ -11,7 +10,7 @@ import {
 } from '../../../../cli/kube/replicas/replica-options.ts'
 import { refuseMove } from '../../../../cli/kube/replicas/refuse-move.ts'
 import { includedEtcdUrl } from '../../../../install/etcd-names.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues, formOf } from '../../../../install/values.ts'
 import { UserError } from '../../../../runtime/user-error.ts'
 
 const OWN = DEFAULT_VALUES
