@@ -1,4 +1,4 @@
-/** What `sealane token create` prints: lines to paste, that keep the token out of the process list. Pure. */
+/** Tokens of `sealane token create`: printed, kept in a file, read again. */
 import { type KubeTarget, shellWord } from '../target.ts'
 
 export interface TokenText {
@@ -24,6 +24,7 @@ const FILE = 'token.txt'
 /** Says itself what is meant where it is pasted as it is: no kubeconfig has it. */
 const PLACE = 'CONTEXT'
 
+/** What `sealane token create` prints: lines to paste, that keep the token out of the process list. Pure. */
 export function tokenText({ token, broker, others, cluster, file: written }: TokenTextInit): TokenText {
   const write = written === undefined ? `(umask 077; rm -f ${FILE}; cat > ${FILE}) <<'EOF'\n${token}\nEOF\n` : ''
   const from = `--token-file ${shellWord(written ?? FILE)}`

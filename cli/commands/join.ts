@@ -1,4 +1,4 @@
-/** `sealane join`: makes a key, trades a token for a certificate, writes both into the site's state. */
+/** What a site or a cluster does as a member: `sealane join`, `export`, `unexport`, `leave`, `uninstall`. */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -13,6 +13,7 @@ interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly approvalTimeout?: number
 }
 
+/** `sealane join`: makes a key, trades a token for a certificate, writes both into the site's state. */
 export function addJoinCommand(program: Command, context: CommandContext): void {
   const { signal, output } = context
   const command = subcommand(

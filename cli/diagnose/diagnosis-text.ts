@@ -1,4 +1,4 @@
-/** What `sealane diagnose` prints. Pure. */
+/** `sealane diagnose`: what it prints of one member or of several, which are looked at at once. */
 import type { Comparison } from '../../explain/between/compare-members.ts'
 import type { Diagnosis } from '../../explain/diagnose-member.ts'
 import type { Area } from '../../explain/finding.ts'

@@ -1,4 +1,4 @@
-/** What became of this cluster's exports. */
+/** What became of this cluster's exports, and of what it imports. */
 import { CONDITION_COMPLETE, CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition } from '../../model/objects.ts'
 import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
@@ -12,6 +12,7 @@ type SeenExport = Seen<FactObjects['ServiceExport']>
 /** The broker answers within a second; what takes longer is stuck. */
 const PENDING_MS = 30_000
 
+/** What became of this cluster's exports. */
 export function exports_(world: World): readonly Finding[] {
   return (world.objects.ServiceExport ?? []).flatMap((one) => [...notExported(world, one), ...remarks(one)])
 }

@@ -1,4 +1,4 @@
-/** Whether the pods of each part run, in a Kubernetes cluster. */
+/** Whether the parts of an installation run, belong to a clusterset, and are of one release. */
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
 import type { Cause, Finding } from '../finding.ts'
@@ -8,6 +8,7 @@ import { type World, absentAt, named, refusalCauses, seenAt, seenSubject, unjoin
 type Workload = Seen<FactObjects['Deployment']>
 type Pod = Seen<FactObjects['Pod']>
 
+/** Whether the pods of each part run, in a Kubernetes cluster. */
 export function parts(world: World): readonly Finding[] {
   return MEMBER_PARTS.flatMap((part) => partFindings(world, part))
 }

@@ -1,4 +1,4 @@
-/** What the CRDs of sealane.io/v1alpha1 have in common. */
+/** The CRDs of sealane.io/v1alpha1, and what they have in common. */
 import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom-resource.ts'
 import type { Schema } from './schema.ts'
 

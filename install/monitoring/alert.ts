@@ -1,4 +1,4 @@
-/** What an alert is, before it is written as rules of Prometheus. */
+/** The alerts, before they are written as rules of Prometheus. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** critical: users notice, or will within hours. warning: to be looked at today. info: worth knowing. */

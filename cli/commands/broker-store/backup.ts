@@ -1,4 +1,4 @@
-/** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
+/** Commands for a broker's data: backup and restore, verify, migrate, status. */
 import { type Command, Option } from 'commander'
 import { type CommandContext, clustersetOption, durationOption, stateOption, subcommand } from '../../context.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange } from '../../target.ts'
@@ -19,6 +19,7 @@ interface RestoreOptions extends CommonOptions {
   readonly framed: boolean
 }
 
+/** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
 export function addBrokerBackupCommands(broker: Command, context: CommandContext): void {
   addBackup(broker, context)
   addRestore(broker, context)

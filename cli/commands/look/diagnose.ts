@@ -1,4 +1,4 @@
-/** `sealane diagnose`: looks closer than `status` does, and names the cause of what is wrong with the next step. */
+/** `sealane diagnose` and `sealane gather`, and what they run in pods to look at a machine. */
 import { type Command, Argument, Option } from 'commander'
 import { AREAS, type Area } from '../../../explain/finding.ts'
 import { ExitWith, UserError } from '../../../runtime/user-error.ts'
@@ -26,6 +26,7 @@ const TEXT =
   'Looks closely at this cluster, names what is wrong by its cause, and says what to do; of several also what only ' +
   'their ends together show. Exit codes as of status.'
 
+/** `sealane diagnose`: looks closer than `status` does, and names the cause of what is wrong with the next step. */
 export function addDiagnoseCommand(program: Command, context: CommandContext): void {
   const made = subcommand(program, 'diagnose', TEXT, 'sealane diagnose --site site.yaml dns')
   const command = addKubeOptions(

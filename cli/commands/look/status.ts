@@ -1,4 +1,4 @@
-/** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
+/** `sealane status` and `sealane members`: one screen about this cluster, or about all members of a clusterset. */
 import { type Command, Option } from 'commander'
 import type { Diagnosis } from '../../../explain/diagnose-member.ts'
 import { parseHostPort } from '../../../runtime/host-port.ts'
@@ -25,6 +25,7 @@ const TEXT = 'Shows what this cluster is, reaches and lacks. Exit code 0: health
 /** Of the status page of `sealane up`. */
 export const STANDARD_PAGE = '127.0.0.1:9471'
 
+/** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
 export function addStatusCommand(program: Command, context: CommandContext): void {
   const made = subcommand(program, 'status', TEXT, 'sealane status --context c1 --watch')
   const command = addTargetOptions(throwingUsageErrors(made, EXIT_UNKNOWN), seenOtherwise(LOCAL_SITE))

@@ -1,9 +1,10 @@
-/** Who answers cluster.local, where, and by what it is changed. */
+/** What every cluster has beside its CNI: who answers cluster.local, and who carries Services. */
 import type { Evidence, Confidence, DnsFlavour } from '../evidence.ts'
 import { labelOf, textAt } from '../snapshot/raw.ts'
 import { type World, configText } from '../snapshot/snapshot.ts'
 import { isDistribution } from './distribution.ts'
 
+/** Who answers cluster.local, where, and by what it is changed. */
 export function clusterDns(world: World): Evidence[] {
   return [...openshift(world), ...flavour(world), ...address(world), ...domain(world)]
 }

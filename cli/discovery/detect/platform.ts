@@ -1,8 +1,9 @@
-/** Things about the machines that matter whatever the CNI is. Keys that advice/advice-platform.ts knows. */
+/** What a cluster runs on: its machines, its distribution, its version of Kubernetes. */
 import type { Evidence } from '../evidence.ts'
 import { keysAt, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
+/** Things about the machines that matter whatever the CNI is. */
 export const PLATFORM_KEYS = [
   'eks-auto',
   'eks-fargate',

@@ -1,4 +1,4 @@
-/** Service networks from the API server itself: its ServiceCIDR objects, and what it says to an address outside. */
+/** Where the pod and service networks of a cluster can be read, apart from its CNI. */
 import { type Evidence, networks } from '../evidence.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { nameOf, textsAt } from '../snapshot/raw.ts'

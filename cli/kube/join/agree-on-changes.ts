@@ -1,7 +1,4 @@
-/**
- * Where something is installed already, or nothing is to be done at all: what would be changed is shown, and asked
- * about.
- */
+/** What a join asks: which id the cluster gets, what nobody could find out, and whether it may change what is there. */
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import type { Marks } from '../../../install/marks/marks.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'

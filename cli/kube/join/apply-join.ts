@@ -1,4 +1,4 @@
-/** Carries a join out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
+/** Carries an installation out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import type { Marks } from '../../../install/marks/marks.ts'

@@ -1,4 +1,4 @@
-/** Reads what an earlier installation left in a cluster. */
+/** What an earlier installation left in a cluster: its objects, and what is said of it. */
 import type { InstallValues } from '../../../install/values.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'

@@ -1,4 +1,4 @@
-/** The CRDs with the marks that were asked for, and what is to be done with each. */
+/** The CRDs and Secrets with the marks that were asked for, and what is to be done with each. */
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import { compareRevisions, crdRevision } from '../../../install/crds/crd-revision.ts'
 import type { CustomResourceDefinition } from '../../../install/crds/custom-resource.ts'

@@ -15,7 +15,7 @@ const WORDS: Readonly<Record<BrokerForm, string>> = {
 
 const ALONG = 'to take the state along, which stops the broker for a minute: the same command with --move'
 
-export interface MoveInit {
+export interface RefuseMoveInit {
   /** Of the cluster, for people. */
   readonly title: string
   readonly before: InstallValues
@@ -23,7 +23,7 @@ export interface MoveInit {
 }
 
 /** To be called where something is installed, or its data is there. Throws UserError. */
-export function refuseMove({ title, before, values }: MoveInit): void {
+export function refuseMove({ title, before, values }: RefuseMoveInit): void {
   const [was, is] = [formOf(before), formOf(values)]
   if (was === is && (was !== 'given' || isSameStore(before, values))) return
   const isOther =
