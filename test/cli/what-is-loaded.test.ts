@@ -50,8 +50,12 @@ t.test('a site', async (t) => {
 })
 
 t.test('a broker on a cluster is asked in its pod, without what the broker itself needs', async (t) => {
-  const asked = ['authority', 'clustersets', 'members', 'tokens'].map((what) => `cli/kube/broker/pod-${what}.ts`)
-  t.same(await packagesOf('cli/program.ts', ...asked), ['@kubernetes/client-node', 'commander', 'ipaddr.js', 'yaml'])
+  t.same(await packagesOf('cli/program.ts', 'cli/kube/broker/pod-broker.ts'), [
+    '@kubernetes/client-node',
+    'commander',
+    'ipaddr.js',
+    'yaml',
+  ])
 })
 
 /** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */

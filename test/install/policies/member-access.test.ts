@@ -18,6 +18,14 @@ interface Rule {
 /** Read in the part's own namespace only: their Role says so. */
 const IN_OWN_NAMESPACE: ReadonlySet<Kind> = new Set(['Lease'])
 
+/** What puts each together. */
+const STARTED_BY = {
+  agent: 'compose/parts/agent.ts',
+  gateway: 'compose/parts/gateway.ts',
+  routeagent: 'compose/parts/routeagent.ts',
+  dns: 'compose/parts/dns.ts',
+} as const
+
 for (const part of ['agent', 'gateway', 'routeagent', 'dns'] as const) {
   t.test(part, async (t) => {
     const [role] = clusterAccess({ part, namespace: 'sealane-system' })
@@ -30,11 +38,11 @@ for (const part of ['agent', 'gateway', 'routeagent', 'dns'] as const) {
   })
 }
 
-function followedKinds(part: string): Kind[] {
+function followedKinds(part: keyof typeof STARTED_BY): Kind[] {
   const folder = join(ROOT, part)
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
   const own = files.map((name) => join(part, name)).filter((path) => !PLAIN_SITE_SOURCES.has(path))
-  const sources = [...own, `compose/parts/${part}.ts`].map((path) => join(ROOT, path))
+  const sources = [...own, STARTED_BY[part]].map((path) => join(ROOT, path))
   const text = sources.map((path) => readFileSync(path, 'utf8')).join('\n')
   const named = [...text.matchAll(/\bcache\('(\w+)'\)/g)].map(([, kind]) => kind as Kind)
   return [...new Set(named)].sort()
