@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint'
 
 export default tseslint.config(
-  { ignores: ['node_modules', 'protocol/gen', 'broker/log/etcd/client/gen', '.tap', 'dist'] },
+  { ignores: ['node_modules', '**/gen', '.tap', 'dist'] },
   ...tseslint.configs.strictTypeChecked,
   {
     languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },

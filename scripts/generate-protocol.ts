@@ -31,7 +31,7 @@ export interface ProtocolSource {
 /** What is generated: between agent and broker, and between broker and etcd. */
 export const PROTOCOL_SOURCES: readonly ProtocolSource[] = [
   { folder: 'protocol', name: 'broker' },
-  { folder: 'broker/log/etcd/client', name: 'etcd' },
+  { folder: 'broker/store/etcd/client', name: 'etcd' },
 ]
 
 /** Writes `<name>.ts` into `target`. Throws with what protoc said. */

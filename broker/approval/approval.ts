@@ -15,9 +15,9 @@ import { tokenSource } from '../audit/refusal-pace.ts'
 import type { RecordLog, Transaction } from '../log/record-log.ts'
 import { JoinGate } from '../members/join-gate.ts'
 import type { BrokerMetrics } from '../metrics.ts'
-import type { TokenRow } from '../state/state.ts'
+import { type TokenRow, timeText } from '../state/state.ts'
 import type { WaitingRow } from './approval-rows.ts'
-import { checkToken, timeText } from '../tokens/tokens.ts'
+import { checkToken } from '../tokens/tokens.ts'
 import { waitingDetails } from './decide-waiting.ts'
 import {
   type WaitingAnswer,

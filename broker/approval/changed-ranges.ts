@@ -11,19 +11,15 @@ import { parsePrefix } from '../../model/addresses/ip.ts'
 import { aggregate, isInside } from '../../model/addresses/prefix-set.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { keyFingerprint } from '../../protocol/identity/keys.ts'
-import { type Refusal, refusal } from '../admission/admission-checks.ts'
-import type { WriteRules } from '../records/record-writes.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 import type { ChangedRanges } from './approval-rows.ts'
-import { timeText } from '../tokens/tokens.ts'
 
 export type Ranges = Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'>
 
 const FIELDS = ['podCIDRs', 'serviceCIDRs', 'neededCIDRs'] as const
 
 /** Whether an operator decides about the ranges of this member. */
-export function isAskedAbout({ approve }: Pick<MemberRow, 'approve'>, rules: Pick<WriteRules, 'approve'>): boolean {
+export function isAskedAbout({ approve }: Pick<MemberRow, 'approve'>, rules: { readonly approve?: boolean }): boolean {
   return rules.approve === true || approve === true
 }
 
@@ -56,27 +52,6 @@ export function widened(stated: Ranges, accepted: Ranges): (typeof FIELDS)[numbe
     const known = aggregate((accepted[field] ?? []).map((text) => parsePrefix(text)))
     return (stated[field] ?? []).some((text) => !isInside(parsePrefix(text), known))
   })
-}
-
-/** Of facts whose ranges wait, or were refused. `field` is one of those that are other than the accepted ones. */
-export function rangesRefusal(
-  field: string,
-  { changed, facts }: Required<Pick<MemberRow, 'changed' | 'facts'>>,
-  cluster: string,
-): Refusal {
-  const fingerprint = keyFingerprint(rangesHash(changed))
-  const force = [...facts.podCIDRs, ...facts.serviceCIDRs].join(', ')
-  const stay = `those that were accepted (${force}) stay in force`
-  if (changed.refusedAtMs !== undefined) {
-    const text = `an operator of the broker refused these ranges at ${timeText(changed.refusedAtMs)}: ${stay}`
-    return refusal(field, text, 'RangesRefusedByOperator')
-  }
-  const how = `sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
-  return refusal(
-    field,
-    `these ranges wait for an operator of the broker, and ${stay}; on the broker: ${how}`,
-    'RangesAwaitApproval',
-  )
 }
 
 /** For the list of members; undefined: nothing waits. */

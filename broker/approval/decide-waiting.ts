@@ -9,9 +9,8 @@ import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/keys.
 import { quote } from '../admission/admission-checks.ts'
 import type { AuditValue } from '../audit/audit-event.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { type MemberRow, isLive } from '../state/state.ts'
+import { type MemberRow, isLive, timeText } from '../state/state.ts'
 import type { ChangedRanges, WaitingRow } from './approval-rows.ts'
-import { timeText } from '../tokens/tokens.ts'
 import { rangesHash } from './changed-ranges.ts'
 import { type WaitingJoin, waitingJoins, waitingKey, waitingUntilMs } from './waiting-joins.ts'
 

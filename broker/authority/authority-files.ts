@@ -3,14 +3,13 @@
  * that is named by its fingerprint. In a directory that an operator gives: whatever certificates and keys lie there.
  */
 import { type KeyObject, X509Certificate } from 'node:crypto'
-import { mkdir, readFile, readdir, rm, stat } from 'node:fs/promises'
+import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
 import { certificateToPem, certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
-import { replaceFile } from '../../runtime/atomic-file.ts'
-import { messageOf } from '../../runtime/thrown.ts'
 import { StateError } from '../log/record-log.ts'
+import { attempt, readIfThere, writeSafely } from '../state/state-files.ts'
 
 export const CA_CERTIFICATE = 'ca.crt'
 export const CA_KEY = 'ca.key'
@@ -23,31 +22,6 @@ export function isAuthorityFile(name: string): boolean {
 
 /** More in a directory of an operator is none of ours. */
 const MAX_FILES = 64
-
-/**
- * Makes the directory with mode 0700. One that is there already keeps its mode: it may serve others too, and each of
- * our files in it is private by itself. Throws StateError.
- */
-export async function makeStateDir(stateDir: string): Promise<void> {
-  await onFile(stateDir, 'cannot be made', () => mkdir(stateDir, { recursive: true, mode: 0o700 }))
-}
-
-/** A crash leaves the old file or the new one; mode 0600. Throws StateError. */
-export async function writeSafely(file: string, text: string): Promise<void> {
-  await onFile(file, 'cannot be written', () => replaceFile(file, text))
-}
-
-/** Undefined where there is no such file. Throws StateError. */
-export async function readIfThere(file: string): Promise<string | undefined> {
-  return onFile(file, 'cannot be read', async () => {
-    try {
-      return await readFile(file, 'utf8')
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-      throw error
-    }
-  })
-}
 
 /** The first certificate of a file, DER. Throws StateError for what is no certificate of an authority. */
 export function caFromPem(file: string, text: string): Uint8Array {
@@ -76,7 +50,7 @@ export async function openKey(file: string): Promise<KeyObject> {
 export async function readKey(file: string, { given = false } = {}): Promise<KeyObject | undefined> {
   const text = await readIfThere(file)
   if (text === undefined) return undefined
-  const { mode, uid } = await onFile(file, 'cannot be read', () => stat(file))
+  const { mode, uid } = await attempt(file, 'cannot be read', () => stat(file))
   const isMounted = given && uid === 0 && process.getuid?.() !== 0
   if ((mode & (isMounted ? 0o037 : 0o077)) !== 0) {
     const octal = (mode & 0o777).toString(8).padStart(4, '0')
@@ -192,11 +166,11 @@ async function removeFiles(stateDir: string, name: string): Promise<void> {
 }
 
 async function remove(file: string): Promise<void> {
-  await onFile(file, 'cannot be removed', () => rm(file, { force: true }))
+  await attempt(file, 'cannot be removed', () => rm(file, { force: true }))
 }
 
 async function namesIn(directory: string): Promise<readonly string[]> {
-  return onFile(directory, 'cannot be read', async () => {
+  return attempt(directory, 'cannot be read', async () => {
     try {
       return (await readdir(directory)).sort()
     } catch (error) {
@@ -204,19 +178,4 @@ async function namesIn(directory: string): Promise<readonly string[]> {
       throw error
     }
   })
-}
-
-async function onFile<T>(file: string, what: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (error instanceof StateError) throw error
-    const reason = messageOf(error)
-    throw new StateError(
-      'Unwritable',
-      file,
-      `${file} ${what} (${reason}): check the directory and its permissions`,
-      error,
-    )
-  }
 }

@@ -11,11 +11,12 @@ import type { Transaction } from '../log/record-log.ts'
 import { type OpenedState, openBeside } from '../state/open-beside.ts'
 import { sharedKeys } from '../state/shared-authority.ts'
 import type { AuthorityRow } from '../state/state.ts'
-import { caFromPem, readIfThere, writeSecond } from './authority-files.ts'
+import { caFromPem, writeSecond } from './authority-files.ts'
 import type { SharedKeys } from './authority-keys.ts'
 import { type AuthorityStatus, authorityStatus } from './authority-status.ts'
 import { knownAuthority } from './known-authority.ts'
 import { type StepDone, abortRotation, announce, finishRotation, requireAuthority } from './rotation.ts'
+import { readIfThere } from '../state/state-files.ts'
 
 export interface RotateInit {
   /** File with the certificate of an authority whose key the broker has otherwise; absent: a new one is made here. */

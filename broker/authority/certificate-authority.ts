@@ -24,12 +24,13 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { LogView, RecordLog } from '../log/record-log.ts'
 import { normalSerial } from '../members/succession.ts'
 import { AUTHORITY_KEY, type AuthorityRow, type KnownAuthority, type HandedOut } from '../state/state.ts'
-import { makeStateDir, openKey, readIfThere, settleFiles, writeSafely } from './authority-files.ts'
+import { openKey, settleFiles } from './authority-files.ts'
 import { AuthorityKeys, type SharedKeys } from './authority-keys.ts'
 import type { CommandSigner } from './command-signer.ts'
 import { firstAuthority } from './first-authority.ts'
 import { certificateOf } from './known-authority.ts'
 import { acceptedAuthorities, bundleOf, signingAuthority } from './plan-rotation.ts'
+import { makeStateDir, readIfThere, writeSafely } from '../state/state-files.ts'
 
 export interface CertificateAuthorityDeps {
   readonly clock: Clock

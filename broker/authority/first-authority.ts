@@ -9,19 +9,10 @@ import { readCertificate } from '../../protocol/identity/read-certificate.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type RecordLog, StateError } from '../log/record-log.ts'
 import { AUTHORITY_KEY, type AuthorityRow, type KnownAuthority } from '../state/state.ts'
-import {
-  CA_CERTIFICATE,
-  CA_KEY,
-  caFromPem,
-  isPair,
-  openKey,
-  readIfThere,
-  readKey,
-  settleFiles,
-  writeSafely,
-} from './authority-files.ts'
+import { CA_CERTIFICATE, CA_KEY, caFromPem, isPair, openKey, readKey, settleFiles } from './authority-files.ts'
 import type { AuthorityKeys, SharedKeys } from './authority-keys.ts'
 import { certificateOf, certificateProblem, knownAuthority } from './known-authority.ts'
+import { readIfThere, writeSafely } from '../state/state-files.ts'
 
 interface Deps {
   readonly clock: Clock

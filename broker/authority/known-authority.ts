@@ -2,8 +2,7 @@
 import { X509Certificate } from 'node:crypto'
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { type CertificateFacts, readCertificate } from '../../protocol/identity/read-certificate.ts'
-import { timeText } from '../tokens/tokens.ts'
-import type { KnownAuthority } from '../state/state.ts'
+import { type KnownAuthority, timeText } from '../state/state.ts'
 
 /** Takes DER. */
 export function knownAuthority(certificate: Uint8Array, sinceMs: number): KnownAuthority {

@@ -5,8 +5,14 @@
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { certificateProblem } from './known-authority.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { timeText } from '../tokens/tokens.ts'
-import { AUTHORITY_KEY, type AuthorityRow, type KnownAuthority, type NextAuthority, isLive } from '../state/state.ts'
+import {
+  AUTHORITY_KEY,
+  type AuthorityRow,
+  type KnownAuthority,
+  type NextAuthority,
+  isLive,
+  timeText,
+} from '../state/state.ts'
 import {
   type MemberState,
   type Waiting,

@@ -17,7 +17,6 @@ import { auditFailedCall } from '../audit/audit-callers.ts'
 import type { AuditSink } from '../audit/audit-sink.ts'
 import { AuditTrail } from '../audit/audit-trail.ts'
 import { runAudit } from '../audit/run-audit.ts'
-import { makeStateDir } from '../authority/authority-files.ts'
 import { AuthorityUpkeep } from '../authority/authority-upkeep.ts'
 import { CertificateAuthority } from '../authority/certificate-authority.ts'
 import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from '../authority/command-signer.ts'
@@ -46,6 +45,7 @@ import { checkStoreRemembered, rememberStore } from '../state/store-config.ts'
 import { MAX_TOKENS } from '../tokens/tokens.ts'
 import { awaitStore } from './await-store.ts'
 import { LaneCallers } from './lane-callers.ts'
+import { makeStateDir } from '../state/state-files.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 export const REFRESH_MS = 1000

@@ -5,19 +5,20 @@
  */
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
-import type { Refusal } from '../admission/admission-checks.ts'
+import { keyFingerprint } from '../../protocol/identity/keys.ts'
+import { type Refusal, refusal } from '../admission/admission-checks.ts'
 import {
   type Ranges,
   areSameRanges,
   isAskedAbout,
   rangesOf,
-  rangesRefusal,
+  rangesHash,
   widened,
   withRanges,
 } from '../approval/changed-ranges.ts'
 import type { Transaction } from '../log/record-log.ts'
 import type { WriteContext } from '../records/record-writes.ts'
-import { type MemberRow, isLive } from '../state/state.ts'
+import { type MemberRow, isLive, timeText } from '../state/state.ts'
 import { hitBy } from './member-addresses.ts'
 import { changeFacts } from './membership.ts'
 
@@ -87,4 +88,25 @@ export function takeAccepted(tx: Transaction, context: WriteContext): StatedFact
     tx.put('member', context.cluster, { ...row, changed })
     return { renumbered: [], refused: { field: error.field, reason: error.reason, message: error.message } }
   }
+}
+
+/** Of facts whose ranges wait, or were refused. `field` is one of those that are other than the accepted ones. */
+function rangesRefusal(
+  field: string,
+  { changed, facts }: Required<Pick<MemberRow, 'changed' | 'facts'>>,
+  cluster: string,
+): Refusal {
+  const fingerprint = keyFingerprint(rangesHash(changed))
+  const force = [...facts.podCIDRs, ...facts.serviceCIDRs].join(', ')
+  const stay = `those that were accepted (${force}) stay in force`
+  if (changed.refusedAtMs !== undefined) {
+    const text = `an operator of the broker refused these ranges at ${timeText(changed.refusedAtMs)}: ${stay}`
+    return refusal(field, text, 'RangesRefusedByOperator')
+  }
+  const how = `sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
+  return refusal(
+    field,
+    `these ranges wait for an operator of the broker, and ${stay}; on the broker: ${how}`,
+    'RangesAwaitApproval',
+  )
 }

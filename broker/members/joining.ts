@@ -19,7 +19,7 @@ import type { BrokerMetrics } from '../metrics.ts'
 import { observedDoubt } from '../addresses/observed-address.ts'
 import { ipv4Ranges } from '../addresses/parsed-ranges.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
-import { isLive } from '../state/state.ts'
+import { isLive, timeText } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
 import {
   checkSecretForm,
@@ -27,7 +27,6 @@ import {
   hasSecretForm,
   isKnownToken,
   spendToken,
-  timeText,
   tokenId,
   unknownToken,
 } from '../tokens/tokens.ts'

@@ -18,8 +18,7 @@ import { quotaAndUse } from '../quota/member-quota.ts'
 import { departMember } from './membership.ts'
 import type { WriteContext } from '../records/record-writes.ts'
 import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
-import { type MemberRow, type Misuse, isLive } from '../state/state.ts'
-import { timeText } from '../tokens/tokens.ts'
+import { type MemberRow, type Misuse, isLive, timeText } from '../state/state.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 /** Ids named in a refusal. */

@@ -3,7 +3,7 @@ import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
 import { quote } from '../admission/admission-checks.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { acceptedAuthorities } from '../authority/plan-rotation.ts'
-import { AUTHORITY_KEY, type MemberRow, isLive } from '../state/state.ts'
+import { AUTHORITY_KEY, type MemberRow, isLive, timeText } from '../state/state.ts'
 import {
   type CertificatePeer,
   type CertificateValidity,
@@ -14,7 +14,6 @@ import {
   normalSerial,
 } from './succession.ts'
 import { denied } from './refused.ts'
-import { timeText } from '../tokens/tokens.ts'
 
 /**
  * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and

@@ -20,14 +20,13 @@ import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../record
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, memberRecords, removeRecord } from '../records/record-writes.ts'
-import { type IssuedCertificate, type MemberRow, type HandedOut, isLive } from '../state/state.ts'
+import { type IssuedCertificate, type MemberRow, type HandedOut, isLive, timeText } from '../state/state.ts'
 import { describeRenumbered } from '../addresses/renumbered.ts'
 import { removeStatusRecord } from '../records/status-records.ts'
 import { awaitedIndexes } from '../restored/awaited-members.ts'
 import { awaitedMember } from '../restored/return-member.ts'
 import { checkSettled, isAwaiting } from '../restored/settling.ts'
 import { refusedFacts } from './refused.ts'
-import { timeText } from '../tokens/tokens.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
 
 /** Throws RefusedError for an id that is reserved, unless a member has it from before. */

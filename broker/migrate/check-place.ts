@@ -1,7 +1,6 @@
 /** Whether a store may be served or changed: not while it is being moved, and not when it was moved away. */
 import { type LogView, StateError } from '../log/record-log.ts'
-import { MIGRATION_KEY } from '../state/state.ts'
-import { timeText } from '../tokens/tokens.ts'
+import { MIGRATION_KEY, timeText } from '../state/state.ts'
 
 /** `name` is how messages name the store. Throws StateError (Moved, HalfMoved). */
 export function checkNotMoved(log: LogView, name: string): void {

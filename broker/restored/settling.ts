@@ -7,9 +7,8 @@
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
-import { RESTORE_KEY, type RestoreRow } from '../state/state.ts'
+import { RESTORE_KEY, type RestoreRow, timeText } from '../state/state.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
-import { timeText } from '../tokens/tokens.ts'
 
 /** Members call again within seconds; a cluster that is switched off must not keep others from joining. */
 const SETTLE_MS = 10 * 60_000

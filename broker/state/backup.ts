@@ -2,12 +2,13 @@
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type Warn, notedCommand } from '../audit/audited-command.ts'
-import { CA_CERTIFICATE, CA_KEY, readIfThere, secondFiles } from '../authority/authority-files.ts'
-import { DATABASE_FILE } from './broker-store.ts'
+import { CA_CERTIFICATE, CA_KEY, secondFiles } from '../authority/authority-files.ts'
+import { DATABASE_FILE } from './database-file.ts'
 import { StateError } from '../log/record-log.ts'
 import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
 import { noteBackup } from './state-mark.ts'
 import { checkOwnDatabase } from './store-config.ts'
+import { readIfThere } from './state-files.ts'
 
 /**
  * What belongs to the database: without them no member would know the broker again. Its server's key is made anew.

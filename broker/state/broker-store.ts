@@ -42,8 +42,6 @@ import { MAX_TOKENS, revokeToken } from '../tokens/tokens.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
 import { type QuotaInit, changeQuota } from '../quota/member-quota.ts'
 
-export { DATABASE_FILE } from './database-file.ts'
-
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
 /** As many as a cluster may state of both kinds. */

@@ -396,3 +396,8 @@ export function storedRecord(key: string, revision: number, row: RecordRow): Sto
 export function isLive(row: MemberRow | undefined): row is MemberRow {
   return row !== undefined && row.departedAtMs === undefined
 }
+
+/** A time that a row has, for people: RFC 3339, to the second. */
+export function timeText(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
+}

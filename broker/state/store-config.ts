@@ -1,9 +1,9 @@
 /** Which store a broker has, remembered in its state directory for the commands beside it (`store.json`). */
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { writeSafely } from '../authority/authority-files.ts'
 import type { EtcdStoreConfig } from '../config.ts'
 import { StateError } from '../log/record-log.ts'
+import { writeSafely } from './state-files.ts'
 
 const STORE_FILE = 'store.json'
 

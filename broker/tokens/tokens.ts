@@ -4,7 +4,7 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { quote } from '../admission/admission-checks.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
-import { type TokenRow, isLive } from '../state/state.ts'
+import { type TokenRow, isLive, timeText } from '../state/state.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import { isAccepted, usesHeld } from '../approval/waiting-joins.ts'
 
@@ -166,9 +166,4 @@ function findToken(view: LogView, secret: string): { readonly key: string; reado
 
 function refuse(reason: RefusalReason, message: string): RefusedError {
   return new RefusedError(reason, 'token', `token: ${message}`)
-}
-
-/** RFC 3339, to the second. */
-export function timeText(ms: number): string {
-  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
 }

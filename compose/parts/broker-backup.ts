@@ -1,11 +1,11 @@
 /** Backup and restore of a broker's state; they bring the certificate authority along. */
 import { backupBroker } from '../../broker/state/backup.ts'
-import { makeStateDir } from '../../broker/authority/authority-files.ts'
 import { readBackup } from '../../broker/log/sqlite/sqlite-backup.ts'
 import { lockDirectory } from '../../broker/log/sqlite/sqlite-file.ts'
 import { type Restored, finishRestore, stageRestore } from '../../broker/state/restore.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { withHint } from './broker-store.ts'
+import { makeStateDir } from '../../broker/state/state-files.ts'
 
 export type { Restored } from '../../broker/state/restore.ts'
 

@@ -5,7 +5,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
-import { DATABASE_FILE } from '../../broker/state/broker-store.ts'
+import { DATABASE_FILE } from '../../broker/state/database-file.ts'
 import { eventually } from '../support/eventually.ts'
 import { BrokerProcess } from './broker-process.ts'
 import { StorySite } from './site.ts'
