@@ -41,7 +41,7 @@ export interface BrokerMetrics {
   readonly signatures: Counter
 }
 
-/** Of the clusterset that is the broker's own; clustersets/clusterset-metrics.ts names the others. */
+/** Of the clusterset that is the broker's own; other-clustersets.ts names the others. */
 export function brokerMetrics(registry: Metrics): BrokerMetrics {
   const metrics = alsoOfOthers(registry)
   return {

@@ -138,7 +138,7 @@ export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
 
 /** Member to broker. The first message of a stream is `declare`. */
 export type PublishMessage =
-  /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see set-hash.ts. */
+  /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see codec/content-hash.ts. */
   | {
       readonly t: 'declare'
       readonly setHash: Uint8Array

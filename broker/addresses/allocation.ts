@@ -20,7 +20,7 @@ export interface AddressClaims {
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
-  /** See claim-order.ts: who stated a range first keeps its addresses. */
+  /** See stated-ranges.ts: who stated a range first keeps its addresses. */
   readonly claimed?: ClaimOrder
   readonly index: number
   /** Has left: its blocks are kept for its return as long as there is room without them. */

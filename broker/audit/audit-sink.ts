@@ -1,4 +1,4 @@
-/** Where lines of the audit log go: a file (audit-file.ts), standard output (audit-output.ts), an array in tests. */
+/** Where lines of the audit log go: a file (audit-file.ts), standard output, an array in tests. */
 
 export interface AuditSink {
   /** Takes whole lines. Resolves when they are out; rejects when they are not, and then all of them may come again. */

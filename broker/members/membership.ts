@@ -1,6 +1,6 @@
 /**
  * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside
- * one transaction. Who may speak for a member is in membership-check.ts.
+ * one transaction. Who may speak for a member is in identity/certificate-use.ts.
  */
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/ids.ts'
 import type { ClusterSpec } from '../../model/objects.ts'

@@ -26,7 +26,7 @@ export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'fact
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
 export interface ChangeContext extends WriteContext {
-  /** False: a status is only validated here, and written later (status-pace.ts). */
+  /** False: a status is only validated here, and written later (records/status-records.ts). */
   readonly writesStatus: boolean
   /** Called with what became of facts that were stated. */
   readonly onFacts: (stated: StatedFacts) => void

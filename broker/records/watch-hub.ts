@@ -2,7 +2,7 @@
  * Gives every watcher what it has not seen. A watcher is a cursor into the log, nothing more: who is slow skips to
  * the latest state, who falls behind compaction starts anew. What several need is made once: parts of a snapshot
  * (snapshots.ts), changes (live-batches.ts), lists of members (member-lists.ts). What a stream is shown of all records
- * is its view (view.ts); one that resumes is given first what it lacks of the namespaces that it has begun to ask for.
+ * is its view (filter.ts); one that resumes is given first what it lacks of the namespaces that it has begun to ask for.
  *
  *   start ──reset──► snapshot ──parts──► live ──batch, synced, contact──► asleep
  *                 └──────resumed────────►│  ▲                              │

@@ -209,7 +209,7 @@ export interface SettingsRow {
   readonly resolved?: readonly string[]
   /** Of each member that has no other, as of the broker that was started last: all replicas go by this. */
   readonly quota?: MemberQuota
-  /** An older state was accepted then: revisions are of another epoch since (restored/accept-older.ts). */
+  /** An older state was accepted then: revisions are of another epoch since (recovery/restore.ts). */
   readonly timeline?: { readonly id: string; readonly acceptedAtMs: number }
 }
 
@@ -299,7 +299,7 @@ export interface AwaitedRow {
 }
 
 /**
- * Key MIGRATION_KEY: this store is one end of a move to another one (broker/migrate/).
+ * Key MIGRATION_KEY: this store is one end of a move to another one (broker/recovery/).
  *
  *   source:  leaving ──all is there──► moved      of these a broker serves only one that has arrived
  *   target:  arriving ──all is there──► arrived
@@ -315,7 +315,7 @@ export interface MigrationRow {
 
 /**
  * Key: name. A clusterset that this broker serves beside its own, with a store, an authority and members of its own
- * (broker/clustersets/).
+ * (broker/other-clustersets.ts).
  */
 export interface ClustersetRow {
   readonly createdAtMs: number

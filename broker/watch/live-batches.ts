@@ -13,7 +13,7 @@ import { parseRecordKey, storedRecord } from '../state/state.ts'
 import type { View } from './view.ts'
 
 /**
- * Bounds of one batch: what a stream is handed at once. As much as is packed well in the turn of one stream (pack.ts):
+ * Bounds of one batch: what a stream is handed at once. As much as is packed well in the turn of one stream (pack()):
  * of slices that is two thirds of what the same in one piece would be, packed quickly.
  */
 const MAX_EVENTS = 256

@@ -1,6 +1,6 @@
 /** The first message of a Publish stream. */
 import type { PublishMessage } from '../broker-api.ts'
-import type * as wire from '../gen/broker.ts'
+import * as wire from '../gen/broker.ts'
 import { HASH_BYTES } from '../limits.ts'
 import * as check from './codec-checks.ts'
 

@@ -1,6 +1,6 @@
 /** What a member holds, and the answer to its declaration, in which it is asked for that. */
 import type { PublishMessage, PublishReply } from '../broker-api.ts'
-import type * as wire from '../gen/broker.ts'
+import * as wire from '../gen/broker.ts'
 import { MAX_HELD_RECORDS } from '../limits.ts'
 import * as check from './codec-checks.ts'
 import { storedFromWire, storedToWire } from './records-codec.ts'

@@ -1,6 +1,6 @@
 /** What a broker says of a member's quota, between the wire and its type. Throws CodecError and nothing else. */
 import type { QuotaReport } from '../../model/quota/member-quota.ts'
-import type * as wire from '../gen/broker.ts'
+import * as wire from '../gen/broker.ts'
 import { count } from './codec-checks.ts'
 
 export function quotaToWire({ limit, used, isSlowed: slowed }: QuotaReport): wire.PublishReply_Quota {

@@ -1,7 +1,4 @@
-/**
- * Certificates as text, and what distinguishes one from another. Apart from what reads them: that library is a large
- * one.
- */
+/** Certificates as text, and what distinguishes one from another. */
 import { X509Certificate, createHash } from 'node:crypto'
 
 /** SHA-256 of the DER form, 64 hex digits: the pin in a join token. */

@@ -4,7 +4,7 @@
  *
  * A refused record counts as not wanted until its content changes: it is not sent again, the declared set leaves it
  * out, and an earlier version that the broker still holds is withdrawn. One that was refused for want of room waits
- * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-room.ts).
+ * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-for-quota.ts).
  */
 import { type QuotaReason, type QuotaReport, isQuotaReason, quotaProblem } from '../../model/quota/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'

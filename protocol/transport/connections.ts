@@ -1,6 +1,6 @@
 /**
  * Open connections, from the first packet on, and who is behind each. Every stage has its places, and who has most in
- * it gives way (fair-pool.ts): strangers cannot take what members need, nor one member what the others need. Addresses
+ * it gives way (FairPool): strangers cannot take what members need, nor one member what the others need. Addresses
  * never decide who is let in, only whose turn it is: many clusters may come from one address.
  *
  *   silent ──first bytes──► ready ──its turn──► shaking ──► stranger │ member
@@ -30,7 +30,7 @@ export interface ConnectionLimits {
   readonly maxHandshakes: number
   /**
    * A handshake costs a millisecond of the one thread that serves all, and what its member asks for three more: so many
-   * are begun in a second, at most (handshake-turns.ts).
+   * are begun in a second, at most (handshake-rate-limiter.ts).
    */
   readonly handshakesPerSecond: number
   readonly handshakeTimeoutMs: number

@@ -46,7 +46,7 @@ export function streamLimiter(
  */
 export function limitResets(server: Server, { burst, refillMs }: StreamLimits): void {
   const options = (server as unknown as { commonServerOptions?: Record<string, unknown> }).commonServerOptions
-  if (options === undefined) throw new Error('grpc-js has no commonServerOptions any more: see limit-streams.ts')
+  if (options === undefined) throw new Error('grpc-js has no commonServerOptions any more: see limitResets()')
   options['streamResetBurst'] = burst
   options['streamResetRate'] = Math.max(1, Math.round(1000 / refillMs))
 }

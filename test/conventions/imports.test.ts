@@ -62,7 +62,7 @@ const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; r
     packages: ['zod'],
     why: 'what an object must look like stands beside its type; whoever needs the vocabulary alone does not import it',
   },
-  'broker/log/etcd/client/': {
+  'broker/store/etcd/client/': {
     packages: ['@grpc/grpc-js', '@bufbuild/protobuf'],
     why: "etcd's wire is spoken by the broker alone; in protocol/ every component that speaks with a broker would have it",
   },

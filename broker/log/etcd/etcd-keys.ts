@@ -8,7 +8,7 @@
  *   PREFIX/staged/ID/NUMBER      parts of a write that is too large for one request
  *   PREFIX/authority/FINGERPRINT a key that all replicas sign with
  *   PREFIX/replica/ID            a replica that runs, held by its lease
- *   PREFIX/clustersets/NAME/…    the same of another clusterset of this broker (broker/clustersets/)
+ *   PREFIX/clustersets/NAME/…    the same of another clusterset of this broker (broker/other-clustersets.ts)
  */
 import type { Scope } from '../../state/state.ts'
 

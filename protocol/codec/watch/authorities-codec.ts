@@ -1,6 +1,6 @@
 /** What the broker says of its authorities, between bytes and broker-api.ts. */
 import type { Authorities } from '../../broker-api.ts'
-import type * as wire from '../../gen/broker.ts'
+import * as wire from '../../gen/broker.ts'
 import { HASH_BYTES, MAX_CA_BUNDLE } from '../../limits.ts'
 import * as check from '../codec-checks.ts'
 

@@ -95,7 +95,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
         t: 'reset',
         epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
         resumed: known.value.resumed,
-        // No reason to end the watch: what cannot be used of it is left out (addresses/address-book.ts).
+        // No reason to end the watch: what cannot be used of it is left out (broker-addresses.ts).
         ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
         ...(known.value.keepsToInterest === true ? { keepsToInterest: true as const } : {}),
       }

@@ -1,7 +1,7 @@
 /**
  * One clusterset at the broker's port: its authorities, its BrokerApi, and grpc-js servers that know no other. Several
  * of them have nothing in common but the port: which one a connection gets is said by the name that it asks for
- * (identity/server-name.ts), and what it may do there by what it shows to that one alone.
+ * (identity/certificates.ts), and what it may do there by what it shows to that one alone.
  */
 import { type SecureContext, type TLSSocket, createSecureContext } from 'node:tls'
 import type { BrokerApi } from '../../broker-api.ts'

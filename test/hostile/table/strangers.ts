@@ -185,6 +185,6 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-quota',
     tried: 'A member with a quota of 500 publishes without end, and opens hundreds of watches.',
     holds: 'It has 500 records; changes of others arrive, they lose nothing, a member that comes anew is let in.',
-    against: '`broker/quota/`: records, changes a second and streams of one member.',
+    against: '`broker/records/quota.ts`: records, changes a second and streams of one member.',
   },
 ]
