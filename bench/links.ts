@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { GATEWAY_DEFAULTS } from '../gateway/config.ts'
+import { GATEWAY_DEFAULTS } from '../gateway/world/config.ts'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { type SiteInit, introduce } from '../test/gateway/support/netns-sites.ts'
 import {

@@ -6,10 +6,14 @@ import { Conntrack } from '../kernel/conntrack/conntrack.ts'
 import { NftSession } from '../kernel/nft/nft-session.ts'
 import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
 import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
-import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
-import { RtnetlinkNextHops } from '../kernel/route/nexthop/rtnetlink-next-hops.ts'
+import {
+  type ReceiveCoalescing,
+  type SegmentJoining,
+  SysfsReceiveCoalescing,
+  VethSegmentJoining,
+} from '../kernel/tuning/segment-joining.ts'
+import { RtnetlinkNextHops } from '../kernel/route/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../kernel/route/rtnetlink.ts'
-import { type SegmentJoining, VethSegmentJoining } from '../kernel/tuning/segment-joining.ts'
 import { WgCommand } from '../kernel/wireguard/wg-command.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 

@@ -1,5 +1,5 @@
 /** For commands that look at this machine and change nothing. */
-import { addressesHere } from '../kernel/look/devices.ts'
+import { addressesHere } from '../kernel/look/look-at-host.ts'
 import { runCommand } from '../kernel/run-command.ts'
 
 export { type HostLook, type HostTrouble, lookAtHost } from '../kernel/look/look-at-host.ts'
@@ -7,4 +7,67 @@ export { type HostLook, type HostTrouble, lookAtHost } from '../kernel/look/look
 /** All addresses of this machine. Rejects only after the signal. */
 export function ownAddresses(timeoutMs: number, signal: AbortSignal): Promise<readonly string[]> {
   return addressesHere({ run: runCommand, timeoutMs, signal })
+}
+
+// What this machine's kernel and its services are asked for a bundle. It only reads; no question has a key as answer.
+
+interface KernelQuestion {
+  readonly name: string
+  readonly tool: string
+  readonly args: readonly string[]
+  readonly keeps: 'beginning' | 'end'
+}
+
+const LOG_LINES = 5000
+
+/** `wg show all dump` would have private and preshared keys. */
+const WIREGUARD = [
+  'public-key',
+  'listen-port',
+  'fwmark',
+  'peers',
+  'endpoints',
+  'allowed-ips',
+  'latest-handshakes',
+  'transfer',
+]
+
+export const KERNEL_QUESTIONS: readonly KernelQuestion[] = [
+  { name: 'kernel/nft.json', tool: 'nft', args: ['-j', 'list', 'ruleset'], keeps: 'beginning' },
+  { name: 'kernel/addresses.json', tool: 'ip', args: ['-j', '-d', 'address', 'show'], keeps: 'beginning' },
+  { name: 'kernel/links.json', tool: 'ip', args: ['-j', '-d', '-s', 'link', 'show'], keeps: 'beginning' },
+  ...['-4', '-6'].flatMap((family): KernelQuestion[] => [
+    {
+      name: `kernel/routes${family}.json`,
+      tool: 'ip',
+      args: ['-j', '-d', family, 'route', 'show', 'table', 'all'],
+      keeps: 'beginning',
+    },
+    { name: `kernel/rules${family}.json`, tool: 'ip', args: ['-j', '-d', family, 'rule', 'show'], keeps: 'beginning' },
+    { name: `kernel/neighbours${family}.json`, tool: 'ip', args: ['-j', family, 'neigh', 'show'], keeps: 'beginning' },
+  ]),
+  { name: 'kernel/next-hops.json', tool: 'ip', args: ['-j', '-d', 'nexthop', 'show'], keeps: 'beginning' },
+  ...WIREGUARD.map((what): KernelQuestion => ({
+    name: `kernel/wg-${what}.txt`,
+    tool: 'wg',
+    args: ['show', 'all', what],
+    keeps: 'beginning',
+  })),
+  {
+    name: 'logs/journal.txt',
+    tool: 'journalctl',
+    args: ['--no-pager', '--quiet', '--output=short-iso', `--lines=${LOG_LINES}`, '--unit=sealane*'],
+    keeps: 'end',
+  },
+]
+
+/** What the tool prints. Throws what it complains of. */
+export async function askKernel(
+  { tool, args }: KernelQuestion,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<string> {
+  const { code, stdout, stderr } = await runCommand(tool, args, { signal, timeoutMs })
+  if (code !== 0) throw new Error(`${[tool, ...args].join(' ')}: ${stderr.trim() || `exit code ${code}`}`)
+  return stdout
 }

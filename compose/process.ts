@@ -1,20 +1,18 @@
 /** What every process of Sealane has around its components: log, metrics, status page. */
 import { isIP } from 'node:net'
 import { SystemClock } from '../reconcile/clock.ts'
-import type { ComponentDeps } from '../runtime/component.ts'
-import { METRICS_EVERYWHERE, NODE_ADDRESSES, STATUS_METRICS } from '../install/pod.ts'
+import { type ComponentDeps, StatusBoard } from '../runtime/component.ts'
+import { METRICS_EVERYWHERE, NODE_ADDRESSES, STATUS_METRICS } from '../install/workloads/pod.ts'
 import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http/http-status.ts'
-import { LogSwitch, toggleBySignal } from '../runtime/logging/log-switch.ts'
-import type { LogThreshold } from '../runtime/logging/logger.ts'
-import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { LogSwitch, type LogThreshold, toggleBySignal } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/instruments.ts'
 import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { nearAddresses } from '../runtime/machine-network.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
-import { openFiles } from '../runtime/resources/open-files.ts'
-import { StatusBoard } from '../runtime/status-board.ts'
+import { openFiles } from '../runtime/process-resources.ts'
 import { sealaneVersion } from '../runtime/version.ts'
-import { UserError } from '../runtime/user-error.ts'
-import { formatHostPort } from '../runtime/host-port.ts'
+import { UserError } from '../runtime/errors.ts'
+import { formatHostPort } from '../runtime/flag-values.ts'
 
 export interface ProcessInit {
   readonly name: string

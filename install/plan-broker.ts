@@ -1,23 +1,30 @@
 /** Every object of the broker's installation on the hub. */
-import type { ManifestObject } from './manifest-object.ts'
-import { marked } from './marks/marks.ts'
+import { type ManifestObject, each, optional, orByTable, when, whenIs } from './values/manifest.ts'
+import { marked } from './values/marks.ts'
 import {
   BROKER_AUTHORITY,
   BROKER_CLAIM,
+  BROKER_PORT,
   type InstallPart,
+  STATUS_PORTS,
   namespaceObject,
   objectName,
   partLabels,
   selectorLabels,
-} from './names.ts'
-import { type Mount, type PodInit, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
-import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
+} from './values/names.ts'
+import { type Mount, type PodInit, mountOf, unprivilegedPod, volumeOf } from './workloads/pod.ts'
 import { planEtcd } from './plan-etcd.ts'
 import { networkPolicy } from './policies/network-policies.ts'
-import { brokerMonitors } from './pod-monitors.ts'
-import { each, optional, orByTable, when, whenIs } from './template-value.ts'
-import type { InstallValues } from './values.ts'
-import { type PartRef, deployment, disruptionBudget, metadataOf, serviceAccount, spread } from './workload.ts'
+import {
+  type PartRef,
+  brokerMonitors,
+  deployment,
+  disruptionBudget,
+  metadataOf,
+  serviceAccount,
+  spread,
+} from './workloads/workload.ts'
+import type { InstallValues } from './values/install-values.ts'
 
 /** The broker makes its own folder in the volume, mode 0700. */
 const DATA: Mount = {

@@ -2,14 +2,23 @@
  * An etcd of three members beside the broker, for hubs that have none of their own. TLS between all, by certificates of
  * an authority that nothing else has: `sealane broker deploy` makes them, or whoever keeps the Secrets.
  */
-import { ETCD_MEMBERS, ETCD_SERVER_NAME, ETCD_SERVER_SECRET, ETCD_VOLUME, etcdHost, etcdMembers } from './etcd-names.ts'
-import type { ManifestObject } from './manifest-object.ts'
-import { type InstallPart, objectName, partLabels, selectorLabels } from './names.ts'
-import { UNPRIVILEGED } from './pod.ts'
-import { ETCD_PORTS } from './ports.ts'
-import { optional, when } from './template-value.ts'
-import type { InstallValues } from './values.ts'
-import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
+import {
+  ETCD_MEMBERS,
+  ETCD_PORTS,
+  ETCD_SERVER_NAME,
+  ETCD_SERVER_SECRET,
+  ETCD_VOLUME,
+  type InstallPart,
+  etcdHost,
+  etcdMembers,
+  objectName,
+  partLabels,
+  selectorLabels,
+} from './values/names.ts'
+import { type ManifestObject, optional, when } from './values/manifest.ts'
+import { UNPRIVILEGED } from './workloads/pod.ts'
+import type { InstallValues } from './values/install-values.ts'
+import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workloads/workload.ts'
 
 /** Of its database. Half of the smallest volume that is advised: snapshots and the log of changes are beside it. */
 const QUOTA_BYTES = 4 * 2 ** 30

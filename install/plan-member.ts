@@ -2,27 +2,46 @@
 import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './policies/member-access.ts'
 import { memberPolicies } from './policies/member-policies.ts'
-import type { ManifestObject } from './manifest-object.ts'
-import { marked } from './marks/marks.ts'
+import { type ManifestObject, optional, when } from './values/manifest.ts'
+import { marked } from './values/marks.ts'
 import { networkPolicy } from './policies/network-policies.ts'
-import { memberMonitors } from './pod-monitors.ts'
 import {
+  type PartRef,
+  daemonSet,
+  deployment,
+  disruptionBudget,
+  memberMonitors,
+  serviceAccount,
+  spread,
+} from './workloads/workload.ts'
+import {
+  DNS_CONTAINER_PORT,
   IDENTITY_SECRET,
   IDENTITY_SECRET_TYPE,
   type InstallPart,
   SITE_CONFIG,
   SITE_KEY,
+  STATUS_PORTS,
   namespaceObject,
   objectName,
   partLabels,
   selectorLabels,
-} from './names.ts'
-import { DEVICES, NODE_MOUNTS, SYSCTLS, TUN } from './node-mounts.ts'
-import { type Mount, NODE_NAME, SITE_MOUNT, mountOf, nodeNetworkPod, unprivilegedPod, upArgs, volumeOf } from './pod.ts'
-import { DNS_CONTAINER_PORT, STATUS_PORTS } from './ports.ts'
-import { optional, when } from './template-value.ts'
-import type { InstallValues } from './values.ts'
-import { type PartRef, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
+} from './values/names.ts'
+import {
+  DEVICES,
+  type Mount,
+  NODE_MOUNTS,
+  NODE_NAME,
+  SITE_MOUNT,
+  SYSCTLS,
+  TUN,
+  mountOf,
+  nodeNetworkPod,
+  unprivilegedPod,
+  upArgs,
+  volumeOf,
+} from './workloads/pod.ts'
+import type { InstallValues } from './values/install-values.ts'
 
 /**
  * All others have taken a gateway that is back into use by then; the next one may go. It is also longer than a probe

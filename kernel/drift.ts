@@ -6,7 +6,7 @@
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
-import type { Counter } from '../runtime/metrics/metrics.ts'
+import type { Counter } from '../runtime/metrics/instruments.ts'
 
 /** Missing: taken away. Changed: there, but not as it was. Foreign: put there by somebody else. */
 export type DriftReason = Extract<ReasonCode, 'Missing' | 'Changed' | 'Foreign'>

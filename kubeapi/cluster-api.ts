@@ -2,7 +2,7 @@
  * A Kubernetes-shaped object API. Drivers: `kube/` (an API server), `files/` (a directory of YAML and a state
  * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
  */
-import type { Condition, Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
+import type { Condition, Kind, KubeObject, Lease, ObjectKinds, ObjectMeta } from '../model/objects.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 export type ObjectChange<T> =
@@ -101,4 +101,20 @@ export class ClusterApiError extends Error {
     this.name = 'ClusterApiError'
     this.code = code
   }
+}
+
+// Leases as registers that several processes write: each write names the version that was read, and the slower one is
+// refused. Drivers: kube/kube-lease-store.ts, files/leases/file-leases.ts; for tests
+// test/gateway/support/fake-leases.ts. One compliance suite: test/compliance/lease-store.ts.
+
+export type StoredLease = Lease & { readonly metadata: ObjectMeta & { readonly resourceVersion?: string } }
+
+export interface LeaseStore {
+  /** What the server has now, past all caches; undefined when there is none. Throws ClusterApiError. */
+  read(name: string, signal: AbortSignal): Promise<StoredLease | undefined>
+  /**
+   * Makes it where `metadata.resourceVersion` is absent, else replaces that version. Gives what is stored. The
+   * namespace is the store's own. Throws ClusterApiError Conflict when somebody was faster.
+   */
+  write(lease: StoredLease, signal: AbortSignal): Promise<StoredLease>
 }

@@ -11,10 +11,10 @@
  */
 import { type Clock, abortReason } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
-import type { Gauge } from '../runtime/metrics/metrics.ts'
-import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lanes/lease-duration.ts'
-import { messageOf } from '../runtime/thrown.ts'
-import type { LeaseStore, StoredLease } from './lease-store.ts'
+import type { Gauge } from '../runtime/metrics/instruments.ts'
+import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lanes/lane-servers.ts'
+import { messageOf } from '../runtime/errors.ts'
+import type { LeaseStore, StoredLease } from './cluster-api.ts'
 
 /** Default: electionTiming() of LANE_LEASE_MS. A follower takes over from a leader that died within 12 s of it. */
 export interface ElectionInit extends Partial<ElectionTiming> {

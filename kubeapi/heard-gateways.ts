@@ -1,6 +1,6 @@
 /**
  * The gateways of this cluster as they count: a cache of Gateway objects like any other, in which a gateway that has
- * stopped to report, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
+ * stopped to report, and whose machine does not answer either, has no connection that is up (model/lanes/liveness.ts).
  *
  *   heartbeat moves ◄────────────────────────────── any move: fresh at once
  *        │ late by a fifth: the API is asked for it, time and again
@@ -13,15 +13,14 @@
  * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
  * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
-import { type GatewayLiveness, HEARTBEATS_UNTIL_STALE, HEARTBEAT_MS, heardGateways } from '../model/lanes/heartbeat.ts'
+import { type GatewayLiveness, HEARTBEATS_UNTIL_STALE, HEARTBEAT_MS, heardGateways } from '../model/lanes/liveness.ts'
 import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import { Heartbeats } from '../reconcile/heartbeats.ts'
+import { Heartbeats, type Knock, KnownMachines } from '../reconcile/failure-detector.ts'
 import { Listeners } from '../reconcile/listeners.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
-import { type Knock, KnownMachines } from './known-machines.ts'
 
 export interface HeardGatewaysDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>

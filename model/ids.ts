@@ -2,6 +2,7 @@
  * Names that identify things across the clusterset: clusters, services, records.
  * All parsing here throws InvalidNameError with the field, the value and what was expected.
  */
+import { createHash } from 'node:crypto'
 import { SYSTEM_NAMESPACE } from './spec-constants.ts'
 
 /** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (KEP-1645 "DNS"). */
@@ -89,4 +90,29 @@ export function parseDnsLabel(value: string, field: string): string {
 
 export function serviceKey(namespace: string, name: string): ServiceKey {
   return `${namespace}/${name}`
+}
+
+// Syntax of Kubernetes labels, and of other words that follow it. Pure.
+
+const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/
+
+/**
+ * True for a qualified name: up to 63 characters, perhaps with a DNS subdomain and '/' before. Keys of labels and
+ * annotations, appProtocol and trafficDistribution have this form.
+ */
+export function isQualifiedName(text: string): boolean {
+  const slash = text.indexOf('/')
+  return (slash < 0 || isDnsSubdomain(text.slice(0, slash))) && NAME.test(text.slice(slash + 1))
+}
+
+/** True for a label's value: empty, or up to 63 characters. */
+export function isLabelValue(text: string): boolean {
+  return text === '' || NAME.test(text)
+}
+
+// Short fingerprints for object names that are built from several parts. Pure.
+
+/** 16 hexadecimal digits of SHA-256: too many to find a second text with the same ones on purpose. */
+export function nameHash(...parts: readonly string[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16)
 }

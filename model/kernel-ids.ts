@@ -5,7 +5,7 @@
 
 /**
  * Lane devices are sealane0, sealane1, …, by the number of the far gateways that they lead to; so are the UDP ports that
- * they listen on (gateway/reach/link-port.ts).
+ * they listen on (gateway/reach/plan-candidates.ts).
  */
 export const LANE_DEVICE_PREFIX = 'sealane'
 export const LANE_BASE_PORT = 4500
@@ -68,7 +68,7 @@ export interface NextHopIds {
 /**
  * Ours, far above those that the kernel and routing programs give out, which count up from 1. Within it, each component has
  * a block: ways over lanes (gateway), the ways to the gateway nodes (routeagent). What an id means says
- * kernel/apply/plan-grouping.ts.
+ * kernel/apply/plan-next-hops.ts.
  */
 export const NEXT_HOP_IDS: NextHopIds = { first: 731_000_000, last: 731_999_999 }
 export const NEXT_HOP_IDS_LANES: NextHopIds = { first: 731_100_000, last: 731_399_999 }

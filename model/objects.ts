@@ -3,8 +3,7 @@
  * Fields of objects that others write (Service, Node, Pod, EndpointSlice …) are optional wherever the API
  * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
  */
-
-import type { OpenConnections } from './open-connections.ts'
+import type { OpenConnections } from './member-status.ts'
 import type { ConditionReason } from './reasons/reasons.ts'
 
 /** Whose object it is: a Kubernetes cluster removes what belongs to something that is gone. */
@@ -310,7 +309,7 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clustersetIpRange: string
     /**
      * This cluster's address as the broker saw it when joining; absent where the broker could not know whose that was.
-     * Gateways decide again whether it counts (gateway/remotes/observed-address.ts).
+     * Gateways decide again whether it counts (gateway/reach/plan-candidates.ts).
      */
     readonly observedAddress?: string
   }
@@ -373,4 +372,12 @@ export const MEMBERSHIP_NAME = 'self'
 /** A cluster id has no dots and a node name may: so no two gateways of the clusterset have equal names. */
 export function endpointName(cluster: string, node: string, lane: number): string {
   return `${cluster}.${node}-lane${lane}`
+}
+
+// One string per object of the local API.
+
+/** `Kind/namespace/name`, without namespace `Kind/name`; '/' occurs in none of the parts. */
+export function objectKeyText(object: { readonly kind: Kind; readonly metadata: ObjectMeta }): string {
+  const { namespace, name } = object.metadata
+  return namespace === undefined ? `${object.kind}/${name}` : `${object.kind}/${namespace}/${name}`
 }

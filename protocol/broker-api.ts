@@ -4,11 +4,9 @@
  * inside the messages cannot, and admission validates it.
  */
 import type { ClusterId } from '../model/ids.ts'
-import type { Interest } from '../model/services/interest.ts'
-import type { QuotaReport } from '../model/quota/member-quota.ts'
-import type { MemberStatus } from '../model/member-status.ts'
-import type { OpenConnections } from '../model/open-connections.ts'
-import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
+import type { Interest, MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
+import type { QuotaReport } from '../model/member-quota.ts'
+import type { MemberStatus, OpenConnections } from '../model/member-status.ts'
 import type { RefusalCode } from '../model/reasons/reason-row.ts'
 import { type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
 
@@ -44,7 +42,7 @@ export interface ClusterFacts {
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly version: string
-  /** What machines of this cluster need outside the lanes: model/addresses/needed-ranges.ts. Absent: it states none. */
+  /** What machines of this cluster need outside the lanes: model/addresses/required-ranges.ts. Absent: it states none. */
   readonly neededCIDRs?: readonly string[]
 }
 
@@ -214,7 +212,7 @@ export interface WatchRequest {
   readonly followsAuthorities?: true
   /** What the member can read beyond the first release. Absent: nothing. */
   readonly takes?: readonly WatchSkill[]
-  /** Namespaces whose records the member can use (model/services/interest.ts). Absent: all. */
+  /** Namespaces whose records the member can use (model/records.ts). Absent: all. */
   readonly interest?: AskedInterest
 }
 

@@ -1,4 +1,5 @@
 /** Callbacks of those that want to know of something. */
+
 export class Listeners<A extends readonly unknown[] = []> {
   readonly #all = new Set<{ readonly call: (...args: A) => void }>()
 
@@ -17,5 +18,19 @@ export class Listeners<A extends readonly unknown[] = []> {
   /** Ends all of them. */
   clear(): void {
     this.#all.clear()
+  }
+}
+
+/** Listeners that end with the loop that registered them: an agent may run again in the same process. */
+
+export class Subscriptions {
+  readonly #stops: (() => void)[] = []
+
+  add(stop: () => void): void {
+    this.#stops.push(stop)
+  }
+
+  end(): void {
+    for (const stop of this.#stops.splice(0)) stop()
   }
 }

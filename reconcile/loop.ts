@@ -2,7 +2,7 @@
  * The bounded-frequency loop that every reconciler runs in: pokes coalesce, one run at a time, at least `minMs`
  * between the starts of two runs, a full round at `resyncMs` to repair drift, and backoff after a failure.
  */
-import { Backoff } from './backoff.ts'
+import { Backoff } from './retry.ts'
 import type { Clock } from './clock.ts'
 
 export interface LoopDeps {

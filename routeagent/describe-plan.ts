@@ -8,20 +8,19 @@ import {
   formatRoute,
   formatRule,
 } from '../kernel/route/format-ip.ts'
-import { formatGroup, formatHop } from '../kernel/route/nexthop/format-next-hop.ts'
-import { formatNft } from '../kernel/nft/format-nft.ts'
+import { formatGroup, formatHop } from '../kernel/route/next-hop-table.ts'
+import { formatNft } from '../kernel/nft/nft-text.ts'
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import type { Family } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
-import { problemText } from '../model/reasons/problem.ts'
-import type { OpenPort } from '../model/addresses/open-port.ts'
-import { addressFamily } from './address-family.ts'
-import { ownCluster } from './routes/own-ranges.ts'
+import { problemText } from '../model/reasons/reasons.ts'
+import type { OpenPort } from '../model/addresses/address-port.ts'
+import { addressFamily } from './balance/address-family.ts'
+import { ownCluster } from './world/plan-own-ranges.ts'
 import { BalancePlanner } from './balance/plan-balancing.ts'
-import { nodeNftWorld } from './balance/plan-node-nft.ts'
-import type { NodeRouteWorld } from './routes/node-route-world.ts'
+import { nodeNftWorld, planTable, serviceContext } from './balance/plan-node-table.ts'
+import type { NodeRouteWorld } from './world/node-world.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './routes/plan-node-routes.ts'
-import { planTable, serviceContext } from './balance/plan-table.ts'
 
 export interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]

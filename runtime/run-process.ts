@@ -1,7 +1,6 @@
 /** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
-import { forTerminal } from '../model/status-text.ts'
-import { isPrinted, reasonOf } from './error-reason.ts'
-import { ExitWith, UserError } from './user-error.ts'
+import { forTerminal } from '../model/conditions.ts'
+import { ExitWith, UserError, isPrinted, reasonOf } from './errors.ts'
 
 export interface RunProcessInit {
   /** Where complaints go; stderr by default. */

@@ -1,6 +1,6 @@
-/** values.yaml and values.schema.json of the chart, from install/values.ts. */
-import { RESERVED_KEY } from '../install/marks/marks.ts'
-import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values.ts'
+/** values.yaml and values.schema.json of the chart, from install/values/install-values.ts. */
+import { RESERVED_KEY } from '../install/values/marks.ts'
+import { DEFAULT_VALUES, ETCD_LOGINS, STATUS_PLACES, STORES } from '../install/values/install-values.ts'
 import { LOG_LEVELS } from '../runtime/logging/logger.ts'
 
 /** What each value is for. A value without a note fails the test of the manifests. */

@@ -1,4 +1,4 @@
-/** Objects with places in them (install/template-value.ts) as the text of a Helm template. */
+/** Objects with places in them (install/values/manifest.ts) as the text of a Helm template. */
 import {
   Conditional,
   ExtendedMap,
@@ -6,7 +6,7 @@ import {
   Repeated,
   TemplateValue,
   placeholderPath,
-} from '../install/template-value.ts'
+} from '../install/values/manifest.ts'
 
 /** A file with all the objects, each after `---`. `enabledBy` is a value that switches the whole file. */
 export function chartTemplate(objects: readonly unknown[], enabledBy: string): string {

@@ -2,12 +2,12 @@
  * manifests/monitoring/: two components of Kustomize, for `base` and for the broker, with alerts and what scraping
  * needs; dashboards; and the same as files for a Prometheus without Operator and a Grafana without sidecar.
  */
-import { ALL_DASHBOARDS, dashboardConfigMaps, dashboardText } from '../install/monitoring/dashboards/all-dashboards.ts'
+import { ALL_DASHBOARDS, dashboardConfigMaps, dashboardText } from '../install/monitoring/all-dashboards.ts'
 import { ruleFile, prometheusRule } from '../install/monitoring/rule-file.ts'
-import { objectName } from '../install/names.ts'
-import { openMetricsPatch } from '../install/pod.ts'
-import { brokerMonitors } from '../install/pod-monitors.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../install/values.ts'
+import { objectName } from '../install/values/names.ts'
+import { openMetricsPatch } from '../install/workloads/pod.ts'
+import { brokerMonitors } from '../install/workloads/workload.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../install/values/install-values.ts'
 import { formatYaml } from '../kubeapi/yaml.ts'
 import { HEADER, component, documents } from './manifest-text.ts'
 

@@ -3,12 +3,11 @@ import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { loopDeps } from '../loop-deps.ts'
-import type { AgentMetrics } from '../metrics.ts'
-import type { MirrorWriter } from '../import/mirror-writer.ts'
-import { objectKeyText } from '../object-key-text.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import { objectKeyText } from '../../model/objects.ts'
 import { ownProperties, planAbout } from './plan-about.ts'
-import { Subscriptions } from '../subscriptions.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface AboutLoopDeps {
   readonly api: ClusterApi

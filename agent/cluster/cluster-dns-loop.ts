@@ -5,13 +5,12 @@ import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
+import type { Gauge, Metrics } from '../../runtime/metrics/instruments.ts'
 import type { AskClusterDns, ClusterDnsAnswer } from './ask-resolver.ts'
-import { loopDeps } from '../loop-deps.ts'
-import { type AgentMetrics, clusterDnsGauge } from '../metrics.ts'
-import type { MirrorWriter } from '../import/mirror-writer.ts'
-import { planDnsStatus } from './plan-dns-status.ts'
-import { Subscriptions } from '../subscriptions.ts'
+import { type AgentMetrics, clusterDnsGauge, loopDeps } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import { planDnsStatus } from './plan-cluster-status.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface ClusterDnsLoopDeps {
   readonly api: ClusterApi

@@ -1,5 +1,7 @@
 /** What is said on each Cluster about contact with it, and about the lanes that lead there. Pure. */
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import {
+  CONDITION_CLUSTER_DNS,
   CONDITION_CONNECTED,
   CONDITION_GATEWAYS_REDUNDANT,
   CONDITION_IN_CONTACT,
@@ -8,9 +10,10 @@ import {
   findCondition,
   setCondition,
 } from '../../model/conditions.ts'
-import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import type { Condition, Cluster, Gateway } from '../../model/objects.ts'
+import type { Cluster, Condition, Gateway } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import type { ClusterDnsAnswer } from './ask-resolver.ts'
 
 export interface ClusterStatusWorld {
   /** Milliseconds since 1970. */
@@ -140,4 +143,23 @@ const REACHED: readonly string[] = ['NoLane', 'LaneProbeTimeout'] satisfies read
 
 function wasReached(before: Condition | undefined): boolean {
   return before?.status === 'True' || (before !== undefined && REACHED.includes(before.reason))
+}
+
+// What is said on this cluster's own Cluster about its DNS. Pure.
+
+/** The Cluster with its status as it is to be; undefined when it is right. */
+export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: number): Cluster | undefined {
+  const before = own.status?.conditions ?? []
+  const conditions = setCondition(before, dnsFinding(answer), nowMs)
+  return conditions === before ? undefined : { ...own, status: { ...own.status, conditions } }
+}
+
+function dnsFinding(answer: ClusterDnsAnswer): ConditionFinding {
+  const type = CONDITION_CLUSTER_DNS
+  if (answer.answers) {
+    const message = `the cluster's DNS hands ${CLUSTERSET_ZONE} to Sealane`
+    return { type, status: 'True', reason: 'Answers', message }
+  }
+  const message = `asked for ${CLUSTERSET_ZONE}, the cluster's DNS says ${answer.said}`
+  return { type, status: 'False', reason: 'DoesNotAnswer', message }
 }

@@ -5,7 +5,7 @@
  * nothing. An expired Lease has no holder until the cluster is in contact again, so a restart does not forget. Pure.
  */
 import type { Lease } from '../../model/objects.ts'
-import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 
 export interface ContactWorld {

@@ -1,6 +1,5 @@
 /** Which members import what this cluster exports, from what they report. Pure. */
-import type { ConditionFinding } from '../../model/conditions.ts'
-import { CONDITION_IMPORTED } from '../../model/conditions.ts'
+import { CONDITION_IMPORTED, type ConditionFinding } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
 import type { MemberStatus, NotImportedReason } from '../../model/member-status.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'

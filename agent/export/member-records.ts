@@ -1,13 +1,21 @@
 /** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
-import { excessNameLength } from '../../model/dns/dns-name-length.ts'
-import { podKey } from '../../model/services/endpoint-pods.ts'
-import { isDnsLabel } from '../../model/ids.ts'
-import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../../model/addresses/ip.ts'
+import {
+  type Address,
+  type FamilyName,
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  familyName,
+  familyNumber,
+  parseAddress,
+} from '../../model/addresses/ip.ts'
+import { excessNameLength } from '../../model/dns-name.ts'
+import { isDnsLabel, isLabelValue } from '../../model/ids.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
+import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
 import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
-import { type FamilyName, familyName, familyNumber } from '../../model/family-names.ts'
-import { usableTopology } from '../import/endpoint-topology.ts'
-import { type Problem, problem as toProblem } from '../../model/reasons/problem.ts'
+import { podKey } from '../../model/services/endpoint-pods.ts'
+import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
 
 /** What is left out of an export and why, for people; `reason` where that has a name that status and `diagnose` use. */
 export interface LeftOutNote {
@@ -185,4 +193,29 @@ function tryParse(text: string): Address | undefined {
 
 function compareTexts(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
+}
+
+// Where an endpoint is and for whom it is meant, checked in both directions. Pure.
+
+/**
+ * Zone and zone hints (discovery.k8s.io/v1) as far as they can be used: a zone is the value of a label. What cannot be
+ * used goes to `note` and is left out; the endpoint itself is as good as before. Hints that are too many are left out
+ * as a whole: a part of them would keep some zones from the endpoint.
+ */
+export function usableTopology(
+  { zone, hints }: SliceEndpoint,
+  note: (what: string) => void,
+): Pick<SliceEndpoint, 'zone' | 'hints'> {
+  const isZone = (name: string): boolean => {
+    if (name !== '' && isLabelValue(name)) return true
+    note(`zone ${JSON.stringify(name.slice(0, 100))} is left out: not a label value`)
+    return false
+  }
+  const names = [...new Set((hints?.forZones ?? []).map(({ name }) => name))]
+  if (names.length > MAX_ZONE_HINTS) note(`hints for ${names.length} zones are left out: at most ${MAX_ZONE_HINTS}`)
+  const forZones = names.length > MAX_ZONE_HINTS ? [] : names.filter(isZone).sort()
+  return {
+    ...(zone === undefined || zone === '' || !isZone(zone) ? {} : { zone }),
+    ...(forZones.length === 0 ? {} : { hints: { forZones: forZones.map((name) => ({ name })) } }),
+  }
 }

@@ -3,23 +3,34 @@
  * broken broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../../model/addresses/addressing.ts'
-import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../../model/ids.ts'
+import {
+  guardedNamespace,
+  isDnsLabel,
+  isDnsSubdomain,
+  isLabelValue,
+  isQualifiedName,
+  isReservedId,
+} from '../../model/ids.ts'
 import {
   InvalidAddressError,
   type Prefix,
+  familyNumber,
   formatPrefix,
   overlaps,
   parsePrefix,
   specialPart,
 } from '../../model/addresses/ip.ts'
-import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
-import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem, reportProblem } from '../../model/member-status.ts'
-import { openConnectionsProblem } from '../../model/open-connections.ts'
-import { type NeededRange, neededIn, neededText } from '../../model/addresses/needed-ranges.ts'
+import {
+  MAX_NOT_IMPORTED,
+  type MemberStatus,
+  findingProblem,
+  openConnectionsProblem,
+  reportProblem,
+} from '../../model/member-status.ts'
+import { type NeededRange, neededIn, neededText } from '../../model/addresses/required-ranges.ts'
 import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../../model/records.ts'
-import { familyNumber } from '../../model/family-names.ts'
-import { type Problem, problem } from '../../model/reasons/problem.ts'
+import { type Problem, problem } from '../../model/reasons/reasons.ts'
 
 /** What becomes a file name on a site of files: 255 octets with the ending that it gets there. */
 const MAX_ENDPOINT_NAME = 240

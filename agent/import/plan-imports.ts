@@ -1,29 +1,93 @@
 /** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
 import { podFamilies } from '../../model/addresses/addressing.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import type { Prefix } from '../../model/addresses/ip.ts'
-import type { NeededRange } from '../../model/addresses/needed-ranges.ts'
-import { ANNOTATION_PUBLISHED_AT } from '../../model/lanes/lane-servers.ts'
-import type { ClusterSpec, KubeObject, ServiceImport } from '../../model/objects.ts'
-import { knownMembersText } from '../../model/membership.ts'
+import { type Prefix, classifyAddress, parseAddress } from '../../model/addresses/ip.ts'
 import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
+import type { NeededRange } from '../../model/addresses/required-ranges.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import { ANNOTATION_PUBLISHED_AT, publishedAt } from '../../model/lanes/lane-servers.ts'
+import { ANNOTATION_KNOWN_MEMBERS, knownMembersText } from '../../model/membership.ts'
+import {
+  type Cluster,
+  type ClusterSpec,
+  type Endpoint,
+  type EndpointCandidate,
+  type KubeObject,
+  type ServiceImport,
+  endpointName,
+  objectKeyText,
+} from '../../model/objects.ts'
 import type { StoredRecord } from '../../model/records.ts'
-import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
+import type { ConflictFinding } from '../../model/services/merge-services.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { KeyedMemo, ValueMap } from '../../reconcile/incremental.ts'
 import { clusterProblem } from './check-record.ts'
 import {
   type ClustersetView,
   type Dropped,
+  type OwnExports,
   RecordValidator,
   type RecordValidatorInit,
+  type RemoteEndpoint,
   type ServiceFacts,
   viewClusterset,
-} from './clusterset-view.ts'
-import { KeyedMemo } from '../keyed-memo.ts'
-import { objectKeyText } from '../object-key-text.ts'
-import { type OwnExports, withOwnExport } from '../export/own-exports.ts'
-import { clusterObject, planEndpoints } from '../cluster/plan-clusters.ts'
-import { type ServicePlan, type SliceMemo, planService } from '../plan-service.ts'
-import { ValueMap } from '../value-map.ts'
+  withOwnExport,
+} from './clusterset-records.ts'
+import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts'
+
+// Clusters and gateways of the clusterset as objects of this cluster. Pure.
+
+const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
+
+/** `knownMembers`: for this cluster's own (ANNOTATION_KNOWN_MEMBERS); '' for the others. */
+function clusterObject(spec: ClusterSpec, knownMembers = ''): Cluster {
+  const annotations = knownMembers === '' ? {} : { annotations: { [ANNOTATION_KNOWN_MEMBERS]: knownMembers } }
+  const metadata = { name: spec.id, labels: LABELS, ...annotations }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata, spec }
+}
+
+interface EndpointWorld {
+  readonly own: string
+}
+
+/** Endpoint objects of the other clusters; of two that claim one name, the first record keeps it. */
+function planEndpoints(world: EndpointWorld, endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): Endpoint[] {
+  const planned = new Map<string, Endpoint>()
+  const remote = endpoints.filter(({ cluster }) => cluster !== world.own)
+  for (const one of remote) {
+    const name = nameOf(one)
+    if (planned.has(name)) {
+      dropped.push({
+        what: `${one.cluster}/Endpoint/${one.recordName}`,
+        reason: 'NameTaken',
+        message: `the name ${name} is taken`,
+      })
+      continue
+    }
+    const candidates = one.spec.candidates.filter((candidate) => isUsable(candidate, one, dropped))
+    const spec = candidates.length === one.spec.candidates.length ? one.spec : { ...one.spec, candidates }
+    const metadata = { name, labels: LABELS, annotations: publishedAt(one.createdAtMs) }
+    planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata, spec })
+  }
+  return [...planned.values()].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
+}
+
+function nameOf({ spec }: RemoteEndpoint): string {
+  return endpointName(spec.cluster, spec.node, spec.lane)
+}
+
+/** A bad address costs that candidate, not the gateway. */
+function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dropped[]): boolean {
+  let kind = 'malformed'
+  try {
+    kind = classifyAddress(parseAddress(candidate.address))
+  } catch {
+    // Said below.
+  }
+  if (kind === 'usable') return true
+  const message = `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
+  dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason: 'AddressNotReachable', message })
+  return false
+}
 
 export interface ImportWorld extends OwnExports {
   /** This cluster's facts, from its own API. */

@@ -2,7 +2,14 @@
  * Which of the mirrored objects may be removed: only those that are known to be withdrawn. An object that a record is
  * only missing for, because the broker has not shown it, stays. Pure.
  */
-import type { Cluster, Endpoint, EndpointSlice, KubeObject, ServiceImport } from '../../model/objects.ts'
+import {
+  type Cluster,
+  type Endpoint,
+  type EndpointSlice,
+  type KubeObject,
+  type ServiceImport,
+  objectKeyText,
+} from '../../model/objects.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
@@ -10,7 +17,6 @@ import {
   LABEL_SOURCE_CLUSTER,
   MANAGED_BY_SEALANE,
 } from '../../model/spec-constants.ts'
-import { objectKeyText } from '../object-key-text.ts'
 
 /** Mirrored objects of the local API, and perhaps others, which are left alone. */
 export interface MirroredObjects {

@@ -5,8 +5,8 @@
  *   npm run bench:joins -- [--json] [--members 1000]
  */
 import { parseArgs } from 'node:util'
-import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
-import { openMemoryLog } from '../../broker/log/memory/memory-log.ts'
+import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
+import { openMemoryLog } from '../../broker/store/memory-log.ts'
 import { joinMember } from '../../broker/members/membership.ts'
 import { type WriteContext, putRecord } from '../../broker/records/record-writes.ts'
 import type { ClusterId } from '../../model/ids.ts'

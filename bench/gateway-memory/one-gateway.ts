@@ -6,16 +6,16 @@
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { withSite } from '../../cli/open-site.ts'
-import { processOutput } from '../../cli/output.ts'
+import { withSite } from '../../cli/context/open-site.ts'
+import { processOutput } from '../../cli/context/output.ts'
 import { withProcess } from '../../compose/process.ts'
-import { processMetrics } from '../../compose/site.ts'
+import { processMetrics } from '../../compose/site/run-site.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { gatewayConfig, runGateway } from '../../gateway/main.ts'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../kernel/fake/fake-wireguard.ts'
-import { FakeNft } from '../../kernel/fake/nft/fake-nft.ts'
+import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import { laneDevice } from '../../model/kernel-ids.ts'
@@ -40,8 +40,8 @@ const BYTES_A_SECOND = 100_000
 // What the command line has loaded by then.
 await Promise.all([
   import('../../cli/program.ts'),
-  import('../../compose/up.ts'),
-  import('../../compose/parts/gateway.ts'),
+  import('../../cli/site/up.ts'),
+  import('../../compose/site/gateway.ts'),
 ])
 
 const routes = new FakeRouteTable({

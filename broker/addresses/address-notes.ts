@@ -1,12 +1,14 @@
 /** Why a member's addresses are not used as it states them, in sentences for people. */
-import { formatPrefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
+import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import type { Ipv6Clash } from '../../model/addresses/ipv6-claims.ts'
-import { neededText } from '../../model/addresses/needed-ranges.ts'
+import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
+import { neededText } from '../../model/addresses/required-ranges.ts'
+import type { LogView } from '../store/record-log.ts'
+import { type MemberRow, isLive } from '../store/rows.ts'
 import { type Members, allClaims, neededByAll } from './address-claims.ts'
-import { rangesNote } from '../approval/changed-ranges.ts'
 import { addressOverlaps } from './allocation.ts'
-import type { LogView } from '../log/record-log.ts'
-import { type MemberRow, isLive } from '../state/state.ts'
+import { rangesNote } from './changed-ranges.ts'
+import { type OrderedClaim, isEarlier, orderOf } from './stated-ranges.ts'
 
 /** What was found about all of them. */
 export interface AddressFindings {
@@ -62,4 +64,55 @@ function keptNote({ keptCIDRs, facts }: MemberRow): string | undefined {
   const kept = keptCIDRs.filter((cidr) => facts.podCIDRs.includes(cidr) || facts.serviceCIDRs.includes(cidr))
   if (kept.length === 0) return undefined
   return `${kept.join(', ')} is public space that no token allowed: kept as an earlier release took it`
+}
+
+// Members that do not reach each other, because one states Service addresses over pods that were there before. Pure.
+
+interface ServiceClash {
+  /** Id of the member that stated Service addresses later. */
+  readonly cluster: string
+  readonly serviceCIDR: string
+  /** Id of the member whose pods have them. */
+  readonly other: string
+  readonly podCIDR: string
+}
+
+interface ServiceOwner extends OrderedClaim {
+  readonly id: string
+  readonly text: string
+  readonly prefix: Prefix
+  readonly isPods: boolean
+}
+
+/** Pods that are translated are in nobody's way. In order of the addresses. */
+export function serviceClashes(members: Iterable<readonly [id: string, row: MemberRow]>): ServiceClash[] {
+  const claims = [...members].flatMap(([id, row]) => (isLive(row) ? claimsOf(id, row) : []))
+  claims.sort((a, b) => comparePrefixes(a.prefix, b.prefix) || Number(a.isPods) - Number(b.isPods))
+  const found: ServiceClash[] = []
+  const open: ServiceOwner[] = []
+  for (const claim of claims) {
+    for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, claim.prefix); last = open.at(-1))
+      open.pop()
+    for (const outer of open) {
+      if (outer.id === claim.id || outer.isPods === claim.isPods) continue
+      const [services, pods] = outer.isPods ? [claim, outer] : [outer, claim]
+      if (!isEarlier(pods, services)) continue
+      found.push({ cluster: services.id, serviceCIDR: services.text, other: pods.id, podCIDR: pods.text })
+    }
+    open.push(claim)
+  }
+  return found
+}
+
+export function clashText({ cluster, serviceCIDR, other, podCIDR }: ServiceClash): string {
+  return `service CIDR ${serviceCIDR} of ${cluster} was stated after pods of ${other} had ${podCIDR}: the two do not reach each other`
+}
+
+function claimsOf(id: string, { index, claimed, translated, facts }: MemberRow): ServiceOwner[] {
+  const claims = (texts: readonly string[], isPods: boolean): ServiceOwner[] =>
+    ipv4Among(texts).map((text) => {
+      const prefix = parsePrefix(text)
+      return { id, text, prefix, isPods, order: orderOf(prefix, claimed), index }
+    })
+  return [...claims(translated ? [] : facts.podCIDRs, true), ...claims(facts.serviceCIDRs, false)]
 }

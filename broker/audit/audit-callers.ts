@@ -1,14 +1,13 @@
 /** Callers and outcomes as the audit log has them. */
-import type { Peer } from '../../protocol/broker-api.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
+import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
 import { BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
-import { reasonField } from '../../protocol/error-reason.ts'
-import { reasonOf } from '../../runtime/error-reason.ts'
+import { reasonField } from '../../protocol/transport/error-reason.ts'
+import { reasonOf } from '../../runtime/errors.ts'
 import type { FailedCall } from '../../protocol/transport/broker-service.ts'
-import { AUDIT_ACTS, type AuditActor, type AuditEvent, type AuditValue } from './audit-event.ts'
+import { AUDIT_ACTS, type AuditActor, type AuditEvent, type AuditValue } from '../store/audit-event.ts'
 import type { Audit } from './audit-trail.ts'
-import { memberSource, strangerSource } from './refusal-pace.ts'
+import { memberSource, strangerSource } from './refusal-rate-limiter.ts'
 
 /** For a broker without an audit log. */
 export const NO_AUDIT: Audit = { isOn: false, keep: () => undefined, report: () => undefined, allows: () => false }

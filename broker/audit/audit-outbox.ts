@@ -3,9 +3,9 @@
  * transaction: there is no act without a line, also by a process beside the broker or when the broker is killed. The
  * broker alone writes lines, and takes the rows away afterwards.
  */
-import type { LogView, Transaction } from '../log/record-log.ts'
-import type { AuditRow } from '../state/state.ts'
-import { type AuditInit, auditEvent } from './audit-event.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import type { AuditRow } from '../store/rows.ts'
+import { type AuditInit, auditEvent } from '../store/audit-event.ts'
 
 /**
  * Rows that can wait, while no broker runs or its audit log cannot be written. Keys are used again, since a store

@@ -5,17 +5,20 @@
  */
 import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import { orAborted } from '../../reconcile/until-aborted.ts'
+import { orAborted } from '../../reconcile/wait.ts'
+import { messageOf } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import type { Change, RecordLog, Transaction } from '../log/record-log.ts'
-import type { BrokerMetrics } from '../metrics.ts'
-import type { AuditRow } from '../state/state.ts'
-import { type AuditEvent, type AuditInit, auditEvent } from './audit-event.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { AUDIT_STDOUT, type AuditConfig, type BrokerConfig } from '../config/broker-config.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import { type AuditEvent, type AuditInit, auditEvent } from '../store/audit-event.ts'
+import type { Change, RecordLog, Transaction } from '../store/record-log.ts'
+import type { AuditRow } from '../store/rows.ts'
+import { AuditFile } from './audit-file.ts'
 import { auditLine } from './audit-line.ts'
 import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'
-import type { AuditSink } from './audit-sink.ts'
-import { RefusalPace, type Source } from './refusal-pace.ts'
+import { AuditOutput, type AuditSink } from './audit-sink.ts'
+import { RefusalPace, type Source } from './refusal-rate-limiter.ts'
 
 /** Lines that wait in memory. */
 export const MAX_QUEUED = 1000
@@ -327,5 +330,37 @@ function lineOf(event: AuditEvent, clusterset: string | undefined): Line {
   } catch {
     const stub = { id, atMs, act: 'audit.lost', result: 'failed', who: BROKER, details: { lines: 1, id } } as const
     return { id, text: auditLine(stub, clusterset), isStub: true }
+  }
+}
+
+// The audit log of a broker's process: the sink that the configuration names, and the writer from start to stop.
+
+/**
+ * Takes BrokerConfig.audit; undefined: there is no audit log. Opens nothing yet: a file that cannot be written is no
+ * reason not to start.
+ */
+export function openAuditSink(config: AuditConfig | undefined): AuditSink | undefined {
+  if (config === undefined) return undefined
+  const { log, maxBytes, keep } = config
+  return log === AUDIT_STDOUT ? new AuditOutput() : new AuditFile({ file: log, maxBytes, keep })
+}
+
+/**
+ * Writes from now on, with a line that the broker starts and which settings decide who may do what. The function given
+ * back ends that, with what is left and a line that says so.
+ */
+export function runAudit(audit: AuditTrail, config: BrokerConfig): () => Promise<void> {
+  const { clusterset, advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept, approve } = config
+  const own = { result: 'ok', who: { kind: 'broker' }, subject: clusterset } as const
+  const settings = { advertise, globalRange, clustersetIpRange, allowedNamespaces, sourcesKept, approve }
+  const { acceptEmptyAtMs: atMs } = config
+  const accepted = atMs === undefined ? {} : { acceptEmpty: new Date(atMs).toISOString() }
+  const stop = new AbortController()
+  const running = audit.run(stop.signal)
+  audit.report({ ...own, act: 'broker.start', details: { release: sealaneVersion(), ...settings, ...accepted } })
+  return async () => {
+    audit.report({ ...own, act: 'broker.stop' })
+    stop.abort()
+    await running
   }
 }

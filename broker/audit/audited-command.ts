@@ -2,16 +2,16 @@
  * Commands beside the broker, on its store: each leaves its line for the broker to write, in the same transaction where
  * it changes the store, and afterwards where it changes files beside it: backup and restore.
  */
+import { userInfo } from 'node:os'
 import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
-import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
-import { checkNotMoved } from '../migrate/check-place.ts'
-import type { AuditRow } from '../state/state.ts'
-import type { AuditActor, AuditInit } from './audit-event.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { AuditActor, AuditInit } from '../store/audit-event.ts'
+import { checkNotMoved } from '../store/open-store.ts'
+import { type RecordLog, StateError, type Transaction } from '../store/record-log.ts'
+import type { AuditRow } from '../store/rows.ts'
+import { openSqliteLog } from '../store/sqlite/sqlite-log.ts'
 import { outcomeOf } from './audit-callers.ts'
 import { keepEvent, waitingEvents } from './audit-outbox.ts'
-import { localOperator } from './operator.ts'
 
 export interface AuditedCommandDeps {
   readonly log: RecordLog
@@ -104,5 +104,32 @@ export async function rowsOfOldStore(database: string): Promise<readonly AuditRo
     }
   } catch {
     return []
+  }
+}
+
+// Who runs a command beside the broker, as the operating system says.
+
+/**
+ * Takes the environment in which sudo leaves the name of who called it. In a container the uid may have no name. Of a
+ * command in the broker's pod it is the pod's user: who ran it there is in the audit log of the API server.
+ */
+export function localOperator(env: Readonly<Record<string, string | undefined>> = process.env): AuditActor {
+  const uid = process.getuid?.()
+  const user = userName()
+  const sudoUser = env['SUDO_USER']
+  return {
+    kind: 'operator',
+    ...(uid === undefined ? {} : { uid }),
+    ...(user === undefined ? {} : { user }),
+    ...(sudoUser === undefined || sudoUser === '' ? {} : { sudoUser }),
+  }
+}
+
+function userName(): string | undefined {
+  try {
+    return userInfo().username
+  } catch {
+    // uv_os_get_passwd fails where the uid is in no passwd file.
+    return undefined
   }
 }

@@ -6,19 +6,24 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
 import { keyFingerprint } from '../../protocol/identity/keys.ts'
-import { type Refusal, refusal } from '../admission/admission-checks.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { reasonOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import {
   type Ranges,
   areSameRanges,
   isAskedAbout,
-  rangesOf,
   rangesHash,
+  rangesOf,
   widened,
   withRanges,
-} from '../approval/changed-ranges.ts'
-import type { Transaction } from '../log/record-log.ts'
-import type { WriteContext } from '../records/record-writes.ts'
-import { type MemberRow, isLive, timeText } from '../state/state.ts'
+} from '../addresses/changed-ranges.ts'
+import { renumberedDetail } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { type Refusal, refusal } from '../records/admission-checks.ts'
+import type { WriteContext, WriteRules } from '../records/record-writes.ts'
+import type { RecordLog, Transaction } from '../store/record-log.ts'
+import { type MemberRow, isLive, timeText } from '../store/rows.ts'
 import { hitBy } from './member-addresses.ts'
 import { changeFacts } from './membership.ts'
 
@@ -109,4 +114,49 @@ function rangesRefusal(
     `these ranges wait for an operator of the broker, and ${stay}; on the broker: ${how}`,
     'RangesAwaitApproval',
   )
+}
+
+interface AcceptedRangesDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly audit: Audit
+}
+
+/** Ranges that an operator has accepted count as soon as a broker sees his answer, whoever wrote it into the store. */
+export class AcceptedRanges {
+  readonly #deps: AcceptedRangesDeps
+  readonly #rules: WriteRules
+
+  constructor(deps: AcceptedRangesDeps, rules: WriteRules) {
+    this.#deps = deps
+    this.#rules = rules
+  }
+
+  /** To be called when these members have changed, and now and then with all: what failed is tried again. */
+  take(members: readonly ClusterId[]): void {
+    const { log, logger } = this.#deps
+    for (const cluster of members.filter((one) => isAccepted(log.get('member', one)))) {
+      this.#takeOf(cluster).catch((error: unknown) => {
+        const reason = reasonOf(error) ?? 'RoundFailed'
+        logger.warn('accepted ranges not taken yet', { reason, cluster, why: String(error) })
+      })
+    }
+  }
+
+  async #takeOf(cluster: ClusterId): Promise<void> {
+    const { log, clock, logger, audit } = this.#deps
+    const stated = await log.transact((tx) => {
+      const stated = takeAccepted(tx, { cluster, rules: this.#rules, nowMs: clock.now() })
+      if (stated?.taken === undefined) return stated
+      const { podCIDRs, serviceCIDRs, version } = stated.taken
+      const details = { podCIDRs, serviceCIDRs, version, ...renumberedDetail(stated.renumbered) }
+      audit.keep(tx, { act: 'facts', result: 'ok', who: { kind: 'broker' }, subject: cluster, details })
+      return stated
+    })
+    const { refused } = stated ?? {}
+    if (refused === undefined) return
+    const { reason, message: why } = refused
+    logger.warn('accepted ranges cannot be granted, they wait again', { reason, cluster, why })
+  }
 }

@@ -1,27 +1,39 @@
 /** How a cluster becomes a member, and what it would change for others: the calls of those who are none yet. */
-import { parsePrefix } from '../../model/addresses/ip.ts'
+import {
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
 import { type ClusterId, InvalidNameError, parseClusterId } from '../../model/ids.ts'
+import { LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
 import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
+import { fingerprint } from '../../protocol/identity/certificates.ts'
 import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../../protocol/limits.ts'
+import { reasonField } from '../../protocol/transport/error-reason.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { reasonOf } from '../../runtime/error-reason.ts'
+import { messageOf, reasonOf } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { admitFacts } from '../admission/admission-facts.ts'
-import { Approval, isWaiting, lookNeedsApproval } from '../approval/approval.ts'
-import type { CertificateAuthority } from '../authority/certificate-authority.ts'
-import { JoinGate } from './join-gate.ts'
-import type { RecordLog } from '../log/record-log.ts'
-import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membership.ts'
-import { refusedFacts } from './refused.ts'
-import type { BrokerMetrics } from '../metrics.ts'
-import { observedDoubt } from '../addresses/observed-address.ts'
-import { ipv4Ranges } from '../addresses/parsed-ranges.ts'
+import { ipv4Ranges } from '../addresses/stated-ranges.ts'
+import { fieldOf, outcomeOf, renumberedDetail } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { accepted, strangerSource, tokenSource } from '../audit/refusal-rate-limiter.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import type { CertificateAuthority } from '../identity/certificate-authority.ts'
+import { normalSerial } from '../identity/succession.ts'
+import { refusedFacts } from '../records/admission-checks.ts'
+import { admitFacts } from '../records/admission-facts.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
-import { isLive, timeText } from '../state/state.ts'
-import { normalSerial } from './succession.ts'
+import type { AuditInit } from '../store/audit-event.ts'
+import type { RecordLog } from '../store/record-log.ts'
+import { isLive, timeText } from '../store/rows.ts'
+import { Approval, isWaiting, lookNeedsApproval } from './approval.ts'
 import {
+  JoinGate,
   checkSecretForm,
   checkToken,
   hasSecretForm,
@@ -29,13 +41,44 @@ import {
   spendToken,
   tokenId,
   unknownToken,
-} from '../tokens/tokens.ts'
-import { reasonField } from '../../protocol/error-reason.ts'
-import { fingerprint } from '../../protocol/identity/pem.ts'
-import { fieldOf, outcomeOf, renumberedDetail } from '../audit/audit-callers.ts'
-import type { AuditInit } from '../audit/audit-event.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { accepted, strangerSource, tokenSource } from '../audit/refusal-pace.ts'
+} from './join-tokens.ts'
+import { type JoinOutcome, checkNewId, joinMember, lookAtJoin } from './membership.ts'
+
+// Whether the address that a member called from when it joined is its own. Something on the way may have put its own
+// there: a kube-proxy, a load balancer, the bridge of this pod. Whether others are seen under the same address is not
+// asked here: they may come later, so the gateways compare. Pure.
+
+const LANES = parsePrefix(LANE_ADDRESS_RANGE)
+
+export interface ObservedView {
+  /** Addresses reach the broker as they were sent; false behind a Service that puts the node's own in their place. */
+  readonly sourcesKept: boolean
+  /** Of this machine or pod, and of the next hops of its routes. */
+  readonly near: readonly string[]
+  /** Of the members' pods and Services, and those that the broker gives out. */
+  readonly ranges: readonly Prefix[]
+}
+
+/** Why the address does not count, in words; undefined when it does. */
+export function observedDoubt(text: string, { sourcesKept, near, ranges }: ObservedView): string | undefined {
+  const address = readable(() => parseAddress(text))
+  if (address === undefined || formatAddress(address) !== text) return 'it is no address'
+  if (address.family !== 4) return 'gateways are called over IPv4'
+  const kind = classifyAddress(address)
+  if (kind !== 'usable') return `it is ${kind}`
+  if (!sourcesKept) return 'the Service in front of this broker puts addresses of nodes in place of the callers’ own'
+  if (near.includes(text)) return 'it is of this machine, or of the next hop that hands on to it'
+  const holder = [...ranges, LANES].find((prefix) => containsAddress(prefix, address))
+  return holder === undefined ? undefined : `it is inside ${formatPrefix(holder)}, a range of this clusterset`
+}
+
+function readable<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
 
 /** More than this and certificates, tokens and conflicts would go by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000

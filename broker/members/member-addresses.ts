@@ -1,7 +1,7 @@
 /** Writes members with the addresses that the plan gives them and those they overlap, and the Cluster records. */
 import type { ClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
-import { admitRecord } from '../admission/admission.ts'
+import { admitRecord } from '../records/admission.ts'
 import {
   type Members,
   allClaims,
@@ -12,10 +12,10 @@ import {
 } from '../addresses/address-claims.ts'
 import { type AddressFindings, describeAddresses } from '../addresses/address-notes.ts'
 import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
-import { writeClusterRecords } from '../records/cluster-records.ts'
-import type { Transaction } from '../log/record-log.ts'
+import { writeClusterRecords } from '../addresses/cluster-records.ts'
+import type { Transaction } from '../store/record-log.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from '../records/record-writes.ts'
-import type { MemberRow } from '../state/state.ts'
+import type { MemberRow } from '../store/rows.ts'
 
 /**
  * Computes everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. A

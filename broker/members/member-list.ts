@@ -1,24 +1,19 @@
 /** Members as an operator sees them: who there is, who is in contact, and who is put out. */
 import { parseClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
-import { quote } from '../admission/admission-checks.ts'
+import { quote } from '../records/admission-checks.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
-import { contactOf, isInContact } from '../contact/contact-rows.ts'
-import { clusterSpec } from '../records/cluster-records.ts'
-import type { LogView, Transaction } from '../log/record-log.ts'
-import {
-  DEFAULT_MEMBER_QUOTA,
-  type MemberQuota,
-  type QuotaField,
-  type QuotaUse,
-} from '../../model/quota/member-quota.ts'
+import { contactOf, isInContact } from './contact.ts'
+import { clusterSpec } from '../addresses/cluster-records.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaField, type QuotaUse } from '../../model/member-quota.ts'
 import type { MemberReport } from '../../model/member-status.ts'
 import { statusOf } from '../records/status-records.ts'
-import { quotaAndUse } from '../quota/member-quota.ts'
+import { quotaAndUse } from '../records/quota.ts'
 import { departMember } from './membership.ts'
 import type { WriteContext } from '../records/record-writes.ts'
-import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
-import { type MemberRow, type Misuse, isLive, timeText } from '../state/state.ts'
+import { clashText, serviceClashes } from '../addresses/address-notes.ts'
+import { type MemberRow, type Misuse, isLive, timeText } from '../store/rows.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 /** Ids named in a refusal. */

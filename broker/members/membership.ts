@@ -2,32 +2,34 @@
  * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside
  * one transaction. Who may speak for a member is in identity/certificate-use.ts.
  */
+import { MOST_MEMBERS } from '../../model/addresses/addressing.ts'
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/ids.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { MOST_MEMBERS } from '../../model/quota/most-members.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
-import { quote } from '../admission/admission-checks.ts'
-import { admitSpace, publicCIDRs } from '../admission/admission-facts.ts'
-import { ipv6NotCarried, membersOf, statesIpv6 } from '../addresses/address-claims.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
+import { awaitedIndexes, ipv6NotCarried, membersOf, statesIpv6 } from '../addresses/address-claims.ts'
 import { overlapsOf } from '../addresses/address-notes.ts'
 import { nextIndex } from '../addresses/allocation.ts'
-import type { ChangedRanges } from '../approval/approval-rows.ts'
-import { isAskedAbout, widened, withRanges } from '../approval/changed-ranges.ts'
-import { contactOf, forgetContact } from '../contact/contact-rows.ts'
-import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../records/cluster-records.ts'
-import type { LogView, RecordLog, Transaction } from '../log/record-log.ts'
-import { forgetPublicKeys } from './public-keys.ts'
-import { type WriteContext, memberRecords, removeRecord } from '../records/record-writes.ts'
-import { type IssuedCertificate, type MemberRow, type HandedOut, isLive, timeText } from '../state/state.ts'
-import { describeRenumbered } from '../addresses/renumbered.ts'
-import { removeStatusRecord } from '../records/status-records.ts'
-import { awaitedIndexes } from '../restored/awaited-members.ts'
-import { awaitedMember } from '../restored/return-member.ts'
-import { checkSettled, isAwaiting } from '../restored/settling.ts'
-import { refusedFacts } from './refused.ts'
+import { isAskedAbout, widened, withRanges } from '../addresses/changed-ranges.ts'
+import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../addresses/cluster-records.ts'
+import { quote, refusedFacts } from '../records/admission-checks.ts'
+import { admitSpace, publicCIDRs } from '../records/admission-facts.ts'
+import { type WriteContext, forgetPublicKeys, memberRecords, removeRecord } from '../records/record-writes.ts'
+import { removeStatusRecord, statusOf } from '../records/status-records.ts'
+import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import {
+  type ChangedRanges,
+  type HandedOut,
+  type IssuedCertificate,
+  type MemberRow,
+  isLive,
+  timeText,
+} from '../store/rows.ts'
+import { contactOf, forgetContact } from './contact.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
+import { awaitedMember } from './returning-members.ts'
+import { checkSettled, isAwaiting } from './settling.ts'
 
 /** Throws RefusedError for an id that is reserved, unless a member has it from before. */
 export function checkNewId(view: LogView, id: ClusterId): void {
@@ -297,4 +299,22 @@ function checkMembers(tx: Transaction, limit: number): void {
 function newIndex(tx: Transaction): number {
   const taken = tx.list('member').map(({ value }) => value.index)
   return refusingWithoutRoom(() => nextIndex([...taken, ...awaitedIndexes(tx)]))
+}
+
+// Members that a join gives global addresses, and how many connections of theirs that breaks.
+
+/** What these members have now; sorted by id. */
+function describeRenumbered(view: LogView, clusters: readonly ClusterId[]): readonly Renumbered[] {
+  return clusters
+    .map((cluster) => {
+      const globalCIDRs = clusterSpec(view, cluster)?.globalCIDRs ?? []
+      return { cluster, globalCIDRs, ...reportedConnections(view, cluster) }
+    })
+    .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
+}
+
+/** As the member reported last; nothing of one that does not report. */
+function reportedConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
+  const openConnections = statusOf(view, cluster)?.openConnections
+  return openConnections === undefined ? {} : { openConnections }
 }

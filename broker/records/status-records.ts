@@ -6,7 +6,9 @@ import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import { recordKeyText } from '../../model/records.ts'
-import type { LogView, Transaction } from '../log/record-log.ts'
+import type { Peer } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
 
 /** Writes it where it differs. */
 export function writeStatusRecord(tx: Transaction, cluster: ClusterId, status: MemberStatus, nowMs: number): void {
@@ -33,4 +35,71 @@ export function statusOf(view: LogView, cluster: string): MemberStatus | undefin
 
 function statusRecordKey(cluster: string): string {
   return recordKeyText({ cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster })
+}
+
+const STATUS_EVERY_MS = 5000
+
+interface Held {
+  readonly peer: Peer
+  readonly status: MemberStatus
+}
+
+interface Pace {
+  held: Held | undefined
+  readonly cancel: () => void
+}
+
+/**
+ * What a member reports about itself goes to every other member, so each status is written at most once in five
+ * seconds: the last one of that time. A status that waits is no durable promise; a member sends it anew on each stream.
+ */
+export class StatusPace {
+  readonly #clock: Clock
+  readonly #write: (peer: Peer, status: MemberStatus) => void
+  /** Of those that wrote one in the last five seconds. */
+  readonly #members = new Map<ClusterId, Pace>()
+
+  /** `write` is called for what was held. */
+  constructor(clock: Clock, write: (peer: Peer, status: MemberStatus) => void) {
+    this.#clock = clock
+    this.#write = write
+  }
+
+  /** Whether the member's status may be written at once. */
+  isDue(cluster: ClusterId): boolean {
+    return !this.#members.has(cluster)
+  }
+
+  /** To be called after a write. */
+  wrote(cluster: ClusterId): void {
+    this.#members.get(cluster)?.cancel()
+    const cancel = this.#clock.setTimer(STATUS_EVERY_MS, () => this.#over(cluster))
+    this.#members.set(cluster, { held: undefined, cancel })
+  }
+
+  /** Keeps it until its time; what was kept before is forgotten. */
+  hold(peer: Peer, status: MemberStatus): void {
+    const pace = this.#members.get(peer.cluster)
+    if (pace === undefined) this.#write(peer, status)
+    else pace.held = { peer, status }
+  }
+
+  /** Forgets what waits of the member: it reports nothing any more. */
+  withdraw(cluster: ClusterId): void {
+    const pace = this.#members.get(cluster)
+    if (pace !== undefined) pace.held = undefined
+  }
+
+  close(): void {
+    for (const { cancel } of this.#members.values()) cancel()
+    this.#members.clear()
+  }
+
+  #over(cluster: ClusterId): void {
+    const held = this.#members.get(cluster)?.held
+    this.#members.delete(cluster)
+    if (held === undefined) return
+    this.wrote(cluster)
+    this.#write(held.peer, held.status)
+  }
 }

@@ -6,7 +6,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ListChange, WatchMessage } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { LogView } from '../log/record-log.ts'
+import type { LogView } from '../store/record-log.ts'
 import { completeness } from '../members/membership.ts'
 
 export interface Lists extends ReturnType<typeof completeness> {

@@ -5,12 +5,14 @@
  * as one that is made now.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { WatchMessage } from '../../protocol/broker-api.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { AskedInterest, WatchMessage } from '../../protocol/broker-api.ts'
 import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
-import { packQuickly, packWell } from '../../protocol/codec/watch/pack.ts'
+import { packQuickly, packWell } from '../../protocol/codec/watch-codec.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Change, RecordLog } from '../log/record-log.ts'
-import { type View, type Views, hashOf } from './view.ts'
+import { TokenBucket } from '../../reconcile/token-bucket.ts'
+import type { Change, RecordLog } from '../store/record-log.ts'
+import { type View, type Views, hashOf } from './filter.ts'
 
 /** Records that are encoded in one turn of the event loop. */
 const TURN_EVENTS = 256
@@ -246,5 +248,39 @@ class Snapshot implements TakenSnapshot {
       const isOld = row !== undefined && row.revision <= this.floor
       return { change: isOld ? { scope: 'record', ...row } : undefined, at: from + i + 1 }
     })
+  }
+}
+
+// How much is made for one member alone. Who asks for everything is given parts that all are given; who asks for some
+// namespaces may be the only one that asks for these, and each other set is made anew. So a member is given everything
+// a few times at once, and then at a rate. Counted over all of its streams.
+
+/** Records that a member is given at once; twice all that there are, where that is more. */
+const BURST = 100_000
+const PER_SECOND = 10_000
+/** Of each beginning, beside one for each namespace that it names. */
+const START = 1000
+/** A member takes a broker that does not answer for longer for dead. */
+const MAX_PAUSE_MS = 5000
+
+/** What the beginning of a stream counts as. */
+export function startCost(interest: AskedInterest | undefined): number {
+  return START + (interest?.namespaces.size ?? 0)
+}
+
+export class SnapshotPace {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #used = new Map<ClusterId, TokenBucket>()
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock
+  }
+
+  /** Takes that a member was given so many of the records that there are; gives how long to wait before the next. */
+  takes(cluster: ClusterId, count: number, records: number): number {
+    const bucket = this.#used.get(cluster) ?? new TokenBucket(this.#clock)
+    this.#used.set(cluster, bucket)
+    const pauseMs = bucket.take(count, { burst: Math.max(BURST, 2 * records), perSecond: PER_SECOND })
+    return Math.min(MAX_PAUSE_MS, pauseMs)
   }
 }

@@ -5,14 +5,14 @@ import { rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/user-error.ts'
+import { UserError } from '../../runtime/errors.ts'
 import { WARNING, writeBackupFile, writeUnframed } from './backup-file.ts'
-import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/parts/broker-backup.ts'
-import type { CommandContext } from '../context.ts'
+import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/broker/backup.ts'
+import type { CommandContext } from '../context/command-context.ts'
 import { type WhichClusterset, stateOf } from './which-clusterset.ts'
-import type { ClusterAdmin } from '../kube/access/admin.ts'
-import type { PodBackupInit } from '../kube/broker/pod-backup.ts'
-import { type KubeTarget, targetFlags } from '../target.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import type { PodBackupInit } from './pod-backup.ts'
+import { type KubeTarget, targetFlags } from '../context/target.ts'
 
 interface WhichBroker {
   readonly kube: KubeTarget | undefined
@@ -35,7 +35,7 @@ export async function runBackup(
     kube === undefined
       ? backupState(state, target, { knownAs: resolve(file), warn: warnTo(context) })
       : withPod({ ...which, kube, timeout }, context, async (pod) => {
-          const { backupFromPod } = await import('../kube/broker/pod-backup.ts')
+          const { backupFromPod } = await import('./pod-backup.ts')
           await backupFromPod(pod.admin, target, pod.init)
         })
   await writeBackupFile({ file, force, write, check: timeOfBackup })
@@ -99,7 +99,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
     return
   }
   await withPod({ ...options, kube }, context, async ({ admin, init }) => {
-    const { restoreIntoPod } = await import('../kube/broker/pod-backup.ts')
+    const { restoreIntoPod } = await import('./pod-backup.ts')
     await restoreIntoPod(admin, { file, force }, init)
     context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
     sayWhatIsLost(context, targetFlags(kube, admin.contextName))
@@ -132,7 +132,7 @@ async function withPod(
   context: CommandContext,
   work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
 ): Promise<void> {
-  const { withAdmin } = await import('../kube/access/with-admin.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
   const { signal, output } = context
   const clock = new SystemClock()
   await withAdmin(kube, clock, context, ({ admin }) => {

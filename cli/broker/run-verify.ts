@@ -1,14 +1,13 @@
 /** The command line of `broker verify`: of the broker on this machine, of one in a cluster, or of a backup. */
 import { existsSync } from 'node:fs'
-import { DEFAULT_VALUES } from '../../install/values.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { type Finding, type Verified, verifyWhat } from '../../compose/parts/broker-verify.ts'
-import type { CommandContext } from '../context.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type Finding, type Verified, verifyWhat } from '../../compose/broker/backup.ts'
+import type { CommandContext } from '../context/command-context.ts'
 import { clustersetWords, stateOf } from './which-clusterset.ts'
-import { type OutputFormat, printOne } from '../output.ts'
-import { type Column, renderTable } from '../render-table.ts'
-import { type KubeTarget, targetFlags } from '../target.ts'
+import { type Column, type OutputFormat, printOne, renderTable } from '../context/output.ts'
+import { type KubeTarget, targetFlags } from '../context/target.ts'
 
 export interface RunVerifyOptions {
   readonly kube: KubeTarget | undefined
@@ -58,9 +57,9 @@ async function inPod(
   { timeout, clusterset }: RunVerifyOptions,
   context: CommandContext,
 ): Promise<Verified> {
-  const { withAdmin } = await import('../kube/access/with-admin.ts')
-  const { brokerPod } = await import('../kube/access/broker-pods.ts')
-  const { STATE, refusedInPod } = await import('../kube/broker/pod-broker.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { brokerPod } = await import('./pod-broker.ts')
+  const { STATE, refusedInPod } = await import('./pod-broker.ts')
   const { signal } = context
   return withAdmin(kube, new SystemClock(), context, async ({ admin }) => {
     const { namespace } = DEFAULT_VALUES.broker

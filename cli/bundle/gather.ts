@@ -1,10 +1,46 @@
 /** Opens the cluster or site, asks it everything at once, and writes the bundle. */
+import { Buffer } from 'node:buffer'
+import { writeFile } from 'node:fs/promises'
+import { release } from 'node:os'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import { SystemClock } from '../../reconcile/clock.ts'
-import type { CommandContext } from '../context.ts'
-import type { Target } from '../open-target.ts'
-import { refuseExisting } from '../broker/backup-file.ts'
-import { type BundleItem, type Missing, collect } from './items.ts'
-import { writeBundle } from './write-bundle.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { refuseExisting, writeBackupFile } from '../broker/backup-file.ts'
+import type { CommandContext } from '../context/command-context.ts'
+import type { Target } from '../context/open-target.ts'
+import { type BundleItem, type Collected, type Missing, ROOT, collect } from './items.ts'
+import { packTar } from './tar.ts'
+
+// Writes what was collected as one file, for its owner alone.
+
+const BUNDLE_FORMAT = 1
+
+interface BundleFile {
+  readonly file: string
+  /** Also where there is a file of that name. */
+  readonly force: boolean
+  /** What was looked at. */
+  readonly target: string
+  readonly at: Date
+}
+
+/** Gives the size of the file. Throws UserError where it exists or cannot be written. */
+async function writeBundle({ files, missing }: Collected, { file, force, target, at }: BundleFile): Promise<number> {
+  const about = {
+    format: BUNDLE_FORMAT,
+    takenAt: at.toISOString(),
+    target,
+    versions: { sealane: sealaneVersion(), node: process.version, kernel: release() },
+    missing,
+  }
+  const first = { name: 'bundle.json', content: Buffer.from(`${JSON.stringify(about, undefined, 1)}\n`) }
+  const named = [first, ...files].map(({ name, content }) => ({ name: ROOT + name, content }))
+  const packed = await promisify(gzip)(packTar(named, at.getTime()))
+  const write = (part: string): Promise<void> => writeFile(part, packed, { flag: 'wx', mode: 0o600 })
+  await writeBackupFile({ file, force, write, check: () => undefined })
+  return packed.length
+}
 
 export interface GatherInit extends Target {
   readonly file: string
@@ -35,13 +71,13 @@ export async function gather(init: GatherInit, context: CommandContext): Promise
   const { kube, site, pages, logs, timeout: timeoutMs } = init
   const { signal } = context
   if (kube !== undefined) {
-    const { withAdmin } = await import('../kube/access/with-admin.ts')
+    const { withAdmin } = await import('../context/with-admin.ts')
     const { kubeItems } = await import('./kube-items.ts')
     return withAdmin(kube, new SystemClock(), context, async ({ api, admin: { title } }) =>
       write(title, await kubeItems(api.dynamic, { title, timeoutMs, signal })),
     )
   }
-  const { withSite } = await import('../open-site.ts')
+  const { withSite } = await import('../context/open-site.ts')
   const { siteItems } = await import('./site-items.ts')
   return withSite(site, context, ({ api, config }) =>
     write(`site ${config.name}`, siteItems(api, { config, pages, logs, timeoutMs, signal })),

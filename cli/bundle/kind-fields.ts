@@ -2,11 +2,78 @@
  * What a bundle lets out of objects: for each kind the fields that checks and people who help read. A field that is not
  * here is left out, and so is all of a kind that is not here but its name. Of our own kinds the schema says it.
  */
+import type { Fact, FactSet } from '../../explain/facts/fact.ts'
+import { type FieldSchema, probeSchema, reportSchema } from '../../explain/facts/shapes.ts'
 import { OWN_CRDS } from '../../install/crds/all-crds.ts'
-import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
-import { SITE_KEY } from '../../install/names.ts'
+import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster-crds.ts'
+import { SITE_KEY } from '../../install/values/names.ts'
 import { formatYaml, parseYaml } from '../../kubeapi/yaml.ts'
-import { type AllowedFields, type Fields, LEFT_OUT, allowedBy, fields, letOut, plain } from './let-out.ts'
+
+// Lets out of a value what a list names, and says of the rest that there is more. Pure.
+
+/** Stands where something was that no list names. */
+export const LEFT_OUT = '<left out>'
+
+/**
+ * What may go out of a value; in a list, of each item. `plain`: a text, a number or a flag. `map`: plain values under
+ * whatever names. Fields: those that are named, each as it says. A function decides by the other fields beside.
+ */
+export type Allowed = 'plain' | 'map' | AllowedFields | ((fields: Fields) => AllowedFields)
+export interface AllowedFields {
+  readonly [field: string]: Allowed
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** What has another form than the list says is left out too. */
+export function letOut(value: unknown, allowed: Allowed | undefined): unknown {
+  return kept(value, allowed, false)
+}
+
+/** The same for what a program reads again: a field that no list names is absent, as to a reader that does not know it. */
+function letOutForReaders(value: unknown, allowed: Allowed | undefined): unknown {
+  return kept(value, allowed, true)
+}
+
+function kept(value: unknown, allowed: Allowed | undefined, omits: boolean): unknown {
+  if (value === null || value === undefined) return value
+  if (allowed === undefined) return LEFT_OUT
+  if (Array.isArray(value)) return value.map((one) => kept(one, allowed, omits))
+  if (typeof value !== 'object') return allowed === 'plain' || allowed === 'map' ? value : LEFT_OUT
+  if (allowed === 'plain') return LEFT_OUT
+  const fields = value as Fields
+  const named = typeof allowed === 'function' ? allowed(fields) : allowed
+  const ofKey = (key: string): Allowed | undefined => (named === 'map' ? 'plain' : ownOf(named, key))
+  return Object.fromEntries(
+    Object.entries(fields).flatMap(([key, one]) => {
+      const own = ofKey(key)
+      return omits && own === undefined ? [] : [[key, kept(one, own, omits)]]
+    }),
+  )
+}
+
+/** `fields('name port', { more: 'map' })`: plain ones by their names. */
+export function fields(names: string, others: AllowedFields = {}): AllowedFields {
+  return { ...plain(names.split(' ')), ...others }
+}
+
+function plain(names: readonly string[]): AllowedFields {
+  return Object.fromEntries(names.map((name) => [name, 'plain']))
+}
+
+/** All fields that a schema names. */
+export function allowedBy({ properties, items, additionalProperties, anyOf }: FieldSchema): Allowed {
+  if (items !== undefined) return allowedBy(items)
+  if (properties !== undefined) {
+    return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, allowedBy(schema)]))
+  }
+  const choices = (anyOf ?? []).map(allowedBy).filter((choice) => choice !== 'plain')
+  return choices[0] ?? (additionalProperties === undefined || additionalProperties === false ? 'plain' : 'map')
+}
+
+function ownOf(allowed: AllowedFields, key: string): Allowed | undefined {
+  return Object.hasOwn(allowed, key) ? allowed[key] : undefined
+}
 
 /** Others write what they want into annotations, whole objects too. */
 const READ_ANNOTATIONS =
@@ -199,4 +266,33 @@ function settings(text: string): string {
   } catch {
     return LEFT_OUT
   }
+}
+
+/** Of `/status` of a part. */
+export const REPORT_FIELDS = allowedBy(reportSchema()) as AllowedFields
+
+/** Of a fact itself. */
+const FACT = fields('t kind source at what reason message needed')
+
+/** What a bundle lets out of facts: the objects as their kinds say, of reports and probes what checks read. Pure. */
+export function factsLetOut({ format, takenAt, target, facts }: FactSet): unknown {
+  return { format, takenAt, target, facts: facts.map(factLetOut) }
+}
+
+function factLetOut(fact: Fact): unknown {
+  switch (fact.t) {
+    case 'objects':
+      return { ...said(fact), items: fact.items.map((item) => objectLetOut(fact.kind, item)) }
+    case 'report':
+      return { ...said(fact), report: letOutForReaders(fact.report, REPORT_FIELDS) }
+    case 'probe':
+      return { ...said(fact), items: letOutForReaders(fact.items, allowedBy(probeSchema(fact.kind))) }
+    case 'unanswered':
+      return said(fact)
+  }
+}
+
+function said(fact: Fact): object {
+  const { t: _t, ...known } = Object.fromEntries(Object.entries(fact).filter(([key]) => key in FACT))
+  return { t: fact.t, ...(letOut(known, FACT) as object) }
 }

@@ -2,16 +2,15 @@
  * What a bundle has of a Kubernetes cluster: objects, what its parts report, their pages as far as they give them to the
  * API server's proxy, and their logs. All that is needed is to read; Secrets are not asked for.
  */
-import { STATUS_PORTS } from '../../install/ports.ts'
+import { STATUS_PORTS } from '../../install/values/names.ts'
 import type { DynamicClient } from '../../kubeapi/kube/dynamic-client.ts'
 import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
 import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import { gatherFacts } from '../status/gather-facts.ts'
+import { gatherFacts } from '../status/ask.ts'
 import { kubeFacts } from '../status/kube-facts.ts'
-import { withinTime } from '../within-time.ts'
-import { REPORT_FIELDS } from './fact-fields.ts'
+import { withinTime } from '../context/timeout.ts'
+import { REPORT_FIELDS, fields } from './kind-fields.ts'
 import { type Answer, type BundleItem, factsItem } from './items.ts'
-import { fields } from './let-out.ts'
 
 export interface KubeItemsInit {
   readonly title: string

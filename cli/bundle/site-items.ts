@@ -1,14 +1,13 @@
 /** What a bundle has of a site without Kubernetes: its objects, the pages of its parts, and this machine's kernel. */
 import { open } from 'node:fs/promises'
-import { KERNEL_QUESTIONS, askKernel } from '../../compose/kernel-questions.ts'
+import { KERNEL_QUESTIONS, askKernel } from '../../compose/look.ts'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
-import { gatherFacts } from '../status/gather-facts.ts'
-import { textOfPage } from '../status/page.ts'
-import { SILENT_PROGRESS } from '../diagnose/progress.ts'
-import { siteProbes } from '../diagnose/site-probes.ts'
+import { gatherFacts, textOfPage } from '../status/ask.ts'
+import { SILENT_PROGRESS } from '../status/probes/progress.ts'
+import { siteProbes } from '../status/probes/site-probes.ts'
 import { siteFacts } from '../status/site-facts.ts'
-import { REPORT_FIELDS } from './fact-fields.ts'
+import { REPORT_FIELDS } from './kind-fields.ts'
 import { type Answer, type BundleItem, factsItem } from './items.ts'
 
 export interface SiteItemsInit {

@@ -1,8 +1,8 @@
 /** Reads what a flavour's plan looks at, and carries a plan out. */
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { titleOf, type ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
-import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from './cluster-dns.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { titleOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from './dns-change.ts'
 import { clusterDnsReads } from './plan-cluster-dns.ts'
 
 const TRIES = 5

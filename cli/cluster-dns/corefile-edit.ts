@@ -2,8 +2,14 @@
  * Our server block in somebody else's Corefile. It is between two marker comments at the top level; every other byte
  * stays as it was, and removing it gives back the text from before, to the byte.
  */
-import { type Corefile, type CorefileItem, type ServerBlock, parseCorefile } from './corefile.ts'
-import { CorefileError, type Token } from './corefile-tokens.ts'
+import {
+  type Corefile,
+  CorefileError,
+  type CorefileItem,
+  type ServerBlock,
+  type Token,
+  parseCorefile,
+} from './corefile.ts'
 
 const BEGIN = 'sealane begin'
 const END = 'sealane end'

@@ -1,7 +1,7 @@
 /** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
 import { InvalidAddressError, parseAddress } from '../../model/addresses/ip.ts'
-import { parseHostPort } from '../../runtime/host-port.ts'
-import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
+import { parseHostPort } from '../../runtime/flag-values.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsOptions,
@@ -10,7 +10,7 @@ import {
   NO_CHANGE,
   configMapRef,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 import { formatForwardBlock } from './corefile-edit.ts'
 import { findClusterCorefile } from './corefile-source.ts'
 import { isProblem, planCorefile, planCorefileRemoval, readable } from './plan-corefile.ts'

@@ -1,5 +1,5 @@
 /** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
-import { refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
+import { refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsChange,
   type ClusterDnsOptions,
@@ -7,7 +7,7 @@ import {
   type ClusterDnsProblem,
   type DnsObject,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 import { type ExistingServer, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
 import {
   type CorefileSource,
@@ -16,7 +16,7 @@ import {
   findNodeLocalCorefile,
   otherOwnerNotes,
 } from './corefile-source.ts'
-import { CorefileError } from './corefile-tokens.ts'
+import { CorefileError } from './corefile.ts'
 
 export function planCorefile(present: readonly DnsObject[], options: ClusterDnsOptions): ClusterDnsPlan {
   return planSources(

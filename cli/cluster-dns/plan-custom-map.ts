@@ -1,6 +1,6 @@
 /** CoreDNS that imports `*.server` from a ConfigMap of additions: k3s, AKS, and others that do the same. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
+import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
@@ -9,7 +9,7 @@ import {
   configMapRef,
   findObject,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText, topImports } from './corefile-edit.ts'
 import { type CorefileSource, customMapName, effectOf, findClusterCorefile } from './corefile-source.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'

@@ -6,7 +6,7 @@
  */
 import { formatYaml, parseYaml } from '../../kubeapi/yaml.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { refOf, type ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
+import { refOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
@@ -14,7 +14,7 @@ import {
   NO_CHANGE,
   findObject,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
 import { findClusterCorefile, findNodeLocalCorefile } from './corefile-source.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'

@@ -1,7 +1,7 @@
 /**
  * OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use.
  */
-import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
@@ -9,7 +9,7 @@ import {
   NO_CHANGE,
   findObject,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 
 export const OPENSHIFT_DNS: ObjectRef = { apiVersion: 'operator.openshift.io/v1', kind: 'DNS', name: 'default' }
 const SERVER = 'sealane'

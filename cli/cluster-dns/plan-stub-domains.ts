@@ -10,7 +10,7 @@ import {
   configMapRef,
   findObject,
   problemPlan,
-} from './cluster-dns.ts'
+} from './dns-change.ts'
 
 export const KUBE_DNS_MAP = configMapRef('kube-dns')
 const KEY = 'stubDomains'

@@ -1,10 +1,10 @@
 /** `sealane broker deploy`: the broker on a cluster. */
 import type { Command } from 'commander'
-import type { ServiceType } from '../../install/values.ts'
+import type { ServiceType } from '../../install/values/install-values.ts'
 import { isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
-import { parseBrokerAddress } from '../../protocol/broker-address.ts'
+import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/user-error.ts'
+import { UserError } from '../../runtime/errors.ts'
 import {
   type CommandContext,
   approveOption,
@@ -14,18 +14,23 @@ import {
   parsed,
   quoted,
   subcommand,
-} from '../context.ts'
-import { AUTO_ADVERTISE } from '../kube/broker/broker-options.ts'
-import { parseQuantity } from '../broker/quantity.ts'
-import { type ImageOptions, addImageOptions, parseImage } from '../kube/join/values-options.ts'
-import { type MarkOptions, addMarkOptions } from '../kube/marks/mark-options.ts'
+} from '../context/command-context.ts'
 import {
+  AUTO_ADVERTISE,
   type ReplicaOptions,
   parseEtcdEndpoints,
   parseEtcdPrefix,
   parseReplicas,
-} from '../kube/replicas/replica-options.ts'
-import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
+} from '../broker/deploy/deploy-options.ts'
+import { parseQuantity } from '../installation/quantity.ts'
+import {
+  type ImageOptions,
+  type MarkOptions,
+  addImageOptions,
+  addMarkOptions,
+  parseImage,
+} from '../installation/values-options.ts'
+import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../context/target.ts'
 
 interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions, MarkOptions {
   readonly serviceType?: ServiceType
@@ -129,9 +134,9 @@ const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context
-  const { deployBroker } = await import('../kube/broker/deploy-broker.ts')
-  const { withAdmin } = await import('../kube/access/with-admin.ts')
-  const { describeChange } = await import('../kube/join/apply-join.ts')
+  const { deployBroker } = await import('../broker/deploy/deploy-broker.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { describeChange } = await import('../installation/apply-objects.ts')
   const clock = new SystemClock()
   const { acceptEmpty, approve, ...rest } = options
   const asks = approve === undefined ? {} : { approve: approve !== 'no' }

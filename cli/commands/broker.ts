@@ -3,11 +3,11 @@ import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
-import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
-import { parseHostPort } from '../../runtime/host-port.ts'
+import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-addresses.ts'
+import { parseHostPort } from '../../runtime/flag-values.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
-import { UserError } from '../../runtime/user-error.ts'
+import { UserError } from '../../runtime/errors.ts'
 import {
   type CommandContext,
   approveOption,
@@ -19,17 +19,19 @@ import {
   stateOption,
   statusListenOption,
   subcommand,
-} from '../context.ts'
+} from '../context/command-context.ts'
 
-import type { EtcdStoreConfig } from '../../compose/parts/broker.ts'
-import { addQuotaOptions } from '../broker/quota-options.ts'
-import { addBrokerBackupCommands } from './broker-store/backup.ts'
-import { addBrokerCaCommands } from './broker-store/ca.ts'
-import { addBrokerClustersetCommands } from './broker-store/clusterset.ts'
+import type { EtcdStoreConfig } from '../../compose/broker/serve.ts'
+import { addQuotaOptions } from '../broker/quota.ts'
+import {
+  addBrokerBackupCommands,
+  addBrokerMigrateCommand,
+  addBrokerStatusCommand,
+  addBrokerVerifyCommand,
+} from './broker-store.ts'
+import { addBrokerCaCommands } from './broker-ca.ts'
+import { addBrokerClustersetCommands } from './broker-clusterset.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
-import { addBrokerMigrateCommand } from './broker-store/migrate.ts'
-import { addBrokerStatusCommand } from './broker-store/status.ts'
-import { addBrokerVerifyCommand } from './broker-store/verify.ts'
 
 /** As `--audit-log`: no audit log. */
 const AUDIT_OFF = 'off'
@@ -272,7 +274,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
           exitCode: 2,
         })
       }
-      const { serveBrokerProcess } = await import('../../compose/parts/broker.ts')
+      const { serveBrokerProcess } = await import('../../compose/broker/serve.ts')
       const { acceptEmpty, auditLog, auditLogSize, auditLogKeep } = options
       const approve = options.approve === true || options.approve === 'yes'
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty

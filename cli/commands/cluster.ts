@@ -1,6 +1,12 @@
 /** `sealane cluster …`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
+import type { MemberSummary, WaitingSummary } from '../../compose/broker/store.ts'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
+import { QUOTA_FIELDS, type QuotaField } from '../../model/member-quota.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { unservedText, withMembers } from '../broker/members.ts'
+import { bytesCell, fullRemarks, limitCell, parseOwnQuota, quotaLines, recordsCell } from '../broker/quota.ts'
+import { tokenText, writeTokenFile } from '../broker/token.ts'
 import {
   type CommandContext,
   clustersetOption,
@@ -9,19 +15,69 @@ import {
   parsed,
   stateOption,
   subcommand,
-} from '../context.ts'
-import type { MemberSummary } from '../../compose/parts/broker-store.ts'
-import { type CommonOptions, addApprovalCommands, waitingRemark } from './cluster-approval.ts'
-import { otherContexts } from '../other-contexts.ts'
-import { printItems, printOne } from '../output.ts'
-import { LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
-import { writeTokenFile } from '../broker/token-file.ts'
-import { tokenText } from '../broker/token-text.ts'
-import { lookTimeoutOption } from '../within-time.ts'
-import { bytesCell, fullRemarks, limitCell, recordsCell } from '../broker/quota-text.ts'
-import { unservedText } from '../broker/unserved.ts'
-import { withMembers } from '../broker/with-members.ts'
-import { addClusterQuota } from './cluster-quota.ts'
+} from '../context/command-context.ts'
+import { type OutputFormat, printItems, printOne } from '../context/output.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  otherContexts,
+  seenOtherwise,
+  targetToChange,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption } from '../context/timeout.ts'
+
+type OwnQuota = { readonly [field in QuotaField]?: number | 'default' }
+
+interface QuotaOptions extends KubeTarget, OwnQuota {
+  readonly state: string
+  readonly clusterset?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+const FLAGS: Readonly<Record<QuotaField, readonly [value: string, help: string]>> = {
+  records: ['<count>', 'records that it may publish'],
+  bytes: ['<size>', 'their size, such as 32Mi'],
+  changes: ['<count>', 'changes a second in the long run'],
+  streams: ['<count>', 'streams open at once'],
+}
+
+/** `sealane cluster quota`: how much of the broker one member may have. */
+function addClusterQuota(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Shows the quota of a member, and changes what a flag names; "default": as for all members.'
+  const quota = subcommand(cluster, 'quota', text, 'sealane cluster quota paris --records 100000')
+  addKubeOptions(quota, LOCAL_BROKER).argument(
+    '<id>',
+    'as cluster list prints it',
+    parsed((id: string) => parseClusterId(id, 'cluster')),
+  )
+  for (const field of QUOTA_FIELDS) {
+    const [value, help] = FLAGS[field]
+    quota.option(`--${field} ${value}`, help, parsed(parseOwnQuota(`--${field}`, field)))
+  }
+  quota
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (id: string, options: QuotaOptions, command: Command) => {
+      const kube = targetToChange(command, context)
+      const named = QUOTA_FIELDS.filter((field) => options[field] !== undefined)
+      const change = Object.fromEntries(named.map((field) => [field, options[field]])) as OwnQuota
+      const { row, changed } = await withMembers({ ...options, kube }, context, async (members) => {
+        const changed = named.length > 0 && (await members.changeQuota({ cluster: id, change }))
+        return { row: (await members.members()).find((one) => one.id === id), changed }
+      })
+      if (row === undefined || row.state === 'left' || row.state === 'evicted') {
+        throw new UserError(`cluster "${id}" is not a member: sealane cluster list`, { reason: 'MemberUnknown' })
+      }
+      await printOne(output, options.output, { id, changed, ...row.quota }, quotaLines(row))
+      if (named.length > 0) output.remark(changed ? 'changed\n' : 'that was so already: nothing was done\n')
+    })
+}
 
 /** Of one member, printed below the list; all are in -o json. */
 const MAX_CLASHES = 5
@@ -174,4 +230,137 @@ function addRekey(cluster: Command, context: CommandContext): void {
       const value = { id: made.id, cluster: id, ...(out === undefined ? { token: made.text } : { file: out }), expires }
       await printOne(output, format, value, line.answer)
     })
+}
+
+// `sealane cluster waiting|accept|refuse`: who waits for approval, and the operator's answer.
+
+/** What every one of these commands takes. */
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+interface AnswerOptions extends CommonOptions {
+  readonly fingerprint?: string
+}
+
+function addApprovalCommands(cluster: Command, context: CommandContext): void {
+  addWaiting(cluster, context)
+  addAccept(cluster, context)
+  addRefuse(cluster, context)
+}
+
+/** Below the list of members; empty where nobody waits. */
+function waitingRemark(waiting: readonly WaitingSummary[]): string {
+  const ids = [...new Set(waiting.filter(({ state }) => state === 'waiting').map(({ id }) => id))]
+  const [first] = ids
+  if (first === undefined) return ''
+  return `waiting for approval: ${ids.join(', ')}; see: sealane cluster waiting\n`
+}
+
+function addWaiting(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Lists clusters, and ranges of members, that wait for approval, each with its fingerprint.'
+  addKubeOptions(
+    subcommand(cluster, 'waiting', text, 'sealane cluster waiting --context hub'),
+    seenOtherwise(LOCAL_BROKER),
+  )
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (options: CommonOptions, command: Command) => {
+      const kube = targetToSee(command, context, options.state)
+      const rows = await withMembers({ ...options, kube }, context, (members) => members.waiting())
+      await printItems(output, options.output, rows, [
+        { title: 'CLUSTER', cell: (row) => row.id },
+        { title: 'WHAT', cell: (row) => row.what },
+        { title: 'STATE', cell: (row) => row.state },
+        { title: 'FINGERPRINT', cell: (row) => row.fingerprint },
+        { title: 'PODS', cell: (row) => row.podCIDRs.join(',') },
+        { title: 'SERVICES', cell: (row) => row.serviceCIDRs.join(',') || '-' },
+        { title: 'NEEDS', cell: (row) => row.neededCIDRs.join(',') || '-', wide: true },
+        { title: 'LABELS', cell: labelsCell, wide: true },
+        { title: 'RELEASE', cell: (row) => row.version, wide: true },
+        { title: 'FROM', cell: (row) => row.address || '-' },
+        { title: 'TOKEN', cell: (row) => row.token || '-' },
+        { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
+        { title: 'LAST ASKED', cell: (row) => new Date(row.lastAskedMs).toISOString(), wide: true },
+        { title: 'UNTIL', cell: (row) => (row.untilMs === undefined ? '-' : new Date(row.untilMs).toISOString()) },
+      ])
+      if (options.output === 'table' || options.output === 'wide')
+        for (const row of rows) output.remark(remarks(row, rows))
+    })
+}
+
+function labelsCell({ labels }: WaitingSummary): string {
+  return (
+    Object.entries(labels)
+      .map((pair) => pair.join('='))
+      .join(',') || '-'
+  )
+}
+
+/** What an operator must not miss before he accepts. */
+function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
+  const { id, what, isMember, renumbers, fingerprint } = row
+  if (what === 'ranges') {
+    const hit = renumbers.length > 0 ? `; if they are accepted, ${renumbers.join(', ')} get global addresses` : ''
+    return `${id}: a member, which states other ranges than those that were accepted${hit}\n`
+  }
+  const others = all.filter((one) => one.id === id && one.what === 'join' && one.fingerprint !== fingerprint)
+  const lines = [
+    ...(isMember ? [`${id}: a member has this id; who is accepted takes its place\n`] : []),
+    ...(renumbers.length > 0 ? [`${id}: if it joins, ${renumbers.join(', ')} get global addresses\n`] : []),
+    ...(others.length > 0
+      ? [`${id}: several wait under this id: ask the one that you expect for its fingerprint\n`]
+      : []),
+  ]
+  return lines.join('')
+}
+
+function addAccept(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Lets a cluster in, or ranges of a member count, that wait for approval; it takes seconds.'
+  const command = subcommand(cluster, 'accept', text, 'sealane cluster accept paris --fingerprint SHA256:4fC…')
+  withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
+    const kube = targetToChange(command, context)
+    const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
+    const given = await withMembers({ ...options, kube }, context, (members) => members.accept(init))
+    const said = given.repeated
+      ? `cluster ${id} (${given.fingerprint}) was accepted before: nothing was done\n`
+      : `cluster ${id} (${given.fingerprint}) is accepted: ${given.token === '' ? 'its ranges count from now on' : 'it joins when it asks the next time'}\n`
+    await printOne(output, options.output, given, said)
+  })
+}
+
+function addRefuse(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Refuses a cluster, or ranges of a member, that wait for approval.'
+  const command = subcommand(cluster, 'refuse', text, 'sealane cluster refuse paris')
+  withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
+    const kube = targetToChange(command, context)
+    const init = { cluster: id, ...(options.fingerprint === undefined ? {} : { fingerprint: options.fingerprint }) }
+    const given = await withMembers({ ...options, kube }, context, (members) => members.refuse(init))
+    const said = given.repeated
+      ? `cluster ${id} (${given.fingerprint}) was refused before: nothing was done\n`
+      : `cluster ${id} (${given.fingerprint}) is refused\n`
+    await printOne(output, options.output, given, said)
+  })
+}
+
+function withAnswerOptions(command: Command): Command {
+  return addKubeOptions(command, LOCAL_BROKER)
+    .argument(
+      '<id>',
+      'as cluster waiting prints it',
+      parsed((id: string) => parseClusterId(id, 'cluster')),
+    )
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .option('--fingerprint <fingerprint>', 'only the cluster with this key, as its own "sealane join" prints it')
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
 }

@@ -1,9 +1,9 @@
 /** `sealane gateway drain|undrain`: takes the traffic off a gateway before its node goes, and gives it back. */
 import type { Command } from 'commander'
 import { isDnsSubdomain } from '../../model/ids.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { type CommandContext, durationOption, parsed, quoted, subcommand } from '../context.ts'
-import { type KubeTarget, addKubeOptions, targetToChange } from '../target.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type CommandContext, durationOption, parsed, quoted, subcommand } from '../context/command-context.ts'
+import { type KubeTarget, addKubeOptions, targetToChange } from '../context/target.ts'
 
 interface DrainOptions extends KubeTarget {
   readonly force: boolean
@@ -68,8 +68,8 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
     .addOption(durationOption('--timeout', 'how long to wait', 300_000))
     .action(async (node: string | undefined, options: RotateOptions) => {
       const [{ withAdmin }, { rotateKeys }, { SystemClock }] = await Promise.all([
-        import('../kube/access/with-admin.ts'),
-        import('../kube/gateways/rotate-keys.ts'),
+        import('../context/with-admin.ts'),
+        import('../cluster/rotate-keys.ts'),
         import('../../reconcile/clock.ts'),
       ])
       const clock = new SystemClock()
@@ -86,8 +86,8 @@ const ROTATE_HINT =
 
 function loaded() {
   return Promise.all([
-    import('../kube/access/with-admin.ts'),
-    import('../kube/gateways/drain-gateway.ts'),
+    import('../context/with-admin.ts'),
+    import('../cluster/drain-gateway.ts'),
     import('../../reconcile/clock.ts'),
   ])
 }

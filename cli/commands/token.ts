@@ -5,8 +5,8 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import type { TokenSummary } from '../../compose/parts/broker-store.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { TokenSummary } from '../../compose/broker/store.ts'
 import {
   type CommandContext,
   clustersetOption,
@@ -17,14 +17,20 @@ import {
   quoted,
   stateOption,
   subcommand,
-} from '../context.ts'
-import { otherContexts } from '../other-contexts.ts'
-import { type OutputFormat, printItems, printOne } from '../output.ts'
-import type { Tokens } from '../kube/broker/pod-tokens.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
-import { writeTokenFile } from '../broker/token-file.ts'
-import { tokenText } from '../broker/token-text.ts'
-import { lookTimeoutOption, withinTime } from '../within-time.ts'
+} from '../context/command-context.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  otherContexts,
+  seenOtherwise,
+  targetToChange,
+  targetToSee,
+} from '../context/target.ts'
+import { type OutputFormat, printItems, printOne } from '../context/output.ts'
+import type { Tokens } from '../broker/pod-broker.ts'
+import { tokenText, writeTokenFile } from '../broker/token.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
 import { stateOf } from '../broker/which-clusterset.ts'
 
 interface CreateOptions extends CommonOptions {
@@ -170,12 +176,12 @@ async function withTokens<T>(
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodTokens } = await import('../kube/broker/pod-tokens.ts')
+    const { withPodTokens } = await import('../broker/pod-broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodTokens({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
+  const { withBrokerStore } = await import('../../compose/broker/store.ts')
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 

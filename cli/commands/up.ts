@@ -2,8 +2,8 @@
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
 import type { LogThreshold } from '../../runtime/logging/logger.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { COMPONENTS, type ComponentName } from '../../compose/run.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { COMPONENTS, type ComponentName } from '../../compose/site/part.ts'
 import {
   type CommandContext,
   collect,
@@ -13,7 +13,7 @@ import {
   siteOption,
   statusListenOption,
   subcommand,
-} from '../context.ts'
+} from '../context/command-context.ts'
 
 interface UpOptions {
   readonly site: string
@@ -47,7 +47,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {
-      const { upSite } = await import('../../compose/up.ts')
+      const { upSite } = await import('../site/up.ts')
       await upSite({ ...options, components }, context)
     })
 }

@@ -2,7 +2,7 @@
 import type { Advice } from './advice/advice-row.ts'
 import type { Finding } from './evidence.ts'
 import type { Discovery } from './discover.ts'
-import { printable } from './snapshot/raw.ts'
+import { printable } from './snapshot.ts'
 
 interface Line {
   readonly what: string

@@ -2,26 +2,74 @@
  * From what was read of a cluster to what it is: every detector is asked, the surest answer to each question is taken,
  * and answers that contradict it are reported. Pure: the same snapshot always gives the same discovery.
  */
-import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
+import { clusterDns, kubeProxy } from './addons.ts'
 import {
-  type Evidence,
+  controlPlaneFlags,
+  kubeadmConfig,
+  nodePodNetworks,
+  openshiftNetwork,
+  rancherServers,
+  serviceCidrObjects,
+  serviceProbes,
+} from './cidr-sources.ts'
+import { calico } from './cni/calico.ts'
+import { cilium } from './cni/cilium.ts'
+import { awsVpc, azure, gke } from './cni/cloud.ts'
+import { antrea, canal, flannel, kindnet, kubeRouter, openshiftSdn, ovnKubernetes, weave } from './cni/others.ts'
+import { type EarlierInstall, earlierInstall, earlierJoin } from './earlier-install.ts'
+import {
   type Cni,
   type Confidence,
   type Distribution,
   type DnsFlavour,
+  type Evidence,
   type Finding,
   type KubeProxy,
   type OtherProduct,
   isAbout,
 } from './evidence.ts'
-import { DETECTORS } from './detectors.ts'
-import { type EarlierInstall, earlierInstall } from './earlier-install.ts'
 import { type GatewayNodes, gatewayNodes } from './gateway-candidates.ts'
-import { type KubernetesVersion, kubernetesVersion, tooOld } from './kubernetes-version.ts'
-import { covers } from './snapshot/prefix-texts.ts'
-import { printable } from './snapshot/raw.ts'
-import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot/snapshot.ts'
+import { otherProducts } from './other-products.ts'
+import { type KubernetesVersion, distribution, kubernetesVersion, platform, tooOld } from './platform.ts'
+import { covers } from './prefix-texts.ts'
+import { type ClusterSnapshot, type Unread, type World, openSnapshot, printable } from './snapshot.ts'
+
+// Every detector. Of two equally sure answers the earlier row's counts.
+
+type Detector = (world: World) => readonly Evidence[]
+
+const DETECTORS: readonly Detector[] = [
+  earlierJoin,
+  distribution,
+  // The API server's own word on Services comes before everything that configures it.
+  serviceCidrObjects,
+  serviceProbes,
+  openshiftNetwork,
+  // Those that replace others come before those that they replace.
+  cilium,
+  gke,
+  canal,
+  calico,
+  antrea,
+  kubeRouter,
+  weave,
+  kindnet,
+  ovnKubernetes,
+  openshiftSdn,
+  awsVpc,
+  azure,
+  flannel,
+  rancherServers,
+  controlPlaneFlags,
+  kubeadmConfig,
+  kubeProxy,
+  nodePodNetworks,
+  clusterDns,
+  otherProducts,
+  platform,
+]
 
 /** Something that only a person knows. */
 export interface Ask {

@@ -1,8 +1,47 @@
 /** What an earlier `sealane join` left in the cluster: nothing, a part, or all. Pure. */
-import { earlierLabels } from './detect/earlier-join.ts'
-import { labelOf, textAt } from './snapshot/raw.ts'
-import { type World, pathOf } from './snapshot/snapshot.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { type Evidence, networks } from './evidence.ts'
+import { prefixesIn } from './prefix-texts.ts'
+import { type World, at, configText, documentIn, keysAt, labelOf, nameOf, pathOf, textAt, textsAt } from './snapshot.ts'
+
+// What an earlier join was given, or found: nobody is asked the same again.
+
+const SITE = ['sealane-system/sealane-site'] as const
+
+interface EarlierFacts {
+  readonly spec: unknown
+  /** Where they were found, for the account. */
+  readonly where: string
+}
+
+/** The site file; where the namespace was deleted with it, this cluster's own Cluster object. */
+function earlierFacts(world: World): EarlierFacts | undefined {
+  const found = configText(world, SITE, ['site.yaml'])
+  if (found !== undefined) return { spec: at(documentIn(found.text), 'spec'), where: found.where }
+  const own = textAt(world.list('Membership', 'sealane.io')[0], 'spec', 'clusterId')
+  const cluster = world.list('Cluster', 'sealane.io').find((one) => own !== undefined && nameOf(one) === own)
+  return cluster === undefined ? undefined : { spec: at(cluster, 'spec'), where: pathOf(cluster) }
+}
+
+/** Above whatever is as certain: where a cluster has grown, that is reported, and stated when a flag says so. */
+export function earlierJoin(world: World): Evidence[] {
+  const found = earlierFacts(world)
+  if (found === undefined) return []
+  return (['podCIDRs', 'serviceCIDRs'] as const).flatMap((field) =>
+    networks(field, prefixesIn(textsAt(found.spec, field)), 'certain', `the earlier join (${found.where})`),
+  )
+}
+
+/** The labels that it gave to this cluster. */
+function earlierLabels(world: World): Readonly<Record<string, string>> {
+  const labels = at(earlierFacts(world)?.spec, 'labels')
+  return Object.fromEntries(
+    keysAt(labels).flatMap((key): [string, string][] => {
+      const value = textAt(labels, key)
+      return value === undefined ? [] : [[key, value]]
+    }),
+  )
+}
 
 export interface EarlierInstall {
   /** `member`: joined and installed. `leaving`: taking itself out. `partial`: a join or a leave that did not end. */

@@ -1,9 +1,8 @@
 /** Which nodes can be gateways, best first, and why. Pure. */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/gateway-node.ts'
 import { LABEL_ZONE } from '../../model/spec-constants.ts'
-import { annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot/raw.ts'
-import { isLinux } from './detect/platform.ts'
-import type { World } from './snapshot/snapshot.ts'
+import { type World, annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
+import { isLinux } from './platform.ts'
 
 export interface GatewayCandidate {
   readonly node: string

@@ -1,22 +1,30 @@
 /** Joining: key and request made here, certificate from the broker, everything written before success is claimed. */
-import type { ClusterId } from '../../model/ids.ts'
-import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
-import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
-import { type JoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
-import { joinedMembership, oneLine } from '../../model/membership.ts'
+import type { KeyObject } from 'node:crypto'
+import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
-import { awaitsApproval, joinWhenApproved, withdrawJoin } from '../../protocol/approval.ts'
-import { type JoinAsk, joinedIdentity, lookAtJoin } from '../../protocol/join.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import { renumberedText } from '../../model/member-status.ts'
+import { joinedMembership, oneLine } from '../../model/membership.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
+import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
+import { type JoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
+import {
+  type JoinAsk,
+  awaitsApproval,
+  joinWhenApproved,
+  joinedIdentity,
+  lookAtJoin,
+  withdrawJoin,
+} from '../../protocol/membership/join.ts'
+import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../../protocol/membership/member-files.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { formatDuration } from '../../runtime/duration.ts'
+import { UserError, messageOf } from '../../runtime/errors.ts'
+import { formatDuration } from '../../runtime/flag-values.ts'
 import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { renumberedText } from '../../model/open-connections.ts'
-import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering } from './agree-on-renumbering.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
-import { type JoiningKey, openJoiningKey } from './joining-key.ts'
-import type { OpenSite } from '../open-site.ts'
+import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering } from '../cluster/renumbering.ts'
+import type { OpenSite } from '../context/open-site.ts'
 
 export interface JoinInit {
   readonly token: string
@@ -141,4 +149,35 @@ function stillWaits({ message }: RefusedError, approvalMs: number | undefined): 
 function factsOf({ config }: OpenSite): ClusterFacts {
   const { podCIDRs, serviceCIDRs, labels } = config
   return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
+}
+
+// The key of a join under way, `<identity>/joining.key`. Written before the broker is asked: a folder that cannot be
+// written shows before the token is spent, and where the answer is lost, the broker takes the spent token once more
+// from the same key.
+
+interface JoiningKey {
+  readonly key: KeyObject
+  /** Removes the file, and the folder if nothing else is in it. */
+  forget(): Promise<void>
+}
+
+/** Throws UserError naming the folder when it cannot be written. */
+async function openJoiningKey(directory: string): Promise<JoiningKey> {
+  const file = join(directory, 'joining.key')
+  const forget = async (): Promise<void> => {
+    await rm(file, { force: true })
+    await rmdir(directory).catch(() => undefined)
+  }
+  const before = await readFile(file, 'utf8').then(keyFromPem, () => undefined)
+  if (before !== undefined) return { key: before, forget }
+  const key = createKey()
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o700 })
+    await chmod(directory, 0o700)
+    await rm(file, { force: true })
+    await writeFile(file, keyToPem(key), { mode: 0o600, flag: 'wx', flush: true })
+  } catch (cause) {
+    throw new UserError(`${directory}: cannot be written: ${(cause as Error).message}`, { cause })
+  }
+  return { key, forget }
 }

@@ -3,23 +3,22 @@
  * out of its kernel, and only then the identity goes.
  */
 import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
-import type { Gateway, RouteAgent } from '../../model/objects.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { type Gateway, MEMBERSHIP_NAME, type RouteAgent } from '../../model/objects.ts'
 import {
   IdentityFileError,
   type MemberIdentity,
   readMemberIdentity,
   removeMemberIdentity,
-} from '../../protocol/identity/member-files.ts'
-import { LEAVE_TIMEOUT_MS, askToLeave } from '../../protocol/leave.ts'
+} from '../../protocol/membership/member-files.ts'
+import { LEAVE_TIMEOUT_MS, askToLeave } from '../../protocol/membership/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { formatDuration } from '../../runtime/duration.ts'
+import { formatDuration } from '../../runtime/flag-values.ts'
 import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import { confirm, terminalOf } from '../confirm.ts'
-import type { CommandContext } from '../context.ts'
-import { planRemoval } from '../kube/leave/plan-removal.ts'
-import type { OpenSite } from '../open-site.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { confirm, terminalOf } from '../context/confirm.ts'
+import type { CommandContext } from '../context/command-context.ts'
+import { planRemoval } from '../cluster/leave/plan-removal.ts'
+import type { OpenSite } from '../context/open-site.ts'
 
 export interface LeaveInit {
   readonly timeoutMs: number

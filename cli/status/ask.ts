@@ -1,11 +1,13 @@
 /** One question for facts: it is answered in time, or it is a fact that it was not. */
-import type { Fact, UnansweredFact } from '../../explain/facts/fact.ts'
+import { request } from 'node:http'
+import { FACTS_FORMAT, type Fact, type FactSet, type UnansweredFact } from '../../explain/facts/fact.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { formatDuration } from '../../runtime/duration.ts'
-import { messageOf } from '../../runtime/thrown.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { orAborted } from '../../reconcile/until-aborted.ts'
-import { OutOfTime } from '../within-time.ts'
+import { orAborted } from '../../reconcile/wait.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { formatDuration } from '../../runtime/flag-values.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { OutOfTime } from '../context/timeout.ts'
 
 export interface Question {
   /** What is asked for: `Gateway`, `Pod sealane-agent-x2x1k`. */
@@ -84,4 +86,47 @@ export class NothingRunsError extends Error {
     super(`nothing listens at ${address}`)
     this.name = 'NothingRunsError'
   }
+}
+
+// What a status page on this machine answers.
+
+/** Throws where nothing listens, it answers no 200, or more than `maxBytes`. */
+export function textOfPage(address: string, path: string, maxBytes: number, signal: AbortSignal): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const asked = request(`http://${address}${path}`, { signal, agent: false }, (response) => {
+      const chunks: Buffer[] = []
+      let size = 0
+      response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk)
+        size += chunk.length
+        if (size > maxBytes) asked.destroy(new Error(`${address} answers more than a status page has`))
+      })
+      response.on('error', reject)
+      response.on('end', () => {
+        if (response.statusCode === 200) resolve(Buffer.concat(chunks).toString())
+        else reject(new Error(`${address} answers ${response.statusCode ?? 0}${meaning(response.statusCode)}`))
+      })
+    })
+    asked.on('error', (error: NodeJS.ErrnoException) => {
+      reject(error.code === 'ECONNREFUSED' ? new NothingRunsError(address) : error)
+    })
+    asked.end()
+  })
+}
+
+/** RFC 9110 sections 15.5.5, 15.5.9 and 15.6.4; of other statuses nothing is known. */
+function meaning(status: number | undefined): string {
+  if (status === 404) return ': its release may not say how it does'
+  return status === 408 || status === 503 ? ': it is too busy to answer now, ask again' : ''
+}
+
+// All facts about what is looked at, asked at once: the screen is as late as its slowest answer, and no later.
+
+/** `ask` gives those of the cluster or the site. */
+export async function gatherFacts(target: string, ask: () => Promise<readonly Fact[]>): Promise<FactSet> {
+  const facts = await ask()
+  const takenAt = new Date().toISOString()
+  const report = { part: 'cli', name: 'sealane', version: sealaneVersion(), ready: true }
+  const command: Fact = { t: 'report', source: 'this command', at: takenAt, report }
+  return { format: FACTS_FORMAT, takenAt, target, facts: [...facts, command] }
 }

@@ -2,20 +2,65 @@
  * Facts of a Kubernetes cluster: objects, and the status pages of pods by the API server's proxy. All that is needed is
  * to read; what may not be read is a fact.
  */
-import { type Fact, FACTS_FORMAT } from '../../explain/facts/fact.ts'
+import { FACTS_FORMAT, type Fact, type ObjectsFact, readReport, slimmed } from '../../explain/facts/fact.ts'
+import { hasAllBackends } from '../../explain/facts/import-states.ts'
 import { readFacts } from '../../explain/facts/read-facts.ts'
-import { worldOf } from '../../explain/world.ts'
-import { hasAllBackends } from '../../explain/overview/import-states.ts'
 import type { FactKind } from '../../explain/facts/shapes.ts'
+import { worldOf } from '../../explain/facts/world.ts'
+import { STATUS_PORTS, selectorLabels } from '../../install/values/names.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
 import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
-import { STATUS_PORTS } from '../../install/ports.ts'
-import { selectorLabels } from '../../install/names.ts'
 import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import { type Question, KindMissingError, askFor } from './ask.ts'
-import { readReport, slimmed } from './facts-from.ts'
-import { policyFacts } from './policy-facts.ts'
+import { KindMissingError, type Question, askFor } from './ask.ts'
+
+// What of a cluster's NetworkPolicies counts: those of namespaces where something is exported or imported, and our own.
+// Which pods an exported Service has is asked only where a policy may be about them.
+
+/** More lists than this are one list of all Services. */
+const MOST_NAMESPACES = 16
+
+/** What was asked for before. */
+interface PolicyInputs {
+  readonly policies: readonly Fact[]
+  readonly exports: readonly Fact[]
+  readonly imports: readonly Fact[]
+}
+
+/** Lists Services: of one namespace, or of all. */
+type ListServices = (namespace: string | undefined) => Promise<readonly Fact[]>
+
+/** Facts that were not answered stay as they are. */
+async function policyFacts(inputs: PolicyInputs, services: ListServices): Promise<readonly Fact[]> {
+  const [exported, imported] = [namesIn(inputs.exports), namesIn(inputs.imports)]
+  const spaces = (names: ReadonlySet<string>): string[] => [...names].map((name) => name.slice(0, name.indexOf('/')))
+  const relevant = new Set([SYSTEM_NAMESPACE, ...spaces(exported), ...spaces(imported)])
+  const policies = inputs.policies.map((fact) => kept(fact, (item) => relevant.has(item.metadata.namespace ?? '')))
+  const closed = new Set(spaces(namesIn(policies)))
+  const asked = [...new Set(spaces(exported))].filter((namespace) => closed.has(namespace)).sort()
+  const places = asked.length > MOST_NAMESPACES ? [undefined] : asked
+  const found = (await Promise.all(places.map(services))).flat()
+  return [...policies, ...found.map((fact) => kept(fact, (item) => exported.has(nameOf(item))))]
+}
+
+function kept(fact: Fact, isKept: (item: Named) => boolean): Fact {
+  return isObjects(fact) ? { ...fact, items: (fact.items as readonly Named[]).filter(isKept) } : fact
+}
+
+/** `shop/web` */
+function namesIn(facts: readonly Fact[]): ReadonlySet<string> {
+  return new Set(facts.filter(isObjects).flatMap(({ items }) => (items as readonly Named[]).map(nameOf)))
+}
+
+type Named = Pick<DynamicObject, 'metadata'>
+
+function nameOf({ metadata: { namespace = '', name } }: Named): string {
+  return `${namespace}/${name}`
+}
+
+function isObjects(fact: Fact): fact is ObjectsFact {
+  return fact.t === 'objects'
+}
 
 export interface KubeFactsInit {
   readonly title: string

@@ -1,17 +1,17 @@
 /** Opens the cluster or the site that a command looks at, and gathers facts about it, once or many times. */
 import type { FactSet } from '../../explain/facts/fact.ts'
-import type { Area } from '../../explain/finding.ts'
-import { selectorLabels } from '../../install/names.ts'
+import type { Area } from '../../explain/facts/finding.ts'
+import { selectorLabels } from '../../install/values/names.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/user-error.ts'
-import type { CommandContext } from '../context.ts'
-import type { Progress } from '../diagnose/progress.ts'
-import type { ClusterAdmin } from '../kube/access/admin.ts'
-import type { Target } from '../open-target.ts'
-import { type KubeTarget, targetFlags } from '../target.ts'
-import { withinTime } from '../within-time.ts'
-import { gatherFacts } from './gather-facts.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { CommandContext } from '../context/command-context.ts'
+import type { Progress } from './probes/progress.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import type { Target } from '../context/open-target.ts'
+import { type KubeTarget, targetFlags } from '../context/target.ts'
+import { withinTime } from '../context/timeout.ts'
+import { gatherFacts } from './ask.ts'
 
 export interface MemberInit extends Target {
   /** Of a site: status pages on this machine. */
@@ -45,7 +45,7 @@ async function openSiteMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withSite } = await import('../open-site.ts')
+  const { withSite } = await import('../context/open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
   return withSite(site, context, ({ api, config }) =>
@@ -53,7 +53,7 @@ async function openSiteMember<T>(
       const facts = siteFacts(api, { file: config.file, pages, timeoutMs, signal })
       const title = `site ${config.name}`
       if (closer === undefined) return gatherFacts(title, () => facts)
-      const { siteProbes } = await import('../diagnose/site-probes.ts')
+      const { siteProbes } = await import('./probes/site-probes.ts')
       const { area, progress } = closer
       const probes = siteProbes(api, { config, area, progress, signal })
       const all = Promise.all([progress.follow('objects and status pages', facts), probes])
@@ -68,7 +68,7 @@ async function openKubeMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withAdmin } = await import('../kube/access/with-admin.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)
@@ -76,9 +76,9 @@ async function openKubeMember<T>(
     return work(async () => {
       const facts = kubeFacts(api.dynamic, { ...init, asksAgentFirst: quick })
       if (closer === undefined) return gatherFacts(admin.title, () => facts)
-      const { networkProbes } = await import('../diagnose/cluster/network-probes.ts')
-      const { definitionProbes } = await import('../diagnose/cluster/definition-probes.ts')
-      const { podProbes } = await import('../diagnose/cluster/pod-probes.ts')
+      const { networkProbes } = await import('./probes/network-probes.ts')
+      const { definitionProbes } = await import('./probes/definition-probes.ts')
+      const { podProbes } = await import('./probes/pod-probes.ts')
       const { area, progress } = closer
       const probe = { area, progress, signal: context.signal }
       const definitions = definitionProbes(api.dynamic, { ...probe, title: admin.title })

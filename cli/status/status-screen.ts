@@ -1,10 +1,10 @@
 /** The screen of `sealane status`. Pure; what others wrote is printable already (explain/). */
 import type { Diagnosis } from '../../explain/diagnose-member.ts'
-import { type RankedFinding, subjectText } from '../../explain/finding.ts'
-import type { ClusterOverview, GatewayOverview, LinkOverview, Overview } from '../../explain/overview/overview.ts'
-import { durationText } from '../../explain/world.ts'
-import { type Column, renderTable } from '../render-table.ts'
-import { agoText } from '../site/connection-rows.ts'
+import { type RankedFinding, subjectText } from '../../explain/facts/finding.ts'
+import { durationText } from '../../explain/facts/world.ts'
+import type { ClusterOverview, GatewayOverview, LinkOverview, Overview } from '../../explain/overview.ts'
+import { type Column, renderTable } from '../context/output.ts'
+import { agoText } from './gateway-rows.ts'
 
 /** So much is one screen; wide has all. */
 const MOST_CLUSTERS = 12
@@ -188,3 +188,19 @@ function problemText(
   ]
   return `${lines.join('\n')}\n`
 }
+
+export const STATUS_FORMAT = 1
+
+interface StatusDocument {
+  readonly format: typeof STATUS_FORMAT
+  readonly health: Diagnosis['health']
+}
+
+/** What `sealane status -o json` prints: one document whose fields do not change their meaning. */
+export function statusDocument({ health, overview, problems }: Diagnosis): StatusDocument & Record<string, unknown> {
+  return { format: STATUS_FORMAT, health, ...overview, problems }
+}
+
+/** As monitoring plugins have it; 3 is for a command that could not look. */
+export const EXIT_CODES: Readonly<Record<Diagnosis['health'], number>> = { healthy: 0, degraded: 1, down: 2 }
+export const EXIT_UNKNOWN = 3

@@ -2,19 +2,26 @@
  * Looks at this cluster every 15 s as `sealane status` does, from what the agent has in memory, and counts what is
  * wrong: alerts speak of the same causes by the same codes. Nothing is asked for it, and nothing waits for it.
  */
-import { readReport, slimmed } from '../../cli/status/facts-from.ts'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
-import { type Fact, FACTS_FORMAT, type FactSet } from '../../explain/facts/fact.ts'
+import { FACTS_FORMAT, type Fact, type FactSet, readReport, slimmed } from '../../explain/facts/fact.ts'
+import type { RankedFinding } from '../../explain/facts/finding.ts'
 import type { FactKind, ImportsReport } from '../../explain/facts/shapes.ts'
-import type { RankedFinding } from '../../explain/finding.ts'
-import type { Overview } from '../../explain/overview/overview.ts'
+import type { Overview } from '../../explain/overview.ts'
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { type KubeObject, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import {
+  type EndpointSlice,
+  type Gateway,
+  type KubeObject,
+  MEMBERSHIP_NAME,
+  type ServiceExport,
+  type ServiceImport,
+} from '../../model/objects.ts'
+import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import { reportedLoop } from '../../reconcile/loop-deps.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
+import { type ComponentDeps, reportedLoop } from '../../runtime/component.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
-import { type Services, leaveOutHealthy } from './leave-out-healthy.ts'
 import { type ProblemMetrics, problemMetrics } from './problem-metrics.ts'
 
 export interface ProblemsDeps extends ComponentDeps {
@@ -114,4 +121,58 @@ export function ownFacts({ api, clock, status }: Pick<ProblemsDeps, 'api' | 'clo
 
 function listOf({ exports, imports, slices }: Services, kind: (typeof SERVICE_KINDS)[number]): readonly KubeObject[] {
   return { ServiceExport: exports, ServiceImport: imports, EndpointSlice: slices }[kind]
+}
+
+interface Services {
+  readonly exports: readonly ServiceExport[]
+  readonly imports: readonly ServiceImport[]
+  /** Of all services; those of the cluster's own Services are no imports. */
+  readonly slices: readonly EndpointSlice[]
+}
+
+interface ServicesAround {
+  /** Id of this cluster; undefined: not known. */
+  readonly self: string | undefined
+  readonly gateways: readonly Gateway[]
+  readonly nowMs: number
+}
+
+/**
+ * Leaves out exported and imported services of which no check would say anything: of a thousand services with 21,000
+ * slices, what is wrong is found in 25 ms instead of 150. Pure. What is left gives the same problems.
+ */
+export function leaveOutHealthy({ exports, imports, slices }: Services, around: ServicesAround): Services {
+  const isReached = reachedBy(around)
+  const usable = new Set<string>()
+  for (const { metadata, endpoints = [] } of slices) {
+    const { labels = {}, namespace = '' } = metadata
+    const source = labels[LABEL_SOURCE_CLUSTER]
+    if (source === undefined || !isReached(source)) continue
+    if (endpoints.some(({ conditions }) => conditions?.ready ?? true)) {
+      usable.add(`${namespace}/${labels[LABEL_SERVICE_NAME] ?? ''}`)
+    }
+  }
+  const isLost = (namespace = '', name = ''): boolean => !usable.has(`${namespace}/${name}`)
+  return {
+    exports: exports.filter((one) => !isWell(one)),
+    imports: imports.filter(({ metadata: { namespace, name } }) => isLost(namespace, name)),
+    slices: slices.filter(({ metadata: { labels = {}, namespace } }) => {
+      return labels[LABEL_SOURCE_CLUSTER] !== undefined && isLost(namespace, labels[LABEL_SERVICE_NAME])
+    }),
+  }
+}
+
+/** As far as gateways report that are heard. */
+function reachedBy({ self, gateways, nowMs }: ServicesAround): (cluster: string) => boolean {
+  const heard = gateways.filter((one) => !isTakenAsSilent(one) && (heartbeatAgeMs(one, nowMs) ?? 0) < HEARTBEAT_OLD_MS)
+  const up = heard.flatMap(({ status }) => (status?.connections ?? []).filter(({ state }) => state === 'up'))
+  const reached = new Set(up.map(({ cluster }) => cluster))
+  return (cluster) => cluster === self || reached.has(cluster)
+}
+
+function isWell({ status }: ServiceExport): boolean {
+  const is = (type: string): string | undefined => findCondition(status?.conditions, type)?.status
+  return (
+    is('Valid') !== 'False' && is('Ready') === 'True' && is('Conflict') !== 'True' && is(CONDITION_IMPORTED) !== 'False'
+  )
 }

@@ -4,8 +4,8 @@
  * goes to the second of the group. The first is who is there longest, and it is the elder who gives way. Where there is
  * no second one the kernel goes on spreading, so that a lone process still gets everything.
  */
-import type { SocketAddress } from '../config.ts'
-import { ownSockets } from './socket-descriptor.ts'
+import { readdirSync, readlinkSync } from 'node:fs'
+import type { SocketAddress } from '../config/dns-config.ts'
 
 export interface PortGroup {
   /**
@@ -80,4 +80,50 @@ function socketName({ address, port }: SocketAddress): Buffer {
     name.writeBigUInt64BE(address.value & 0xffff_ffff_ffff_ffffn, 16)
   }
   return name
+}
+
+// Finds the descriptors of sockets, which Node's own objects do not show.
+
+/**
+ * Calls `open` and gives the descriptor of the one socket that this process has more afterwards. Undefined where there
+ * is not exactly one (something else opened a socket at the same moment, /proc is not there). Throws what `open`
+ * throws.
+ */
+export function descriptorOpenedBy(open: () => void): number | undefined {
+  const before = sockets()
+  open()
+  const added = [...sockets()].filter(([descriptor, link]) => before.get(descriptor) !== link)
+  return added.length === 1 ? Number(added[0]?.[0]) : undefined
+}
+
+/** Descriptors of all sockets of this process. */
+function ownSockets(): number[] {
+  return [...sockets().keys()].map(Number)
+}
+
+/** Descriptor → `socket:[inode]`. */
+function sockets(): Map<string, string> {
+  const links = new Map<string, string>()
+  for (const descriptor of listOf('/proc/self/fd')) {
+    const link = linkOf(`/proc/self/fd/${descriptor}`)
+    if (link?.startsWith('socket:') === true) links.set(descriptor, link)
+  }
+  return links
+}
+
+function listOf(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+function linkOf(path: string): string | undefined {
+  try {
+    return readlinkSync(path)
+  } catch {
+    // Closed meanwhile: the descriptor of the listing itself always is.
+    return undefined
+  }
 }

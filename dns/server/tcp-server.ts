@@ -5,10 +5,10 @@
 import { type Server, type Socket, createServer } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { SocketAddress } from '../config.ts'
-import type { DropReason } from '../metrics.ts'
+import type { SocketAddress } from '../config/dns-config.ts'
+import type { DropReason } from '../config/metrics.ts'
 import type { Clients } from '../clients/clients.ts'
-import type { Pipeline } from '../pipeline.ts'
+import type { Pipeline } from './pipeline.ts'
 
 export interface TcpServerInit {
   readonly clock: Clock

@@ -6,13 +6,12 @@ import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
-import type { SocketAddress } from '../config.ts'
-import type { DropReason } from '../metrics.ts'
+import type { SocketAddress } from '../config/dns-config.ts'
+import type { DropReason } from '../config/metrics.ts'
 import type { Client, Clients } from '../clients/clients.ts'
-import type { Pipeline } from '../pipeline.ts'
-import { type DatagramSource, DatagramSlots, withoutExcess } from './datagram-slots.ts'
-import type { Mmsg } from './mmsg.ts'
-import { descriptorOpenedBy } from './socket-descriptor.ts'
+import type { Pipeline } from './pipeline.ts'
+import { DatagramSlots, type DatagramSource, type Mmsg, withoutExcess } from './datagram-slots.ts'
+import { descriptorOpenedBy } from './port-group.ts'
 
 export interface UdpServerInit {
   readonly listen: SocketAddress

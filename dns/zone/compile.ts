@@ -9,7 +9,7 @@ import { Packet } from 'dns2'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import type { DnsAnswer, DnsRecord, SoaData } from './answer.ts'
-import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../wire.ts'
+import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../message/wire.ts'
 
 /** Highest octet a compression pointer can name. */
 const MAX_POINTER = 0x3fff

@@ -5,7 +5,7 @@
  * end.
  */
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { HEADER_LENGTH, byte } from '../wire.ts'
+import { HEADER_LENGTH, byte } from '../message/wire.ts'
 
 /** Makes small letters of capital ones. What else it makes equal costs a closer look, and no wrong answer. */
 const FOLD = 0x20

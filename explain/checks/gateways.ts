@@ -1,11 +1,11 @@
 /** Whether this cluster has gateways, and whether they report. */
 import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
 import { LABEL_GATEWAY, gatewayProblem, leavingReason } from '../../model/lanes/gateway-node.ts'
-import { heartbeatAgeMs } from '../../model/lanes/heartbeat.ts'
+import { heartbeatAgeMs } from '../../model/lanes/liveness.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
-import type { Cause, Finding } from '../finding.ts'
+import type { Cause, Finding } from '../facts/finding.ts'
 import {
   NOTHING_RUNS,
   type World,
@@ -15,7 +15,7 @@ import {
   seenAt,
   seenSubject,
   refusalCauses,
-} from '../world.ts'
+} from '../facts/world.ts'
 
 type SeenGateway = Seen<FactObjects['Gateway']>
 type SeenNode = Seen<FactObjects['Node']>

@@ -5,8 +5,8 @@
 import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
 import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
 import type { FactObjects } from '../facts/fact.ts'
-import type { Cause, Finding, Subject } from '../finding.ts'
-import { type Link, type World, absentAt, named, seenAt } from '../world.ts'
+import type { Cause, Finding, Subject } from '../facts/finding.ts'
+import { type Link, type World, absentAt, named, seenAt } from '../facts/world.ts'
 
 export function links(world: World): readonly Finding[] {
   const { reached, others, silent } = world
@@ -233,4 +233,36 @@ function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMa
   const groups = new Map<string, T[]>()
   for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item])
   return groups
+}
+
+const LOSSY = 0.1
+const HELD = 'it went down again and again, and is held out of use'
+
+/** How well the links carry that are up. */
+export function linkQuality({ links }: World): readonly Finding[] {
+  return links.filter(({ connection }) => connection.state === 'up').flatMap(qualityOf)
+}
+
+function qualityOf(link: Link): readonly Finding[] {
+  const { node, connection, gateway } = link
+  const { cluster, lane, loss = 0, held = false, message } = connection
+  const name = `${node} lane ${lane} to ${cluster} lane ${remoteLaneOf(connection)}`
+  const base = { subject: { kind: 'Link', name }, ...seenAt(gateway) }
+  const findings: Finding[] = []
+  if (held) findings.push({ reason: 'LinkFlaps', severity: 'degraded', seen: message === '' ? HELD : message, ...base })
+  if (loss >= LOSSY) {
+    const seen = `${Math.round(loss * 100)} % of its last probes got no answer`
+    findings.push({ reason: 'LinkLossy', severity: 'degraded', seen, ...base })
+  }
+  const narrow = narrowText(link)
+  if (narrow !== undefined) findings.push({ reason: 'PathMtuReduced', severity: 'notice', seen: narrow, ...base })
+  return findings
+}
+
+function narrowText({ connection, gateway }: Link): string | undefined {
+  const { lane, mtu } = connection
+  const far = remoteLaneOf(connection)
+  const device = gateway.object.status?.lanes.find((one) => one.lane === lane && (one.remoteLane ?? one.lane) === far)
+  if (mtu === undefined || device === undefined || mtu >= device.mtu) return undefined
+  return `packets of more than ${mtu} octets do not get there; the device takes ${device.mtu}`
 }

@@ -1,9 +1,29 @@
 /** Whether the parts of an installation run, belong to a clusterset, and are of one release. */
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { reasonRow } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from '../facts/fact.ts'
+import type { Cause, Finding } from '../facts/finding.ts'
 import type { Seen } from '../facts/read-facts.ts'
-import type { Cause, Finding } from '../finding.ts'
-import { LABEL_COMPONENT, MEMBER_PARTS, type MemberPart, PART_WORKLOADS, workloadName } from '../names.ts'
-import { type World, absentAt, named, refusalCauses, seenAt, seenSubject, unjoinedCauses } from '../world.ts'
+import {
+  CONTROL_PLANE_CAUSES,
+  IDENTITY_MISSING,
+  LABEL_COMPONENT,
+  MEMBER_PARTS,
+  type MemberPart,
+  OWN_MEMBERSHIP,
+  PART_WORKLOADS,
+  type World,
+  absentAt,
+  durationText,
+  joinRefusal,
+  named,
+  partVersions,
+  refusalCauses,
+  seenAt,
+  seenSubject,
+  unjoinedCauses,
+  workloadName,
+} from '../facts/world.ts'
 
 type Workload = Seen<FactObjects['Deployment']>
 type Pod = Seen<FactObjects['Pod']>
@@ -97,4 +117,129 @@ function workloadTrouble({ object }: Workload): string {
 function nodesOf(pods: readonly Pod[]): readonly Cause[] {
   const nodes = pods.flatMap(({ object }) => object.spec?.nodeName ?? [])
   return [...new Set(nodes)].sort().map((name) => ({ reason: 'NodeNotReady', subject: { kind: 'Node', name } }))
+}
+
+const AGENT = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-agent' }
+/** The agent joins; one that runs and is not ready waits for that. */
+const WHO_JOINS: readonly Cause[] = [
+  { reason: 'PartMissing', subject: AGENT },
+  { reason: 'PartNotReady', subject: AGENT },
+]
+
+/** Whether this cluster belongs to a clusterset. */
+export function membership(world: World): readonly Finding[] {
+  const { objects, self, selfSubject } = world
+  const { Membership: memberships, Cluster: clusters } = objects
+  if (memberships === undefined) return []
+  const subject = OWN_MEMBERSHIP
+  const own = memberships.find(({ object }) => object.metadata.name === MEMBERSHIP_NAME)
+  const refused = refusedJoin(world, own === undefined)
+  if (own === undefined) {
+    if (refused.length > 0) return refused
+    const at = absentAt(world)
+    const seen = 'there is no Membership: this cluster has not joined'
+    const because = runs(world, 'agent') ? [IDENTITY_MISSING] : WHO_JOINS
+    return [{ reason: 'NoMembership', severity: 'down', subject, seen, ...at, because }]
+  }
+  if (own.object.spec.phase === 'leaving') {
+    const seen = `this cluster is leaving clusterset ${own.object.spec.clusterset}`
+    return [{ reason: 'LeavingClusterset', severity: 'notice', subject, seen, ...seenAt(own) }]
+  }
+  if (clusters === undefined || clusters.some(({ object }) => object.spec.id === self)) return refused
+  const seen = `Membership says ${self ?? '-'}, and there is no Cluster of that name`
+  const because = [...CONTROL_PLANE_CAUSES, ...refusalCauses('agent')]
+  const missing = { reason: 'OwnClusterMissing', severity: 'degraded', subject: selfSubject, seen } as const
+  return [...refused, { ...missing, ...seenAt(own), because }]
+}
+
+/** By the code of the refusal: a token that was used is mended otherwise than an id that is taken. */
+function refusedJoin(world: World, isFirst: boolean): readonly Finding[] {
+  const refusal = joinRefusal(world)
+  if (refusal === undefined) return []
+  const { reason } = refusal
+  const what = isFirst ? 'this cluster has not joined' : 'this cluster could not join anew'
+  const seen = `${what}: the last try ended with ${reason}. ${reasonRow(reason).means}`
+  // Lanes go on for a while where nobody acts.
+  return [{ reason, severity: isFirst ? 'down' : 'degraded', subject: OWN_MEMBERSHIP, seen, ...seenAt(refusal) }]
+}
+
+/** Releases that are further apart than this are not tested together. */
+const TESTED_APART = 1
+
+/** Whether all parts are of one release, and whose clock is another one. */
+export function versions(world: World): readonly Finding[] {
+  return [...differentVersions(world), ...commandClock(world)]
+}
+
+/** Said because all ages that other programs print are wrong by it. */
+function commandClock({ clockOffsetMs, takenAt, selfSubject }: World): readonly Finding[] {
+  if (clockOffsetMs === 0) return []
+  const how = clockOffsetMs > 0 ? 'behind' : 'ahead of'
+  const seen = `the clock here is ${durationText(Math.abs(clockOffsetMs))} ${how} that of the cluster's parts`
+  const origin = { source: 'this command', at: takenAt }
+  return [{ reason: 'CommandClockDiffers', severity: 'notice', subject: selfSubject, seen, ...origin }]
+}
+
+function differentVersions(world: World): readonly Finding[] {
+  // What this command itself is makes no cluster unwell.
+  const all = partVersions(world).filter(({ part }) => part !== 'cli')
+  const different = new Set(all.map(({ version }) => version))
+  if (different.size < 2) return []
+  const text = all.map(({ part, version, count }) => `${part} ${version}${count > 1 ? ` (${count})` : ''}`)
+  const minors = [...different].flatMap((version) => minorOf(version) ?? [])
+  const isFar = Math.max(...minors) - Math.min(...minors) > TESTED_APART
+  return [
+    {
+      reason: 'VersionSkew',
+      severity: isFar ? 'degraded' : 'notice',
+      subject: world.selfSubject,
+      seen: text.join(', '),
+      source: 'the parts themselves',
+      at: world.takenAt,
+    },
+  ]
+}
+
+/** Of `1.4.2` 1004: releases of two numbers in one. */
+function minorOf(version: string): number | undefined {
+  const found = /^v?(\d{1,4})\.(\d{1,3})\b/.exec(version)
+  return found === null ? undefined : Number(found[1]) * 1000 + Number(found[2])
+}
+
+/** Whether the CustomResourceDefinitions are as new as the command, and what other products they show. */
+export function definitions(world: World): readonly Finding[] {
+  return [...outdated(world), ...products(world)]
+}
+
+/** One finding: they are brought up to date together. */
+function outdated(world: World): readonly Finding[] {
+  const { probes, selfSubject } = world
+  const { definition = [] } = probes
+  const older = definition.filter(({ object }) => object.isOlder)
+  const [first] = older
+  if (first === undefined) return []
+  const texts = older.map(
+    ({ object: { name, found, expected } }) => `${name} is ${found}, and this command has ${expected}`,
+  )
+  const seen = named(texts, 3)
+  // That this command is newer than the whole cluster makes no cluster unwell.
+  const severity = isUsed(world) ? 'degraded' : 'notice'
+  return [{ reason: 'DefinitionOutdated', severity, subject: selfSubject, seen, ...seenAt(first) }]
+}
+
+/** Some part of the cluster is of the release of this command. */
+function isUsed(world: World): boolean {
+  const all = partVersions(world)
+  const own = new Set(all.flatMap(({ part, version }) => (part === 'cli' ? [version] : [])))
+  return all.some(({ part, version }) => part !== 'cli' && own.has(version))
+}
+
+function products({ probes: { 'other-product': all = [] } }: World): readonly Finding[] {
+  return all.map((one) => ({
+    reason: 'OtherProduct',
+    severity: 'degraded',
+    subject: { kind: 'Product', name: one.object.name },
+    seen: `its CustomResourceDefinition ${one.object.crd} is in this cluster`,
+    ...seenAt(one),
+  }))
 }

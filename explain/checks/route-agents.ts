@@ -3,8 +3,8 @@ import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from '../facts/fact.ts'
 import type { Seen } from '../facts/read-facts.ts'
-import type { Cause, Finding } from '../finding.ts'
-import { NOTHING_RUNS, type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../world.ts'
+import type { Cause, Finding } from '../facts/finding.ts'
+import { NOTHING_RUNS, type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../facts/world.ts'
 
 type SeenAgent = Seen<FactObjects['RouteAgent']>
 

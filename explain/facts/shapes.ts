@@ -3,7 +3,7 @@
  * more.
  */
 import { z } from 'zod'
-import { PROBE_KINDS, type ProbeKind } from './probe-shapes.ts'
+import { PROBE_KINDS, PROBE_SHAPES, type ProbeKind } from './probe-shapes.ts'
 
 /** A text as it may stand in an object; what is longer is no name and no message of ours. */
 const text = z.string().max(32_768)
@@ -367,3 +367,33 @@ export const factSetShape = z.looseObject({
   target: text,
   facts: z.array(z.unknown()),
 })
+
+// The fields of facts as JSON schemas have them: for who decides which of them go into a file.
+
+/** The part of a JSON schema that says which fields there are. */
+export interface FieldSchema {
+  readonly properties?: Readonly<Record<string, FieldSchema>>
+  readonly items?: FieldSchema
+  readonly additionalProperties?: unknown
+  readonly anyOf?: readonly FieldSchema[]
+}
+
+/** What a part says of itself. */
+export function reportSchema(): FieldSchema {
+  return schemaOf(PART_REPORT_SHAPE)
+}
+
+/** An item of each kind of probe. */
+export function probeSchema(kind: ProbeKind): FieldSchema {
+  return schemaOf(PROBE_SHAPES[kind])
+}
+
+/** What checks read of an object of a kind. */
+export function objectSchema(kind: FactKind): FieldSchema {
+  return schemaOf(OBJECT_SHAPES[kind])
+}
+
+/** Shapes here have nothing that a schema cannot say. */
+function schemaOf(shape: z.ZodType): FieldSchema {
+  return z.toJSONSchema(shape) as FieldSchema
+}

@@ -1,21 +1,57 @@
 /** The prober of this node's lane: started, kept and stopped as the plan has it. */
-import { Prober, type MeasuredPeer, type ProbedPeer } from '../../kernel/probing/prober.ts'
-import type { Notice } from '../../kernel/probing/notice-packet.ts'
+import type { Notice } from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
+import { type MeasuredPeer, type ProbedPeer, Prober } from '../../kernel/probing/prober.ts'
+import type { ObjectChange } from '../../kubeapi/cluster-api.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import type { ConnectionState, Gateway } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Failure } from '../../runtime/error-reason.ts'
+import { type Failure, messageOf } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { type LaneState, linkKey } from '../cable/cable.ts'
-import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
-import type { GatewayConfig } from '../config.ts'
-import type { GatewayMetrics } from '../metrics.ts'
-import { BusyLinks } from './busy-links.ts'
+import { type LaneState, linkKey } from '../cable/cable-driver.ts'
+import type { LanePlan, PlannedLink } from '../links/plan-lanes.ts'
+import type { GatewayConfig } from '../world/config.ts'
+import { clusterOfKey, healthKey } from '../world/gateway-world.ts'
+import { type GatewayMetrics, laneLabels } from '../world/metrics.ts'
 import { FlapDamping } from './flap-damping.ts'
-import type { SizeHint } from './others-sizes.ts'
-import { TransitionCounts } from './transition-counts.ts'
-import { clusterOfKey, healthKey } from '../world.ts'
+import { BusyLinks } from './link-traffic.ts'
+
+interface CountedLink {
+  readonly cluster: string
+  readonly ownLane: number
+  readonly remoteLane: number
+}
+
+const STATES: readonly ConnectionState[] = ['connecting', 'up', 'down']
+
+/** Counts the changes of state of each link, and forgets a link that is gone: other members come and go for years. */
+class TransitionCounts {
+  readonly #counter: GatewayMetrics['transitions']
+  #links: ReadonlyMap<string, CountedLink> = new Map()
+
+  constructor({ transitions }: Pick<GatewayMetrics, 'transitions'>) {
+    this.#counter = transitions
+  }
+
+  count(link: CountedLink, state: ConnectionState): void {
+    this.#counter.inc({ ...labelsOf(link), state })
+  }
+
+  /** These are the links there are. */
+  keep(links: readonly CountedLink[]): void {
+    const now = new Map(links.map((link) => [JSON.stringify(labelsOf(link)), link]))
+    for (const [key, link] of this.#links) {
+      if (now.has(key)) continue
+      for (const state of STATES) this.#counter.remove({ ...labelsOf(link), state })
+    }
+    this.#links = now
+  }
+}
+
+function labelsOf({ cluster, ...lanes }: CountedLink) {
+  return { cluster, ...laneLabels(lanes) }
+}
 
 export interface ProbingDeps {
   readonly clock: Clock
@@ -221,4 +257,41 @@ function probedLink({ cluster, remoteLane, laneAddress, identity, sizes, sizeBef
 
 function laneAddressOf({ address }: LanePlan): string {
   return address.replace('/32', '')
+}
+
+// What the other gateways of this cluster say of the sizes of their links. A link that nothing flows over is seldom
+// asked, and what made another one narrower is often common to both. Pure.
+
+interface SizeHint {
+  readonly cluster: string
+  /** Than before, of some link to this cluster. */
+  readonly what: 'less' | 'more'
+}
+
+/**
+ * Of each cluster, what one change of a Gateway object tells the gateway of node `ownNode`. Empty for its own object,
+ * and for links that were not reported before. Where one link got narrower and another wider, `less` goes first.
+ */
+export function sizeHints(change: ObjectChange<Gateway> | undefined, ownNode: string): readonly SizeHint[] {
+  if (change?.type !== 'set' || change.object.metadata.name === ownNode) return []
+  const before = mtusOf(change.previous)
+  const hints = new Map<string, SizeHint>()
+  for (const [key, { cluster, mtu }] of mtusOf(change.object)) {
+    const was = before.get(key)?.mtu
+    if (was === undefined || was === mtu) continue
+    const what = mtu < was ? 'less' : 'more'
+    hints.set(`${what} ${cluster}`, { cluster, what })
+  }
+  return [...hints.values()].sort((a, b) => a.what.localeCompare(b.what))
+}
+
+function mtusOf(gateway: Gateway | undefined): Map<string, { readonly cluster: string; readonly mtu: number }> {
+  const connections = gateway?.status?.connections ?? []
+  return new Map(
+    connections.flatMap((one) => {
+      const { cluster, lane, mtu, state } = one
+      if (mtu === undefined || state !== 'up') return []
+      return [[`${lane}/${remoteLaneOf(one)}/${cluster}`, { cluster, mtu }] as const]
+    }),
+  )
 }

@@ -5,9 +5,8 @@
 import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { tableDrift } from '../../kernel/drift.ts'
-import { formatNft } from '../../kernel/nft/format-nft.ts'
-import type { NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { Nft } from '../../kernel/nft/nft.ts'
+import { formatNft } from '../../kernel/nft/nft-text.ts'
+import type { Nft, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import type { Round } from '../../kernel/apply/round.ts'
 
 /** Reading the table back costs a process; somebody else's hand in it is rare. */

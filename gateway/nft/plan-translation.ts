@@ -9,6 +9,9 @@
  * Both rewrites lie outside connection tracking (before it on the way in, after it on the way out), so a tracked
  * connection of a local pod sees the pod's own address in both directions.
  */
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import type { OpenPort } from '../../model/addresses/address-port.ts'
 import type { PrefixPair } from '../../model/addresses/addressing.ts'
 import {
   type Family,
@@ -18,6 +21,7 @@ import {
   formatPrefix,
   parsePrefix,
 } from '../../model/addresses/ip.ts'
+import { withoutContained } from '../../model/addresses/prefix-set.ts'
 import {
   LANE_ADDRESS_RANGE,
   LANE_PROBE_PORT,
@@ -25,12 +29,7 @@ import {
   VXLAN_DEVICE,
   laneCable,
 } from '../../model/kernel-ids.ts'
-import type { OpenPort } from '../../model/addresses/open-port.ts'
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
-import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
-import { FAMILY_WORDS } from './family-words.ts'
-import { nftSet, prefixSet } from './nft-set.ts'
+import { DROP_REASONS, type DropReason, dropCounter } from './drop-counts.ts'
 import {
   ICMP_ERROR_TYPES,
   INNER_DESTINATION,
@@ -39,6 +38,21 @@ import {
   innerMatch,
   innerRewriteRules,
 } from './icmp-errors.ts'
+
+// What a plan for one family says, where the other family has another word.
+
+interface FamilyWords {
+  /** Of the table, and of address matches inside it. */
+  readonly ip: NftFamily
+  readonly addressType: 'ipv4_addr' | 'ipv6_addr'
+  /** Matches ICMP redirects. */
+  readonly redirect: string
+}
+
+const FAMILY_WORDS: Readonly<Record<Family, FamilyWords>> = {
+  4: { ip: 'ip', addressType: 'ipv4_addr', redirect: 'icmp type redirect' },
+  6: { ip: 'ip6', addressType: 'ipv6_addr', redirect: 'icmpv6 type nd-redirect' },
+}
 
 /** All prefixes and addresses are of the one family. */
 export interface TranslationInit {
@@ -311,4 +325,16 @@ function asRules(texts: readonly string[]): Rule[] {
 /** `ip saddr != { … } `; everything where there is no prefix. */
 function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
   return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
+}
+
+// Values as the right side of a match: one as it is, several as a set. Pure.
+
+/** As one prefix, or as a set of those that none of the others contains. */
+function prefixSet(prefixes: readonly Prefix[]): string {
+  return nftSet(withoutContained(prefixes).map(formatPrefix))
+}
+
+/** The only one as it is. */
+function nftSet(items: readonly string[]): string {
+  return items.length === 1 ? (items[0] ?? '') : `{ ${[...items].join(', ')} }`
 }

@@ -2,8 +2,8 @@
 import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
-import type { CallChoice, LinkState } from '../cable/cable.ts'
-import type { PeerHealthView, RoamedLink } from '../world.ts'
+import type { CallChoice, LinkState } from '../cable/cable-driver.ts'
+import type { PeerHealthView, RoamedLink } from '../world/gateway-world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**

@@ -3,24 +3,54 @@
  * Endpoint; once the far ends say that they know it, they are told through the tunnel, and both ends change within some
  * milliseconds.
  */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Notice, NoticeStep } from '../../kernel/probing/probe-packet.ts'
 import { CONDITION_KEYS_ROTATED, type ConditionFinding } from '../../model/conditions.ts'
+import { ANNOTATION_ROTATE_KEYS } from '../../model/lanes/gateway-node.ts'
 import { CAPABILITY_FOLLOWS_KEYS } from '../../model/lanes/lane-number.ts'
-import { endpointName } from '../../model/objects.ts'
-import type { Notice, NoticeStep } from '../../kernel/probing/notice-packet.ts'
+import { type Node, endpointName } from '../../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { CableRotation } from '../cable/cable.ts'
-import type { PlannedLink } from '../cable/plan-lanes.ts'
-import type { GatewayConfig } from '../config.ts'
-import type { GatewayDeps } from '../deps.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
+import type { CableRotation } from '../cable/cable-driver.ts'
 import type { Probing } from '../health/probing.ts'
-import type { LaneLoop } from '../lane-loop.ts'
-import { loopDeps } from '../loop-deps.ts'
-import { readMembership } from '../read-world.ts'
-import { healthKey } from '../world.ts'
-import { askedRotation, noteServedRotation, servedRotation } from './asked-rotation.ts'
-import type { Following } from './following.ts'
-import { identityMark } from './identity-mark.ts'
+import type { LaneLoop } from '../lanes/lane-loop.ts'
+import { readMembership } from '../lanes/read-world.ts'
+import type { PlannedLink } from '../links/plan-lanes.ts'
+import type { GatewayConfig } from '../world/config.ts'
+import { type GatewayDeps, loopDeps } from '../world/deps.ts'
+import { healthKey } from '../world/gateway-world.ts'
+import { Following, identityMark } from './peer-rotation.ts'
 import { POSTPONED_MS, type RotationFacts, type RotationWait, isDue, planRotation } from './plan-rotation.ts'
+
+// What an operator asked for by the Node's annotation, and what has been done of it. The text of the annotation only
+// distinguishes one request from another: clocks of two machines are never compared.
+
+const MAX_REQUEST = 64
+
+/** Undefined where nothing is asked for. */
+function askedRotation(node: Node | undefined): string | undefined {
+  const text = node?.metadata.annotations?.[ANNOTATION_ROTATE_KEYS]?.slice(0, MAX_REQUEST)
+  return text === '' ? undefined : text
+}
+
+/** The request that was served last; undefined: none. */
+async function servedRotation(stateDir: string): Promise<string | undefined> {
+  try {
+    return await readFile(pathIn(stateDir), 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** Throws the system's error. */
+async function noteServedRotation(stateDir: string, request: string): Promise<void> {
+  await replaceFile(pathIn(stateDir), request)
+}
+
+function pathIn(stateDir: string): string {
+  return join(stateDir, 'rotated-for')
+}
 
 export interface RotationInit {
   readonly config: GatewayConfig
@@ -260,4 +290,34 @@ export class RotationLoop {
     this.#report = next
     this.#init.onChange()
   }
+}
+
+// The two ends of a key rotation in one process: this gateway's own, and those that it follows.
+
+interface Renewal {
+  readonly loop: RotationLoop
+  readonly following: Following
+}
+
+/** Undefined where the cable has nothing that could be made anew. The loop is not running yet. */
+export function startRenewal(
+  deps: GatewayDeps,
+  init: Omit<RotationInit, 'rotation' | 'following'>,
+  signal: AbortSignal,
+): Renewal | undefined {
+  const { rotation } = deps.cable
+  if (rotation === undefined) return undefined
+  const loop: RotationLoop = new RotationLoop(deps, { ...init, rotation, following: () => following })
+  const following: Following = new Following(
+    {
+      clock: deps.clock,
+      logger: deps.logger,
+      rotation,
+      lanes: () => init.lanes.plan?.lanes.lanes ?? [],
+      onFollowed: () => init.lanes.poke(),
+      isSwitching: () => loop.isSwitching,
+    },
+    signal,
+  )
+  return { loop, following }
 }

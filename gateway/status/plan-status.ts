@@ -1,25 +1,107 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
-import type { Failure } from '../../runtime/error-reason.ts'
 import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
   type ConditionFinding,
+  HEARS_NOTHING,
+  MAX_CONNECTION_MESSAGE_LENGTH,
+  MAX_FAILURE_LENGTH,
+  fitText,
   setCondition,
 } from '../../model/conditions.ts'
-import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { problemText } from '../../model/reasons/problem.ts'
-import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
-import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
-import { type ConnectionTrouble, connectionTrouble } from './plan-connection-message.ts'
-import { linkMtu } from '../cable/link-sizes.ts'
-import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
-import { narrowProblem } from './size-events.ts'
-import { named, readyFinding, upText } from './plan-ready.ts'
+import type { Condition, ConnectionCause, ConnectionState, ConnectionStatus, Gateway } from '../../model/objects.ts'
+import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
+import type { Failure } from '../../runtime/errors.ts'
+import { type LaneState, type LinkState, linkKey } from '../cable/cable-driver.ts'
 import type { LinkHealth } from '../health/probing.ts'
-import { healthKey } from '../world.ts'
+import { type LaneDoubt, type LanePlan, type PlannedLink, linkMtu } from '../links/plan-lanes.ts'
+import type { EndpointChoice } from '../reach/choose-endpoint.ts'
+import { healthKey } from '../world/gateway-world.ts'
+import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
+
+export interface ConnectionMessageInit {
+  readonly state: Exclude<ConnectionState, 'up'>
+  /** Milliseconds since the connection came into this state; absent while its probes have not begun. */
+  readonly forMs?: number
+  /** Milliseconds since something came in from the peer through its lane; absent where nothing ever did. */
+  readonly heardMs?: number
+  /** Milliseconds since the last handshake; absent where there was none. */
+  readonly handshakeAgeMs?: number
+  /** CableRules.sessionMs. */
+  readonly sessionMs: number
+  readonly choice: EndpointChoice
+  /** Why it may never come up, where that is known. */
+  readonly doubt?: LaneDoubt
+  /** As it is; undefined when it is new. */
+  readonly link: LinkState | undefined
+  /** UDP port of our own device. */
+  readonly listenPort: number
+}
+
+/** What came in longer ago than this came before the break: a peer sends a probe or a keepalive more often. */
+const HEARD_COUNTS_MS = 5000
+
+/** What a Gateway's status says of a connection that is not up. */
+interface ConnectionTrouble {
+  /** One sentence: what is missing since when, what each side sees, and what to open. */
+  readonly message: string
+  readonly cause?: ConnectionCause
+}
+
+/** The text for a connection that is not up: which end receives what, and which UDP port somebody has to open. Pure. */
+export function connectionTrouble(init: ConnectionMessageInit): ConnectionTrouble {
+  const { state, forMs, choice } = init
+  const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
+  const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
+  const { message, cause = init.doubt?.cause } = seen(init)
+  const doubt = init.doubt === undefined ? '' : `; ${init.doubt.text}`
+  return {
+    message: `${what}${since}: ${message} (${choice.why})${doubt}`,
+    ...(cause === undefined ? {} : { cause }),
+  }
+}
+
+function seen(init: ConnectionMessageInit): ConnectionTrouble {
+  const { heardMs, choice, link, listenPort } = init
+  const here = `UDP ${listenPort}`
+  const from = link?.at === undefined ? 'it' : `UDP ${formatAddressPort(link.at)}`
+  const at = choice.at ?? link?.at
+  const there = at === undefined ? 'UDP' : `UDP ${at.port}`
+  if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
+    if (hasSession(init)) {
+      const mend = `let ${here} in here and ${there} in there, or its gateway hangs`
+      return { message: `packets arrive from ${from}, but none that answers ours: ${mend}`, cause: 'NoneAnswers' }
+    }
+    const mend = `let ${here} out of this node and ${there} into that one`
+    return { message: `packets arrive from ${from}, but our answers do not get there: ${mend}`, cause: 'AnswersLost' }
+  }
+  if (choice.how === 'wait' || at === undefined) {
+    const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
+    return { message: `we have no address to send to and ${last}: open ${here} here, for it calls us` }
+  }
+  const sent = (link?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
+  const nothing = `${HEARS_NOTHING}${lastHeard(init)}`
+  return { message: `${sent} to UDP ${formatAddressPort(at)} ${nothing}: open UDP ${at.port} there` }
+}
+
+/** Both ends took part in a handshake: while it counts, packets got through both ways. */
+function hasSession({ handshakeAgeMs = Infinity, sessionMs }: ConnectionMessageInit): boolean {
+  return handshakeAgeMs < sessionMs
+}
+
+function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {
+  const facts = [
+    ...(heardMs === undefined ? [] : [`last heard ${seconds(heardMs)} ago`]),
+    ...(handshakeAgeMs === undefined ? [] : [`last handshake ${seconds(handshakeAgeMs)} ago`]),
+  ]
+  return facts.length === 0 ? '' : ` (${facts.join(', ')})`
+}
+
+function seconds(ms: number): string {
+  return `${Math.max(0, Math.floor(ms / 1000))} s`
+}
 
 export interface StatusInit {
   readonly node: string

@@ -2,7 +2,7 @@
  * What to do with each CRD: create, update or leave. Other products install the same CRDs, so nothing newer is ever
  * replaced, and no version goes that the server serves or has stored: objects in it could not be read any more.
  */
-import { compareRevisions, crdRevision, describeRevision } from './crd-revision.ts'
+import { compareRevisions, crdRevision, describeRevision } from './all-crds.ts'
 import type { CrdVersion, CustomResourceDefinition } from './custom-resource.ts'
 
 export type CrdAction = 'create' | 'update' | 'leave'

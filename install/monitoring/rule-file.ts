@@ -1,10 +1,7 @@
 /** All alerts, as a file of Prometheus and as objects of its Operator. */
-import type { ManifestObject } from '../manifest-object.ts'
-import { partLabels } from '../names.ts'
-import type { Alert, AlertGroup } from './alert.ts'
-import { BROKER_ALERTS } from './broker-alerts.ts'
-import { LANE_ALERTS } from './lane-alerts.ts'
-import { MEMBER_ALERTS } from './member-alerts.ts'
+import type { ManifestObject } from '../values/manifest.ts'
+import { partLabels } from '../values/names.ts'
+import { type Alert, type AlertGroup, BROKER_ALERTS, LANE_ALERTS, MEMBER_ALERTS } from './alerts.ts'
 
 export const ALERT_GROUPS: readonly AlertGroup[] = [LANE_ALERTS, MEMBER_ALERTS, BROKER_ALERTS]
 

@@ -1,6 +1,6 @@
 /** ValidatingAdmissionPolicies in short, each with the binding that puts it in force. */
-import type { ManifestObject } from '../manifest-object.ts'
-import { type PartName, objectName, partLabels } from '../names.ts'
+import type { ManifestObject } from '../values/manifest.ts'
+import { type PartName, objectName, partLabels } from '../values/names.ts'
 
 const GROUP = 'admissionregistration.k8s.io'
 

@@ -2,7 +2,7 @@
 import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
 import { GUARDED_NAMESPACES, GUARDED_PREFIXES } from '../../model/ids.ts'
 import { CLUSTERSET_IPV6_PREFIX } from '../../model/kernel-ids.ts'
-import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
 import { LEAVE_REQUESTED_ANNOTATION } from '../../model/membership.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import {
@@ -17,8 +17,8 @@ import {
   PROPERTY_CLUSTER_ID,
 } from '../../model/spec-constants.ts'
 import { MEMBERSHIP_KIND, account, celList, constraints, matching, policy } from './admission-policy.ts'
-import type { ManifestObject } from '../manifest-object.ts'
-import { AGENT_LEASE, SITE_CONFIG, SITE_KEY } from '../names.ts'
+import type { ManifestObject } from '../values/manifest.ts'
+import { AGENT_LEASE, SITE_CONFIG, SITE_KEY } from '../values/names.ts'
 
 function byAgent(namespace: string): object {
   return {

@@ -3,9 +3,9 @@
  * `patch`, and `create` for what does not exist yet.
  */
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
-import type { ManifestObject } from '../manifest-object.ts'
-import { IDENTITY_SECRET, type PartName, objectName, partLabels } from '../names.ts'
-import type { PartRef } from '../workload.ts'
+import type { ManifestObject } from '../values/manifest.ts'
+import { IDENTITY_SECRET, type PartName, objectName, partLabels } from '../values/names.ts'
+import type { PartRef } from '../workloads/workload.ts'
 
 interface AccessRule {
   readonly apiGroups: readonly string[]

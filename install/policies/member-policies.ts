@@ -5,13 +5,13 @@
  * other products.
  */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
-import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
 import { MEMBERSHIP_KIND, account, constraints, policy } from './admission-policy.ts'
 import { agentPolicies } from './agent-policies.ts'
 import { podPolicies } from './pod-policies.ts'
-import type { ManifestObject } from '../manifest-object.ts'
+import type { ManifestObject } from '../values/manifest.ts'
 
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
 

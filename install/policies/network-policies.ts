@@ -3,11 +3,9 @@
  * status port from elsewhere than loopback learns whether the part is well and no more, unless metrics are open
  * (pod.ts): so it is not closed here, where some pod networks might take the kubelet for a stranger.
  */
-import type { ManifestObject } from '../manifest-object.ts'
-import { selectorLabels } from '../names.ts'
-import { BROKER_PORT, DNS_CONTAINER_PORT, STATUS_PORTS } from '../ports.ts'
-import { when } from '../template-value.ts'
-import { type PartRef, metadataOf } from '../workload.ts'
+import { type ManifestObject, when } from '../values/manifest.ts'
+import { BROKER_PORT, DNS_CONTAINER_PORT, STATUS_PORTS, selectorLabels } from '../values/names.ts'
+import { type PartRef, metadataOf } from '../workloads/workload.ts'
 
 interface OpenPort {
   readonly protocol: 'TCP' | 'UDP'

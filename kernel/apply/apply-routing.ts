@@ -2,13 +2,99 @@
  * Brings routes, rules, next hops, neighbours and forwarding entries to a plan: reads what is there, adds before it
  * deletes, goes on past failures. Looks only at the tables, ids and the device that the caller names as its own.
  */
+import type { NextHopIds } from '../../model/kernel-ids.ts'
+import { keyedDiff } from '../../reconcile/incremental.ts'
 import { isExists, isNotFound } from '../errors.ts'
+import { normalHop } from '../route/check-next-hop.ts'
 import * as format from '../route/format-ip.ts'
+import {
+  type NextHopGroup,
+  type NextHopListing,
+  type NextHopObject,
+  type NextHopTable,
+  formatGroup,
+  formatHop,
+  formatNextHopDeletion,
+} from '../route/next-hop-table.ts'
 import type { ForwardingEntry, Neighbour, Route, RouteTable, Rule } from '../route/route-table.ts'
-import type { NextHopListing } from '../route/nexthop/next-hop-table.ts'
-import { bringNextHops, clearNextHops, NO_NEXT_HOPS, observeNextHops, type NextHopScope } from './apply-next-hops.ts'
-import { bring, type Kind } from './bring.ts'
-import type { Round } from './round.ts'
+import { planClearance, planGroups } from './plan-next-hops.ts'
+import type { ChangeKind, Round } from './round.ts'
+
+// Brings next-hop objects and groups to a plan, as a part of applyRouting.
+
+/** Which next hops are the caller's own. */
+interface NextHopScope {
+  readonly table: NextHopTable
+  readonly ids: NextHopIds
+}
+
+const NO_NEXT_HOPS: NextHopListing = { hops: [], groups: [] }
+
+/** Those of the caller. Throws KernelError. */
+async function observeNextHops(scope: NextHopScope | undefined, signal: AbortSignal): Promise<NextHopListing> {
+  if (scope === undefined) return NO_NEXT_HOPS
+  const { ids, table } = scope
+  const isOurs = ({ id }: { readonly id: number }): boolean => id >= ids.first && id <= ids.last
+  const { hops, groups } = await table.list(signal)
+  return { hops: hops.filter(isOurs), groups: groups.filter(isOurs) }
+}
+
+/**
+ * Removes what cannot be replaced in place. True when something was removed: the kernel then has removed the routes
+ * over it too, and the caller has to read again.
+ */
+async function clearNextHops(
+  { table }: NextHopScope,
+  desired: NextHopListing,
+  observed: NextHopListing,
+  round: Round,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const clearance = planClearance(desired, observed)
+  for (const item of clearance) {
+    const kind = 'members' in item ? 'next-hop-group' : 'next-hop'
+    await round.change(kind, formatNextHopDeletion(item), () => table.remove(item.id, signal), isNotFound)
+  }
+  if (clearance.length > 0) round.drift?.forget('next-hop', 'next-hop-group', 'route')
+  return clearance.length > 0
+}
+
+/** Adds and changes; gives what removes the rest, hops and groups apart. */
+async function bringNextHops(
+  { table }: NextHopScope,
+  desired: NextHopListing,
+  observed: NextHopListing,
+  round: Round,
+  signal: AbortSignal,
+): Promise<readonly (() => Promise<void>)[]> {
+  const hops = await bring(hopKind(table, signal), desired.hops, observed.hops, round)
+  const { groups, kept } = planGroups(desired.groups, new Set(hops.failed.map(({ id }) => id)))
+  const there = observed.groups.filter(({ id }) => !kept.has(id))
+  return [hops.remove, (await bring(groupKind(table, signal), groups, there, round)).remove]
+}
+
+function hopKind(table: NextHopTable, signal: AbortSignal): Kind<NextHopObject> {
+  return {
+    kind: 'next-hop',
+    key: ({ id }) => String(id),
+    text: (hop) => formatHop(normalHop(hop)),
+    format: formatHop,
+    formatDeletion: formatNextHopDeletion,
+    put: (hop) => table.replaceHop(hop, signal),
+    remove: ({ id }) => table.remove(id, signal),
+  }
+}
+
+function groupKind(table: NextHopTable, signal: AbortSignal): Kind<NextHopGroup> {
+  return {
+    kind: 'next-hop-group',
+    key: ({ id }) => String(id),
+    format: formatGroup,
+    formatDeletion: formatNextHopDeletion,
+    put: (group) => table.replaceGroup(group, signal),
+    remove: ({ id }) => table.remove(id, signal),
+  }
+}
 
 export interface RoutingPlan {
   readonly routes: readonly Route[]
@@ -159,4 +245,62 @@ function hopsInOrder(route: Route): string {
 /** In between, a packet may be refused but never leak. */
 function refusalsFirst(routes: readonly Route[]): Route[] {
   return [...routes.filter(({ type }) => type !== 'unicast'), ...routes.filter(({ type }) => type === 'unicast')]
+}
+
+// Brings one kind of thing in the kernel to what is desired: adds and changes, then removes.
+
+/** One kind of thing in the kernel. */
+interface Kind<T> {
+  readonly kind: ChangeKind
+  /** What the kernel has one of. */
+  readonly key: (item: T) => string
+  /** By which two of one key are the same; the command that makes it where absent. */
+  readonly text?: (item: T) => string
+  readonly format: (item: T) => string
+  readonly formatDeletion: (item: T) => string
+  readonly put: (item: T) => Promise<void>
+  /** Of a failed put: it is there all the same. */
+  readonly isThere?: (error: unknown) => boolean
+  readonly remove: (item: T) => Promise<void>
+}
+
+interface Brought<T> {
+  /** What could not be made, or not be changed. */
+  readonly failed: readonly T[]
+  /** Removes what is there and not desired. */
+  readonly remove: () => Promise<void>
+}
+
+/** Adds and changes, in the order of `desired`. What another program changed is counted as drift. */
+async function bring<T>(
+  kind: Kind<T>,
+  desired: readonly T[],
+  observed: readonly T[],
+  round: Round,
+): Promise<Brought<T>> {
+  const text = kind.text ?? kind.format
+  const equal = (a: T, b: T): boolean => text(a) === text(b)
+  const diff = keyedDiff({ desired, observed, desiredKey: kind.key, observedKey: kind.key, equal })
+  const changed = diff.change.map((change) => change.desired)
+  const { drift } = round
+  drift?.repaired(kind.kind, 'Missing', drift.had(kind.kind, diff.add.map(kind.format)))
+  drift?.repaired(kind.kind, 'Changed', drift.had(kind.kind, changed.map(kind.format)))
+  drift?.repaired(kind.kind, 'Foreign', drift.neverHad(kind.kind, diff.remove.map(kind.format)))
+  const there = new Set(desired.map(kind.format))
+  const wanting = new Set([...diff.add, ...changed])
+  const failed: T[] = []
+  for (const item of desired.filter((one) => wanting.has(one))) {
+    const made = kind.format(item)
+    if (await round.change(kind.kind, made, () => kind.put(item), kind.isThere)) continue
+    there.delete(made)
+    failed.push(item)
+  }
+  drift?.settle(kind.kind, there)
+  const remove = async (): Promise<void> => {
+    for (const item of diff.remove) {
+      // The kernel was faster: a device that goes takes along what hangs on it.
+      await round.change(kind.kind, kind.formatDeletion(item), () => kind.remove(item), isNotFound)
+    }
+  }
+  return { failed, remove }
 }

@@ -2,10 +2,9 @@
  * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
  * failed is kept, and the failures are thrown together at the end.
  */
-import { type Failure, firstReasonOf } from '../../runtime/error-reason.ts'
+import { type Failure, errorOf, firstReasonOf } from '../../runtime/errors.ts'
 import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
-import type { Counter } from '../../runtime/metrics/metrics.ts'
-import { errorOf } from '../../runtime/thrown.ts'
+import type { Counter } from '../../runtime/metrics/instruments.ts'
 import type { Drift } from '../drift.ts'
 
 export type ChangeKind =

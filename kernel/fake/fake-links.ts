@@ -1,12 +1,45 @@
 /** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
-import { classifyAddress, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
+import {
+  type Family,
+  addressBits,
+  classifyAddress,
+  containsAddress,
+  familyOf,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+} from '../../model/addresses/ip.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { usualAddress, usualInterfaceAddress } from '../route/address-text.ts'
-import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from '../route/check-route.ts'
 import { KernelError } from '../errors.ts'
-import { formatAddress, formatLink, formatLinkChange } from '../route/format-ip.ts'
-import type { NextHopFeatures } from '../route/nexthop/next-hop-table.ts'
-import type { InterfaceAddress, Link, MainRoute, NewAddress, NewLink, VxlanLink } from '../route/route-table.ts'
+import { usualAddress, usualInterfaceAddress } from '../route/address-text.ts'
+import {
+  checkDeviceName,
+  checkInterfaceAddress,
+  checkMac,
+  normalRoute,
+  refuseInvalid,
+  routeMetric,
+} from '../route/check-route.ts'
+import {
+  formatAddress,
+  formatForwardingEntry,
+  formatLink,
+  formatLinkChange,
+  formatNeighbour,
+} from '../route/format-ip.ts'
+import type { NextHopFeatures } from '../route/next-hop-table.ts'
+import type {
+  ForwardingEntry,
+  InterfaceAddress,
+  Link,
+  MainRoute,
+  Neighbour,
+  NewAddress,
+  NewLink,
+  Route,
+  Rule,
+  VxlanLink,
+} from '../route/route-table.ts'
 
 export interface FakeNode {
   /** Devices that are there from the start and are not ours. */
@@ -189,4 +222,136 @@ function isGlobal({ address }: InterfaceAddress): boolean {
 
 function addressKey(address: InterfaceAddress): string {
   return `${address.device}|${address.address}`
+}
+
+/** Neighbours and forwarding entries of the fake route table: what is there, and what the kernel refuses about them. */
+export class FakeNeighbours {
+  readonly #links: FakeLinks
+  readonly #neighbours = new Map<string, Neighbour>()
+  readonly #entries = new Map<string, ForwardingEntry>()
+
+  constructor(links: FakeLinks) {
+    this.#links = links
+  }
+
+  listOf(device: string, operation: string): readonly Neighbour[] {
+    this.#links.need(device, operation)
+    return [...this.#neighbours.values()].filter((entry) => entry.device === device)
+  }
+
+  replace(neighbour: Neighbour, operation: string): void {
+    checkMac(neighbour.mac, operation)
+    refuseInvalid(operation, () => parseAddress(neighbour.address))
+    const { device } = neighbour
+    const address = usualAddress(neighbour.address)
+    this.#links.needUp(device, operation)
+    if (!this.#links.carries(device, familyOf(address))) {
+      throw new KernelError('EINVAL', operation, `the MTU of ${device} is too small`)
+    }
+    this.#neighbours.set(`${device}|${address}`, { ...neighbour, address })
+  }
+
+  delete({ device, address }: Neighbour, operation: string): void {
+    refuseInvalid(operation, () => parseAddress(address))
+    this.#links.need(device, operation)
+    if (this.#neighbours.delete(`${device}|${usualAddress(address)}`)) return
+    throw new KernelError('ENOENT', operation, 'no such neighbour')
+  }
+
+  entriesOf(device: string, operation: string): readonly ForwardingEntry[] {
+    this.#links.need(device, operation)
+    return [...this.#entries.values()].filter((entry) => entry.device === device)
+  }
+
+  replaceEntry(entry: ForwardingEntry, operation: string): void {
+    checkMac(entry.mac, operation)
+    refuseInvalid(operation, () => parseAddress(entry.destination))
+    if (this.#links.need(entry.device, operation).kind !== 'vxlan') {
+      throw new KernelError('EOPNOTSUPP', operation, 'not a vxlan device')
+    }
+    this.#entries.set(`${entry.device}|${entry.mac}`, entry)
+  }
+
+  deleteEntry({ device, mac, destination }: ForwardingEntry, operation: string): void {
+    this.#links.need(device, operation)
+    const present = this.#entries.get(`${device}|${mac}`)
+    if (present?.destination !== destination) throw new KernelError('ENOENT', operation, 'no such entry')
+    this.#entries.delete(`${device}|${mac}`)
+  }
+
+  /** The device has stopped, or carries the family no more. */
+  forget(device: string, family: Family): void {
+    for (const [key, entry] of this.#neighbours) {
+      if (entry.device === device && familyOf(entry.address) === family) this.#neighbours.delete(key)
+    }
+  }
+
+  /** The device has gone. */
+  forgetEntries(device: string): void {
+    for (const [key, entry] of this.#entries) if (entry.device === device) this.#entries.delete(key)
+  }
+
+  commands(): readonly string[] {
+    return [
+      ...[...this.#neighbours.values()].map(formatNeighbour),
+      ...[...this.#entries.values()].map(formatForwardingEntry),
+    ]
+  }
+}
+
+// Checks and look-ups of the fake route table, without state of their own.
+
+export function routeKey(route: Route): string {
+  return `${route.table}|${normalRoute(route).destination}|${routeMetric(route)}`
+}
+
+export function ruleKey(rule: Rule): string {
+  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}|${rule.protocol ?? ''}|${rule.sourcePort ?? ''}|${rule.destinationPort ?? ''}`
+}
+
+/** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */
+function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
+  const wanted = parseAddress(address)
+  if (wanted.family === 6 && classifyAddress(wanted) === 'linkLocal') return true
+  return addresses.some((entry) => entry.device === device && containsAddress(networkOf(entry.address), wanted))
+}
+
+/** Throws KernelError where no network of the device has the gateway in it. */
+export function needReach(
+  addresses: readonly InterfaceAddress[],
+  device: string,
+  via: string,
+  operation: string,
+): void {
+  if (isConnected(addresses, device, via)) return
+  const code = parseAddress(via).family === 4 ? 'ENETUNREACH' : 'EHOSTUNREACH'
+  throw new KernelError(code, operation, `no address of ${device} reaches ${via}`)
+}
+
+/** The device whose connected network holds the address, longest prefix first. */
+export function connectedDevice(
+  addresses: readonly InterfaceAddress[],
+  destination: string,
+): InterfaceAddress | undefined {
+  const wanted = parseAddress(destination)
+  return addresses
+    .filter((entry) => containsAddress(networkOf(entry.address), wanted))
+    .sort((a, b) => networkOf(b.address).length - networkOf(a.address).length)[0]
+}
+
+/** Longest prefix, then lowest metric, within one table. */
+export function bestRoute(routes: readonly Route[], table: number, destination: string): Route | undefined {
+  const wanted = parseAddress(destination)
+  return routes
+    .filter((route) => route.table === table && containsAddress(parsePrefix(route.destination), wanted))
+    .sort(
+      (a, b) =>
+        parsePrefix(b.destination).length - parsePrefix(a.destination).length || routeMetric(a) - routeMetric(b),
+    )[0]
+}
+
+function networkOf(address: string): ReturnType<typeof prefixOf> {
+  const [host = '', length] = address.split('/')
+  const parsed = parseAddress(host)
+  return prefixOf(parsed, Number(length ?? addressBits(parsed.family)))
 }

@@ -1,12 +1,88 @@
 /** Next-hop objects and groups in memory: what is there, and what the kernel refuses and drops about them. */
 import type { Family } from '../../model/addresses/ip.ts'
 import { KernelError } from '../errors.ts'
-import { checkGroup, checkHop, checkReplacement, normalGroup, normalHop } from '../route/nexthop/check-next-hop.ts'
-import { formatGroup, formatHop } from '../route/nexthop/format-next-hop.ts'
-import type { Bucket, NextHopGroup, NextHopListing, NextHopObject } from '../route/nexthop/next-hop-table.ts'
-import { FakeBuckets } from './fake-buckets.ts'
-import type { FakeLinks } from './fake-links.ts'
-import { needReach } from './fake-route-state.ts'
+import {
+  checkGroup,
+  checkHop,
+  checkNextHopId,
+  checkReplacement,
+  normalGroup,
+  normalHop,
+} from '../route/check-next-hop.ts'
+import type * as item from '../route/next-hop-table.ts'
+import {
+  type Bucket,
+  type NextHopGroup,
+  type NextHopListing,
+  type NextHopObject,
+  type ResilientGroup,
+  formatGroup,
+  formatHop,
+  formatNextHopDeletion,
+} from '../route/next-hop-table.ts'
+import { type FakeLinks, needReach } from './fake-links.ts'
+
+/** Buckets of a resilient group: who gets how many, and which of them move (net/ipv4/nexthop.c nh_res_table_upkeep). */
+class FakeBuckets {
+  #group: ResilientGroup
+  readonly #members: (number | undefined)[]
+  readonly #busy = new Set<number>()
+
+  constructor(group: ResilientGroup) {
+    this.#group = group
+    this.#members = Array.from({ length: group.buckets }, () => undefined)
+    this.change(group)
+  }
+
+  /** Other members or weights. Buckets of those that are gone move, and idle ones of those that have too many. */
+  change(group: ResilientGroup): void {
+    this.#group = group
+    const missing = wanted(group)
+    for (const member of this.#members) if (member !== undefined) missing.set(member, (missing.get(member) ?? 0) - 1)
+    const stays = new Set(group.members.map(({ id }) => id))
+    for (const [index, member] of this.#members.entries()) {
+      if (member !== undefined && stays.has(member) && !this.#mayMove(index, missing.get(member) ?? 0)) continue
+      const next = group.members.find(({ id }) => (missing.get(id) ?? 0) > 0)
+      if (next === undefined) return
+      if (member !== undefined) missing.set(member, (missing.get(member) ?? 0) + 1)
+      missing.set(next.id, (missing.get(next.id) ?? 0) - 1)
+      this.#members[index] = next.id
+      this.#busy.delete(index)
+    }
+  }
+
+  /** Something flows through the bucket from now on. */
+  carry(index: number): void {
+    this.#busy.add(index)
+  }
+
+  list(): readonly Bucket[] {
+    return this.#members.map((member = 0, index) => ({
+      index,
+      member,
+      idleMs: this.#busy.has(index) ? 0 : this.#group.idleTimerMs,
+    }))
+  }
+
+  #mayMove(index: number, missing: number): boolean {
+    return missing < 0 && !this.#busy.has(index)
+  }
+}
+
+/** How many buckets each member is to have; rounded so that the sum is right. */
+function wanted({ members, buckets }: ResilientGroup): Map<number, number> {
+  const total = members.reduce((sum, { weight = 1 }) => sum + weight, 0)
+  const found = new Map<number, number>()
+  let weights = 0
+  let before = 0
+  for (const { id, weight = 1 } of members) {
+    weights += weight
+    const upTo = Math.round((buckets * weights) / total)
+    found.set(id, upTo - before)
+    before = upTo
+  }
+  return found
+}
 
 export class FakeNextHops {
   readonly #links: FakeLinks
@@ -138,4 +214,99 @@ function refuseIpv4(operation: string): never {
 
 function byId(a: { readonly id: number }, b: { readonly id: number }): number {
   return a.id - b.id
+}
+
+/** What the fake node lends. */
+interface FakeNextHopDeps {
+  readonly state: FakeNextHops
+  readonly features: item.NextHopFeatures
+  readonly read: <T>(operation: string, signal: AbortSignal | undefined, action: (operation: string) => T) => Promise<T>
+  readonly change: (
+    operation: string,
+    signal: AbortSignal | undefined,
+    action: (operation: string) => void,
+  ) => Promise<void>
+  /** These ids are gone. */
+  readonly gone: (ids: readonly number[]) => void
+  readonly onChange: (listener: () => void) => () => void
+}
+
+/**
+ * The next-hop objects and groups of a fake node; its FakeRouteTable makes it. They are removed with their devices
+ * there, and the routes that name them are removed with them.
+ */
+export class FakeNextHopTable implements item.NextHopTable {
+  readonly #deps: FakeNextHopDeps
+  readonly #stops = new Set<() => void>()
+
+  constructor(deps: FakeNextHopDeps) {
+    this.#deps = deps
+  }
+
+  features(signal?: AbortSignal): Promise<item.NextHopFeatures> {
+    return this.#deps.read('ip nexthop show', signal, () => this.#deps.features)
+  }
+
+  list(signal?: AbortSignal): Promise<item.NextHopListing> {
+    return this.#deps.read('ip nexthop show', signal, () => this.#deps.state.list())
+  }
+
+  replaceHop(hop: item.NextHopObject, signal?: AbortSignal): Promise<void> {
+    return this.#deps.change(formatHop(hop), signal, (operation) => {
+      this.#need('objects', operation)
+      this.#deps.state.replaceHop(hop, operation)
+    })
+  }
+
+  replaceGroup(group: item.NextHopGroup, signal?: AbortSignal): Promise<void> {
+    return this.#deps.change(formatGroup(group), signal, (operation) => {
+      this.#need(group.kind === 'plain' ? 'objects' : 'resilient', operation)
+      this.#deps.state.replaceGroup(group, operation)
+    })
+  }
+
+  remove(id: number, signal?: AbortSignal): Promise<void> {
+    return this.#deps.change(formatNextHopDeletion({ id }), signal, (operation) => {
+      checkNextHopId(id, operation)
+      this.#need('objects', operation)
+      this.#deps.gone(this.#deps.state.remove(id, operation))
+    })
+  }
+
+  buckets(id: number, signal?: AbortSignal): Promise<readonly item.Bucket[]> {
+    return this.#deps.read(`ip nexthop bucket show id ${id}`, signal, (operation) => {
+      checkNextHopId(id, operation)
+      this.#need('objects', operation)
+      return this.#deps.state.buckets(id, operation)
+    })
+  }
+
+  onChange(listener: () => void): () => void {
+    const stop = this.#deps.onChange(listener)
+    this.#stops.add(stop)
+    return () => {
+      this.#stops.delete(stop)
+      stop()
+    }
+  }
+
+  close(): void {
+    for (const stop of this.#stops) stop()
+    this.#stops.clear()
+  }
+
+  /** Something flows through a bucket from now on: only then does the kernel keep it where it is. */
+  carry(group: number, bucket: number): void {
+    this.#deps.state.carry(group, bucket)
+  }
+
+  /** Another program uses an id in our range. */
+  putForeign(id: number): void {
+    this.#deps.state.putForeign(id)
+  }
+
+  #need(feature: keyof item.NextHopFeatures, operation: string): void {
+    if (this.#deps.features[feature]) return
+    throw new KernelError('EOPNOTSUPP', operation, 'not supported by this kernel')
+  }
 }

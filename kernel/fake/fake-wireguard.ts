@@ -5,20 +5,22 @@
 import { readFile } from 'node:fs/promises'
 import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
-import { checkDeviceConfig, checkWireguardName } from '../wireguard/check-wireguard.ts'
+import {
+  type DeviceConfig,
+  type DeviceState,
+  type KeyInit,
+  type PeerConfig,
+  type PeerState,
+  type Wireguard,
+  type WireguardDriver,
+  checkDeviceConfig,
+  checkWireguardName,
+  generateWireguardKey,
+  publicKeyOf,
+} from '../wireguard/wireguard-device.ts'
 import { KernelError } from '../errors.ts'
 import type { FakeRouteTable } from './fake-route-table.ts'
-import { formatDevice } from '../wireguard/format-wg.ts'
-import { generateWireguardKey, publicKeyOf } from '../wireguard/wireguard-key.ts'
-import type {
-  DeviceConfig,
-  DeviceState,
-  KeyInit,
-  PeerConfig,
-  PeerState,
-  Wireguard,
-  WireguardDriver,
-} from '../wireguard/wireguard.ts'
+import { formatDevice } from '../wireguard/wg-text.ts'
 
 interface FakePeer {
   config: PeerConfig

@@ -3,6 +3,7 @@
  * what may run out. What cannot be read is named, and the rest counts.
  */
 import { readFile, readdir, statfs } from 'node:fs/promises'
+import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { FAMILIES, type Family } from '../../model/addresses/ip.ts'
 import {
@@ -13,12 +14,42 @@ import {
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
 } from '../../model/kernel-ids.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { type DeviceSetting, deviceSettings } from '../tuning/device-settings.ts'
+import { messageOf } from '../../runtime/errors.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
-import { type DeviceLook, carryingDevices, devicesOf } from './devices.ts'
-import { type ToolRun, jsonFrom } from './json-from.ts'
+import { type DeviceSetting, deviceSettings } from '../tuning/device-settings.ts'
 import { type RulesetLook, parseRuleset } from './parse-ruleset.ts'
+
+// JSON of a tool of the kernel, which may print half of it when what it lists changes meanwhile.
+
+/** How the tools are run. */
+interface ToolRun {
+  readonly run: RunCommand
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+const TRIES = 3
+
+/**
+ * Throws where the tool prints no JSON again and again, and where it fails; `none`, where it is given, is what failing or
+ * silence means.
+ */
+async function jsonFrom(
+  { run, timeoutMs, signal }: ToolRun,
+  [name, ...args]: readonly [string, ...string[]],
+  none?: unknown,
+): Promise<unknown> {
+  for (let tries = 1; ; tries += 1) {
+    const { code, stdout, stderr } = await run(name, args, { signal, timeoutMs })
+    if (none !== undefined && (code !== 0 || stdout.trim() === '')) return none
+    if (code !== 0) throw new Error(`${name} ${args.join(' ')}: ${stderr.trim().slice(0, 200)}`)
+    try {
+      return JSON.parse(stdout)
+    } catch (cause) {
+      if (tries === TRIES) throw new Error(`${name} ${args.join(' ')}: it prints no JSON`, { cause })
+    }
+  }
+}
 
 export interface HostLook {
   readonly devices: readonly DeviceLook[]
@@ -192,4 +223,41 @@ async function routesOf(tool: ToolRun): Promise<HostLook['routes'] & {}> {
 
 interface Route {
   readonly dst?: unknown
+}
+
+// Devices of this machine with their addresses, also of those that carry nothing now: a bridge without a port.
+
+interface DeviceLook {
+  readonly name: string
+  readonly addresses: readonly string[]
+}
+
+/** Throws where `ip` cannot say. */
+async function devicesOf(tool: ToolRun): Promise<readonly DeviceLook[]> {
+  const rows = (await jsonFrom(tool, ['ip', '-json', 'address', 'show'])) as readonly IpDevice[]
+  return rows.flatMap(({ ifname, addr_info: addresses = [] }) =>
+    ifname === undefined ? [] : [{ name: ifname, addresses: addresses.flatMap(({ local }) => local ?? []) }],
+  )
+}
+
+/** What the system's library knows: none of those that carry nothing now. */
+function carryingDevices(): readonly DeviceLook[] {
+  return Object.entries(networkInterfaces()).map(([name, all = []]) => ({
+    name,
+    addresses: all.map(({ address }) => address),
+  }))
+}
+
+/** As far as they can be known. */
+export async function addressesHere(tool: ToolRun): Promise<readonly string[]> {
+  const devices = await devicesOf(tool).catch((error: unknown) => {
+    if (tool.signal.aborted) throw error
+    return carryingDevices()
+  })
+  return devices.flatMap(({ addresses }) => addresses)
+}
+
+interface IpDevice {
+  readonly ifname?: string
+  readonly addr_info?: readonly { readonly local?: string }[]
 }

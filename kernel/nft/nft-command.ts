@@ -4,11 +4,9 @@
  */
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { isNotFound, KernelError, type KernelErrorCode } from '../errors.ts'
-import { formatNft } from './format-nft.ts'
-import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
-import type { Nft } from './nft.ts'
+import { formatNft, parseCounters, parseElements } from './nft-text.ts'
+import type { Nft, NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 import { NftWatch } from './nft-watch.ts'
-import { parseCounters, parseElements } from './parse-nft.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
 
 export interface NftCommandInit {

@@ -9,15 +9,23 @@
  * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
  * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
  */
-import { type Failure, reasonOf } from '../../runtime/error-reason.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './pace.ts'
-import { PathSize } from './path-size.ts'
-import { type Notice, decodeNotice, encodeNotice } from './notice-packet.ts'
-import { type Probe, type SizedProbe, decodeProbe, encodeProbe } from './probe-packet.ts'
-import type { ProbeSocket } from './probe-socket.ts'
-import type { ProberDeps, ProberInit } from './prober-init.ts'
-import type { SizeBounds } from './size-search.ts'
+import type { ConnectionState } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type Failure, messageOf, reasonOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { PathSize, type SizeBounds } from './path-size.ts'
+import type { PeerHealthInit } from './peer-health.ts'
+import {
+  type Notice,
+  type Probe,
+  type SizedProbe,
+  decodeNotice,
+  decodeProbe,
+  encodeNotice,
+  encodeProbe,
+} from './probe-packet.ts'
+import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
+import { type Moment, PACE, type Pace, patienceMs, pauseMs } from './probe-timing.ts'
 import {
   type MeasuredPeer,
   type PeerEntry,
@@ -394,4 +402,37 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     }
     return true
   }
+}
+
+// What a prober needs, and what it tells.
+
+interface ProberDeps<P extends ProbedPeer> {
+  readonly clock: Clock
+  readonly logger: Pick<Logger, 'warn' | 'error'>
+  readonly openSocket: OpenProbeSocket
+  /** What is counted: a question sent, an answer to one, and what was neither a peer's question nor such an answer. */
+  readonly count: (what: 'sent' | 'answered' | 'ignored') => void
+  /** Called at once on each change of state. */
+  readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
+  /** The same when an end that is up is doubted, or no longer. */
+  readonly onDoubt: (peer: P, doubted: boolean) => void
+  /** What a far end says beside its probes. True: it gets a receipt. Absent: nothing is heard. */
+  readonly onNotice?: (peer: P, notice: Notice) => boolean
+  /** The receipt for a notice of this process. */
+  readonly onReceipt?: (peer: P, notice: Notice) => void
+  /** The same when packets of other sizes get there than before. Absent: nobody wants to know. */
+  readonly onSize?: (peer: P) => void
+  /** Whether traffic flowed there in the last seconds. */
+  readonly isBusy: (peer: P) => boolean
+}
+
+interface ProberInit extends Omit<PeerHealthInit, 'startsUp'> {
+  /** For the log: `lane 0`, `the overlay`. */
+  readonly name: string
+  /** The number that our questions carry. */
+  readonly number: number
+  readonly address: string
+  /** Of both ends. */
+  readonly port: number
+  readonly pace?: Pace
 }

@@ -1,8 +1,24 @@
 /** Links and addresses as rtnetlink messages: struct ifinfomsg and ifaddrmsg, linux/if_link.h and if_addr.h. */
+import { type Family, familyOf } from '../../model/addresses/ip.ts'
+import { KernelError, isNotFound } from '../errors.ts'
+import { checkDeviceName } from './check-route.ts'
+import type { RtnetlinkSocket } from './netlink-socket.ts'
+import type {
+  ForwardingEntry,
+  InterfaceAddress,
+  Link,
+  Neighbour,
+  NewAddress,
+  NewLink,
+  VxlanLink,
+} from './route-table.ts'
 import {
-  addressBytes,
+  AF_BRIDGE,
   AF_INET,
   AF_INET6,
+  type Attribute,
+  addressBytes,
+  addressFamily,
   attributes,
   body,
   cString,
@@ -10,13 +26,13 @@ import {
   readAddress,
   readCString,
   readMac,
+  readU16,
   readU32,
+  u16,
   u16be,
   u32,
   u8,
-  type Attribute,
 } from './rtnetlink-codec.ts'
-import type { InterfaceAddress, Link, NewAddress, NewLink, VxlanLink } from './route-table.ts'
 
 export const RTM_NEWLINK = 16
 export const RTM_DELLINK = 17
@@ -149,4 +165,101 @@ export function decodeAddress(data: Buffer, names: ReadonlyMap<number, string>):
 
 function ifinfo(index: number, flags: number, change: number): Buffer {
   return Buffer.concat([Buffer.alloc(4), u32(index), u32(flags), u32(change)])
+}
+
+// Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE.
+
+export const RTM_NEWNEIGH = 28
+export const RTM_DELNEIGH = 29
+export const RTM_GETNEIGH = 30
+
+const NDMSG_BYTES = 12
+const NDA = { DST: 1, LLADDR: 2 } as const
+const NUD_PERMANENT = 0x80
+const NTF_SELF = 2
+
+export function encodeNeighbour(neighbour: Neighbour, index: number): Uint8Array[] {
+  return body(ndmsg(addressFamily(familyOf(neighbour.address)), index, 0), [
+    [NDA.DST, addressBytes(neighbour.address)],
+    [NDA.LLADDR, macBytes(neighbour.mac)],
+  ])
+}
+
+export function encodeForwardingEntry(entry: ForwardingEntry, index: number): Uint8Array[] {
+  return body(ndmsg(AF_BRIDGE, index, NTF_SELF), [
+    [NDA.LLADDR, macBytes(entry.mac)],
+    [NDA.DST, addressBytes(entry.destination)],
+  ])
+}
+
+/** Neighbours of a family, or forwarding entries. */
+export type NeighbourKind = Family | 'forwarding'
+
+export function encodeNeighbourDump(kind: NeighbourKind): Uint8Array[] {
+  const head = Buffer.alloc(NDMSG_BYTES)
+  head.writeUInt8(kindNumber(kind), 0)
+  return body(head, [])
+}
+
+/** Address and MAC of a permanent entry of that kind and device; undefined for all others. */
+export function decodeNeighbour(
+  data: Buffer,
+  kind: NeighbourKind,
+  index: number,
+): { readonly mac: string; readonly address: string } | undefined {
+  if (data.readUInt8(0) !== kindNumber(kind) || readU32(data, 4) !== index) return undefined
+  if ((readU16(data, 8) & NUD_PERMANENT) === 0) return undefined
+  const found = attributes(data, NDMSG_BYTES)
+  const address = found.get(NDA.DST)
+  const mac = readMac(found.get(NDA.LLADDR))
+  return address === undefined || mac === '' ? undefined : { mac, address: readAddress(address) }
+}
+
+/** Number of the device that an entry is about. */
+export function deviceOf(data: Buffer): number {
+  return data.length < NDMSG_BYTES ? 0 : readU32(data, 4)
+}
+
+function kindNumber(kind: NeighbourKind): number {
+  return kind === 'forwarding' ? AF_BRIDGE : addressFamily(kind)
+}
+
+function ndmsg(family: number, index: number, flags: number): Buffer {
+  return Buffer.concat([Buffer.from([family, 0, 0, 0]), u32(index), u16(NUD_PERMANENT), Buffer.from([flags, 0])])
+}
+
+// Devices by name and by number, asked over a socket: what several drivers need before they can speak of one.
+
+/** All of this network namespace. Throws KernelError. */
+export async function allDevices(
+  socket: RtnetlinkSocket,
+  signal: AbortSignal | undefined,
+): Promise<readonly (Link | VxlanLink)[]> {
+  const request = { type: RTM_GETLINK, body: encodeLinkIndex(0), operation: 'ip link show', signal }
+  return (await socket.dump(request)).map((message) => decodeLink(message.data))
+}
+
+/** Name by number. Throws KernelError. */
+export async function deviceNames(
+  socket: RtnetlinkSocket,
+  signal: AbortSignal | undefined,
+): Promise<ReadonlyMap<number, string>> {
+  return new Map((await allDevices(socket, signal)).map((item) => [item.index, item.name]))
+}
+
+/** The device of that name. Throws KernelError: ENODEV where there is none, EINVAL where the name cannot be one. */
+export async function needDevice(
+  socket: RtnetlinkSocket,
+  name: string,
+  operation: string,
+  signal: AbortSignal | undefined,
+): Promise<Link | VxlanLink> {
+  checkDeviceName(name, operation)
+  try {
+    const [answer] = await socket.request({ type: RTM_GETLINK, body: encodeLinkName(name), operation, signal })
+    if (answer !== undefined) return decodeLink(answer.data)
+  } catch (error) {
+    if (!isNotFound(error)) throw error
+  }
+  throw new KernelError('ENODEV', operation, `no device ${name}`)
 }

@@ -48,10 +48,10 @@ import type {
   VxlanLink,
 } from './route-table.ts'
 import { namingPortHolders } from '../port-holders.ts'
-import { allDevices, deviceNames, needDevice } from './rtnetlink-device.ts'
-import { watchNextHops } from './nexthop/watch-next-hops.ts'
 import * as link from './rtnetlink-link.ts'
-import * as neigh from './rtnetlink-neighbour.ts'
+import * as neigh from './rtnetlink-link.ts'
+import { allDevices, deviceNames, needDevice } from './rtnetlink-link.ts'
+import { watchNextHops } from './next-hop-codec.ts'
 import * as route from './rtnetlink-route.ts'
 
 /** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses, routes and rules. */

@@ -8,6 +8,8 @@
  * operator's. Offloads are not inherited.
  */
 import type { Family } from '../../model/addresses/ip.ts'
+import type { Round } from '../apply/round.ts'
+import type { Sysctl } from './sysctl.ts'
 
 export interface DeviceSetting {
   /** `net/ipv4/conf/sealane0/forwarding` */
@@ -48,4 +50,23 @@ export function deviceSettings(device: string, families: readonly Family[]): rea
   return families.flatMap((family) =>
     Object.entries(SETTINGS[family]).map(([key, value]) => ({ name: `net/ipv${family}/conf/${device}/${key}`, value })),
   )
+}
+
+// Brings settings of the kernel to what they have to be.
+
+/** Writes a setting that differs. True when it had to. A setting that does not exist is none of ours. */
+async function ensureSetting(sysctl: Sysctl, round: Round, name: string, value: string): Promise<boolean> {
+  const current = await round.attempt(() => sysctl.read(name))
+  if (current?.value === undefined || current.value.trim() === value) return false
+  return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
+}
+
+/** All that a device of ours inherits from the host, for the families that it carries. */
+export async function ensureDeviceSettings(
+  sysctl: Sysctl,
+  round: Round,
+  device: string,
+  families: readonly Family[],
+): Promise<void> {
+  for (const { name, value } of deviceSettings(device, families)) await ensureSetting(sysctl, round, name, value)
 }

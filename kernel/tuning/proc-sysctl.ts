@@ -2,8 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { KernelError } from '../errors.ts'
-import type { Sysctl } from './sysctl.ts'
-import { sysctlParts } from './sysctl-path.ts'
+import { type Sysctl, sysctlParts } from './sysctl.ts'
 
 export class ProcSysctl implements Sysctl {
   readonly #root: string

@@ -1,7 +1,7 @@
 /** The arguments of `wg set` that bring a device to its configuration: only what differs. */
 import { formatAddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
-import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard.ts'
+import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
 
 /** Arguments after `wg set DEVICE`; empty when nothing differs. Peers are in the order of their keys. */
 export function planWgSync(state: DeviceState, config: DeviceConfig): readonly string[] {

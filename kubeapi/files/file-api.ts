@@ -11,23 +11,27 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import {
   type ClusterApi,
   ClusterApiError,
+  type LeaseStore,
   type ObjectCache,
   type ObjectEvent,
   type ObjectName,
 } from '../cluster-api.ts'
-import { EventFilter } from '../event-filter.ts'
-import { type CreationMetadata, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
-import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
-import { ResidentNamespaces } from '../resident-namespaces.ts'
-import type { LeaseStore } from '../lease-store.ts'
-import { WriteQueue } from '../write-queue.ts'
+import { EventFilter } from '../driver/event-filter.ts'
+import {
+  type CreationMetadata,
+  plain,
+  sameOwnedParts,
+  withCondition,
+  withServerMetadata,
+} from '../driver/kind-store.ts'
+import { ResidentNamespaces, checkAddress, keyOf, objectKey, objectTitle } from '../driver/object-key.ts'
+import { WriteQueue } from '../../reconcile/serial-queue.ts'
 import { makeFolder } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
-import { type NodeGateway, withGatewayLabels } from './gateway-labels.ts'
+import { type NodeGateway, withGatewayLabels } from '../../model/lanes/gateway-node.ts'
 import { KindFiles } from './kind-files.ts'
-import { FileLeases } from './leases/file-leases.ts'
-import type { FileProblem } from './problem.ts'
-import { ProblemBoard, type StateTrouble } from './problem-board.ts'
+import { FileLeases } from './file-leases.ts'
+import { type FileProblem, ProblemBoard, type StateTrouble } from './problem-board.ts'
 import { UserFolder } from './user/user-folder.ts'
 
 export interface FileApiDeps {

@@ -1,8 +1,8 @@
 /** Which file's object counts, where several files hold the same one. Pure bookkeeping. */
 import type { Kind, KubeObject } from '../../model/objects.ts'
-import { type ObjectKey, objectTitle } from '../object-key.ts'
+import { type ObjectKey, objectTitle } from '../driver/object-key.ts'
 import type { ParsedFile, ParsedObject } from './user/parse-objects.ts'
-import type { FileProblem } from './problem.ts'
+import type { FileProblem } from './problem-board.ts'
 
 export interface ObjectUpdate {
   readonly kind: Kind

@@ -5,13 +5,12 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { Kind, KubeObject } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { KindStore, specParts } from '../kind-store.ts'
-import type { ObjectKey } from '../object-key.ts'
+import { KindStore, specParts } from '../driver/kind-store.ts'
+import type { ObjectKey } from '../driver/object-key.ts'
 import { removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
-import { StateFolder, type UserNote } from './state-folder.ts'
-import type { StatePart } from './state-shapes.ts'
-import { type FileEvent, TreeWatcher } from './user/tree-watcher.ts'
+import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'
+import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
 
 export interface KindFilesDeps {
   readonly clock: Clock

@@ -3,11 +3,15 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
-import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import {
+  type OpenPort,
+  formatAddressPort,
+  parseAddressPort,
+  parseOpenPort,
+} from '../../model/addresses/address-port.ts'
 import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
 import { MAX_LANE } from '../../model/lanes/lane-number.ts'
-import { messageOf } from '../../runtime/thrown.ts'
+import { messageOf } from '../../runtime/errors.ts'
 import { isMissing } from './atomic-write.ts'
 import {
   type FieldPath,
@@ -23,9 +27,9 @@ import {
   text,
   textMap,
   throws,
-} from './fields.ts'
-import { type FileProblem, InvalidFileError } from './problem.ts'
-import { type SourceDocument, readSource, schemaProblems } from './user/yaml-source.ts'
+} from '../../model/schemas/fields.ts'
+import { type FileProblem, InvalidFileError } from './problem-board.ts'
+import { type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface SiteGateway {

@@ -1,10 +1,8 @@
 /** Any object of any kind that the server knows, by apiVersion and kind: for installing, looking and cleaning up. */
 import { ClusterApiError } from '../cluster-api.ts'
-import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
+import { type KindPlace, type ObjectRef, type ObjectType, groupPath, refOf, resourcePath, titleOf } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
-import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/object-marks.ts'
-import { type ObjectRef, type ObjectType, refOf, titleOf } from './write/object-ref.ts'
-import { FIELD_MANAGER } from './write/owned-fields.ts'
+import { FIELD_MANAGER, NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/owned-fields.ts'
 import type { HttpRequest, Reply, HttpClient } from './http/http-client.ts'
 
 /** An object as the server has it. */

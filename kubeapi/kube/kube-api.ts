@@ -2,32 +2,31 @@
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
 import {
   type ClusterApi,
   ClusterApiError,
+  type LeaseStore,
   type ObjectCache,
   type ObjectEvent,
   type ObjectName,
 } from '../cluster-api.ts'
-import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
-import { WriteQueue } from '../write-queue.ts'
+import { checkAddress, objectKey, objectTitle } from '../driver/object-key.ts'
+import { WriteQueue } from '../../reconcile/serial-queue.ts'
 import { DynamicClient } from './dynamic-client.ts'
 import { Election, type ElectionInit } from '../election.ts'
 import { EventRecorder } from './write/event-recorder.ts'
 import { ResourceClient } from './resource-client.ts'
-import type { Selector } from './watch/kind-watch.ts'
-import { type AccessInit, openAccess } from './access/kubeconfig.ts'
+import type { Selector } from './kind-watch.ts'
+import { type AccessInit, openAccess } from './kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
-import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/object-marks.ts'
+import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/owned-fields.ts'
 import { ObjectWriter } from './write/object-writer.ts'
 import { HttpClient } from './http/http-client.ts'
 import { type Refusal, Refusals } from './http/refusals.ts'
-import type { LeaseStore } from '../lease-store.ts'
-import { KubeLeaseStore } from './kube-lease-store.ts'
-import { KubeSecretStore, type SecretStore } from './secret-store.ts'
+import { KubeLeaseStore, KubeSecretStore, type SecretStore } from './own-namespace.ts'
 import type { CommandResult, PodCommand } from './http/pod-exec.ts'
-import type { ServerAccess } from './access/server-access.ts'
+import type { ServerAccess } from './server-access.ts'
 import { ServerConnection } from './http/server-connection.ts'
 
 export interface KubeApiDeps {

@@ -1,5 +1,5 @@
 /** What an API server, or its absence, says: classified here and nowhere else. */
-import { messageOf } from '../../runtime/thrown.ts'
+import { messageOf } from '../../runtime/errors.ts'
 import { ClusterApiError, type ClusterApiErrorCode } from '../cluster-api.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 

@@ -12,7 +12,7 @@ import {
   type ObjectEvent,
   type ObjectName,
 } from '../cluster-api.ts'
-import { EventFilter } from '../event-filter.ts'
+import { EventFilter } from '../driver/event-filter.ts'
 import {
   type CreationMetadata,
   KindStore,
@@ -20,9 +20,8 @@ import {
   sameOwnedParts,
   withCondition,
   withServerMetadata,
-} from '../kind-store.ts'
-import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
-import { ResidentNamespaces } from '../resident-namespaces.ts'
+} from '../driver/kind-store.ts'
+import { ResidentNamespaces, checkAddress, keyOf, objectKey, objectTitle } from '../driver/object-key.ts'
 
 export interface MemoryApiInit {
   readonly clock?: Clock

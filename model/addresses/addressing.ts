@@ -1,21 +1,22 @@
 /** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
+import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
 import type { Cluster, ClusterSpec } from '../objects.ts'
 import {
-  FAMILIES,
-  InvalidAddressError,
-  formatPrefix,
   type Address,
+  FAMILIES,
   type Family,
+  InvalidAddressError,
   type Prefix,
+  addressBits,
   containsAddress,
   formatAddress,
+  formatPrefix,
   ipv4Among,
   ipv6Among,
   parseAddress,
   parsePrefix,
   translate,
 } from './ip.ts'
-import { LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
 import { podPrefixes } from './pod-ranges.ts'
 
 export interface PrefixPair {
@@ -101,4 +102,35 @@ export function laneAddress(clusterIndex: number, lane: number): Address {
   }
   const base = parsePrefix(LANE_ADDRESS_RANGE)
   return { family: 4, value: base.value + BigInt(clusterIndex * 256 + lane) }
+}
+
+// How many members a clusterset may have.
+
+/** Unless the broker is told otherwise. */
+export const DEFAULT_MAX_MEMBERS = 1000
+/** Each has a number of its own. */
+export const MOST_MEMBERS = MAX_CLUSTER_INDEX
+/** From this part on of what there is of something, the broker warns. */
+export const NEARLY_FULL = 0.8
+
+// The IPv6 twin of a clusterset IP: a prefix of ours with the IPv4 one in its low 32 bits. Each follows from
+// the other, so that no record carries it and no second pool is kept. Pure.
+
+/** Takes a clusterset IP of family IPv4. Throws InvalidAddressError for another family. */
+export function clustersetIpv6(v4: Address): Address {
+  if (v4.family !== 4) throw new InvalidAddressError('clustersetIP', formatAddress(v4), 'an IPv4 address')
+  return { family: 6, value: parsePrefix(CLUSTERSET_IPV6_PREFIX).value + v4.value }
+}
+
+/** The reverse; undefined for an address that is nobody's twin. */
+export function clustersetIpv4(v6: Address): Address | undefined {
+  const prefix = parsePrefix(CLUSTERSET_IPV6_PREFIX)
+  return containsAddress(prefix, v6) ? { family: 4, value: v6.value - prefix.value } : undefined
+}
+
+/**
+ * Takes a range of IPv4 and gives that of its twins, of the same size. Throws InvalidAddressError for another family.
+ */
+export function clustersetIpv6Range(range: Prefix): Prefix {
+  return { ...clustersetIpv6(range), length: addressBits(6) - addressBits(4) + range.length }
 }

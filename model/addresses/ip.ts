@@ -179,3 +179,15 @@ function fromBytes(bytes: readonly number[]): Address {
 function toBytes(address: Address): number[] {
   return Array.from({ length: 16 }, (_, i) => Number((address.value >> BigInt(8 * (15 - i))) & 0xffn))
 }
+
+// The names that Kubernetes has for address families, and the numbers that model/addresses/ip.ts has for them.
+
+export type FamilyName = 'IPv4' | 'IPv6'
+
+export function familyNumber(name: FamilyName): Family {
+  return name === 'IPv4' ? 4 : 6
+}
+
+export function familyName(family: Family): FamilyName {
+  return family === 4 ? 'IPv4' : 'IPv6'
+}

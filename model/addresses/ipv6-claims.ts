@@ -4,7 +4,7 @@
  * Pure.
  */
 import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from './ip.ts'
-import type { NeededRange } from './needed-ranges.ts'
+import type { NeededRange } from './required-ranges.ts'
 import { comparePrefixes } from './prefix-set.ts'
 
 export interface CidrClaims {

@@ -5,8 +5,21 @@
  * the reading node, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is on
  * its own: a CNI may allocate one of them by itself. Pure.
  */
-import { type Family, type Prefix, containsPrefix, formatPrefix, ipv4Among, ofFamily, parsePrefix } from './ip.ts'
 import type { Cluster, Node, RouteAgent } from '../objects.ts'
+import {
+  type Address,
+  type Family,
+  type Prefix,
+  compareAddresses,
+  containsAddress,
+  containsPrefix,
+  formatAddress,
+  formatPrefix,
+  ipv4Among,
+  ofFamily,
+  parseAddress,
+  parsePrefix,
+} from './ip.ts'
 import { comparePrefixes, isInside, meantPrefixes } from './prefix-set.ts'
 
 /**
@@ -71,7 +84,7 @@ export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
 /**
  * What a node's own RouteAgent reports; what its Node says where that reports nothing else. Confirmed is what both say:
  * a node reports all of its Node's ranges only where its kernel shows that pods are in them
- * (routeagent/routes/own-ranges.ts). A RouteAgent is written by the node that it is about: what does not parse, or lies
+ * (routeagent/world/plan-own-ranges.ts). A RouteAgent is written by the node that it is about: what does not parse, or lies
  * outside the cluster's pod CIDRs, is left out. Takes the pod CIDRs of one family: where a node reports nothing of
  * IPv6, as in an earlier release, its report for IPv4 counts all the same. Throws InvalidAddressError for the Node.
  */
@@ -194,4 +207,25 @@ function parsed(text: unknown): Prefix[] {
   } catch {
     return []
   }
+}
+
+// Which of a machine's addresses represents it among the pods. Pure.
+
+/**
+ * Of a node's own addresses (with or without a prefix length) the first by number inside these ranges of pods, usually
+ * that of the bridge: what the node itself calls remote pods from, because only pod addresses are translated and routed
+ * back. Ranges are of one family. Undefined when it has none. Throws InvalidAddressError.
+ */
+export function ownPodAddress(addresses: readonly string[], ranges: readonly Prefix[]): string | undefined {
+  const inside = addresses
+    .map((text) => parseAddress(text.split('/')[0] ?? ''))
+    .filter((address) => ranges.some((range) => containsAddress(range, address)))
+    .sort(compareAddresses)
+  const found = inside.find((address) => !isOfAllRouters(address, ranges)) ?? inside[0]
+  return found === undefined ? undefined : formatAddress(found)
+}
+
+/** The first address of an IPv6 network is that of all its routers (RFC 4291 section 2.6.1). Flannel has it, too. */
+function isOfAllRouters(address: Address, ranges: readonly Prefix[]): boolean {
+  return ofFamily(ranges, 6).some((range) => range.length < 128 && compareAddresses(range, address) === 0)
 }

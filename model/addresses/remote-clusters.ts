@@ -17,11 +17,10 @@ import {
   parsePrefix,
 } from './ip.ts'
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
-import { type NeededRange, neededIn, neededText } from './needed-ranges.ts'
+import { type NeededRange, neededIn, neededText } from './required-ranges.ts'
 import type { Cluster, ClusterSpec, Node } from '../objects.ts'
 import { comparePrefixes } from './prefix-set.ts'
-import { type Problem, problem } from '../reasons/problem.ts'
-import type { ReasonCode } from '../reasons/reasons.ts'
+import { type Problem, type ReasonCode, problem } from '../reasons/reasons.ts'
 
 export interface RemoteCluster {
   readonly id: string

@@ -4,11 +4,10 @@
  */
 import { ACCESS_REASONS } from './access-reasons.ts'
 import { AUTHORITY_REASONS } from './authority-reasons.ts'
-import { HEALTH_REASONS } from './health-reasons.ts'
+import { HEALTH_REASONS, PROBE_REASONS } from './health-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
 import { LANE_REASONS } from './lane-reasons.ts'
 import { MEMBER_REASONS } from './member-reasons.ts'
-import { PROBE_REASONS } from './probe-reasons.ts'
 import type { ReasonRow, RefusalCode } from './reason-row.ts'
 import { RECORD_REASONS } from './record-reasons.ts'
 import { SERVICE_REASONS } from './service-reasons.ts'
@@ -81,4 +80,21 @@ export function knownRefusal(text: string | undefined): RefusalReason | undefine
 /** The text, when it is in this release's table. */
 export function knownReason(text: string | undefined): ReasonCode | undefined {
   return text !== undefined && Object.hasOwn(REASONS, text) ? (text as ReasonCode) : undefined
+}
+
+// What every check gives that finds something wrong.
+
+export interface Problem {
+  readonly reason: ReasonCode
+  /** For people. */
+  readonly message: string
+}
+
+export function problem(reason: ReasonCode, message: string): Problem {
+  return { reason, message }
+}
+
+/** As plans, and the `failure` of a status, print it. */
+export function problemText({ reason, message }: Problem): string {
+  return `${reason}: ${message}`
 }

@@ -3,8 +3,8 @@
  * sorted keys. Absent and empty are different content.
  */
 import { createHash } from 'node:crypto'
-import type { MemberKey } from '../broker-api.ts'
 import type { MemberRecord, StoredRecord } from '../../model/records.ts'
+import type { MemberKey } from '../broker-api.ts'
 
 /** 32 bytes. A stored record of the same key and body has the same hash: see storedContentHash. */
 export function contentHash(record: MemberRecord): Uint8Array {
@@ -41,4 +41,13 @@ export function canonicalJson(value: unknown): string {
     .sort()
     .map((key) => `${JSON.stringify(key)}:${canonicalJson(object[key])}`)
     .join(',')}}`
+}
+
+// Hash of a whole set of records: equal sets have equal hashes, in whatever order they are held.
+
+/** Takes the content hashes (32 bytes each, content-hash.ts). SHA-256 over them, sorted bytewise and joined. */
+export function setHash(hashes: Iterable<Uint8Array>): Uint8Array {
+  const hash = createHash('sha256')
+  for (const one of [...hashes].sort((a, b) => Buffer.compare(a, b))) hash.update(one)
+  return hash.digest()
 }

@@ -1,21 +1,36 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
-import { MAX_NEEDED } from '../../model/addresses/needed-ranges.ts'
-import { openConnectionsProblem } from '../../model/open-connections.ts'
-import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from '../broker-api.ts'
-import type { PublishMessage, PublishReply } from '../broker-api.ts'
-import * as check from './codec-checks.ts'
-import { CodecError, buffer, limited } from './codec-checks.ts'
+import { MAX_NEEDED } from '../../model/addresses/required-ranges.ts'
+import type { QuotaReport } from '../../model/member-quota.ts'
+import { openConnectionsProblem } from '../../model/member-status.ts'
+import { knownRefusal } from '../../model/reasons/reasons.ts'
+import type {
+  ClusterFacts,
+  JoinLook,
+  JoinRequest,
+  JoinResponse,
+  PublishMessage,
+  PublishReply,
+  RenewResponse,
+  Renumbered,
+  WatchMessage,
+} from '../broker-api.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
-import { declareFromWire, declareToWire } from './declare-codec.ts'
-import { answerFromWire, answerToWire, heldFromWire, heldToWire } from './held-codec.ts'
-import { quotaFromWire, quotaToWire } from './quota-codec.ts'
-import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
-import { copied, statusFromWire, statusToWire } from './status-codec.ts'
-import { knownRefusal } from '../../model/reasons/reasons.ts'
+import { HASH_BYTES, MAX_BATCH_EVENTS, MAX_HELD_RECORDS } from '../limits.ts'
+import * as check from './codec-checks.ts'
+import { CodecError, buffer, count, limited } from './codec-checks.ts'
+import { copied, statusFromWire, statusToWire } from './record-bodies.ts'
+import {
+  checkSize,
+  memberKeyFromWire,
+  memberRecordFromWire,
+  memberRecordToWire,
+  storedFromWire,
+  storedToWire,
+} from './records-codec.ts'
 
-export * from './watch/watch-codec.ts'
+export * from './watch-codec.ts'
 
 const ADDRESS_TEXT = 64
 
@@ -299,4 +314,134 @@ function sequence(value: { readonly sequence: number }): number {
 /** Messages are for people; a long one is cut rather than refused by the other side. */
 function short(message: string): string {
   return toUSVString(message.slice(0, limits.MAX_TEXT))
+}
+
+// Large messages as several that fit the wire. Pure.
+
+/** Well below MAX_MESSAGE_BYTES: framing and keys come on top. */
+const PART_BYTES = 1024 * 1024
+const NEED_KEYS = 5000
+const MAX_SMALL = 256
+
+/** Whether it goes out as it is: so many looks at each message of each stream are too many. */
+export function fits(message: WatchMessage): boolean {
+  return message.t !== 'batch' || (message.events.length <= MAX_SMALL && sizeOf(message.events) <= PART_BYTES)
+}
+
+function sizeOf(events: readonly Uint8Array[]): number {
+  let bytes = 0
+  for (const event of events) bytes += event.length
+  return bytes
+}
+
+/**
+ * A batch with too many events as several. Only the last may carry the batch's revision: a reader that stops in between
+ * resumes from `previousRevision` and sees the rest again.
+ */
+export function splitBatch(message: WatchMessage, previousRevision: number): WatchMessage[] {
+  if (message.t !== 'batch') return [message]
+  const parts: Uint8Array[][] = [[]]
+  let size = 0
+  for (const event of message.events) {
+    const current = parts.at(-1) as Uint8Array[]
+    if (current.length > 0 && (size + event.length > PART_BYTES || current.length >= MAX_BATCH_EVENTS)) {
+      parts.push([event])
+      size = event.length
+    } else {
+      current.push(event)
+      size += event.length
+    }
+  }
+  return parts.map((events, i) => ({
+    t: 'batch',
+    events,
+    revision: i === parts.length - 1 ? message.revision : previousRevision,
+  }))
+}
+
+/** A long `need` as several: the member adds them up. */
+export function splitNeed(reply: PublishReply): PublishReply[] {
+  if (reply.t !== 'need' || reply.keys.length <= NEED_KEYS) return [reply]
+  const parts: PublishReply[] = []
+  for (let i = 0; i < reply.keys.length; i += NEED_KEYS) {
+    parts.push({ t: 'need', keys: reply.keys.slice(i, i + NEED_KEYS) })
+  }
+  return parts
+}
+
+// The first message of a Publish stream.
+
+type Declare = Extract<PublishMessage, { t: 'declare' }>
+
+function declareToWire({
+  setHash,
+  count,
+  tellsStatus = false,
+  takesQuota = false,
+  givesHeld = false,
+}: Omit<Declare, 'tellsStatus' | 'takesQuota' | 'givesHeld'> & {
+  readonly tellsStatus?: boolean
+  readonly takesQuota?: boolean
+  readonly givesHeld?: boolean
+}): wire.PublishMessage_Declare {
+  return { setHash: Buffer.from(setHash), count, tellsStatus, takesQuota, givesHeld }
+}
+
+/** Throws CodecError. */
+function declareFromWire(value: wire.PublishMessage_Declare): Declare {
+  return {
+    t: 'declare',
+    setHash: check.bytes(value.setHash, 'setHash', HASH_BYTES, HASH_BYTES),
+    count: check.count(value.count, 'count'),
+    ...(value.tellsStatus ? { tellsStatus: true } : {}),
+    ...(value.takesQuota ? { takesQuota: true } : {}),
+    ...(value.givesHeld ? { givesHeld: true } : {}),
+  }
+}
+
+// What a member holds, and the answer to its declaration, in which it is asked for that.
+
+type Held = Extract<PublishMessage, { t: 'held' }>
+type Answer = Omit<Extract<PublishReply, { t: 'inSync' }>, 't'>
+
+function heldToWire({ records, last }: Held): wire.PublishMessage_Held {
+  return { records: records.map(storedToWire), last }
+}
+
+/** Throws CodecError. */
+function heldFromWire({ records, last }: wire.PublishMessage_Held): Held {
+  return { t: 'held', records: check.list(records, 'records', MAX_HELD_RECORDS, storedFromWire), last }
+}
+
+function answerToWire({ takesStatus, asksHeld = '' }: Answer): wire.PublishReply_InSync {
+  return { takesStatus: takesStatus === true, asksHeld }
+}
+
+/** Throws CodecError. */
+function answerFromWire({ takesStatus, asksHeld }: wire.PublishReply_InSync): Answer {
+  return {
+    ...(takesStatus ? { takesStatus: true } : {}),
+    ...(asksHeld === '' ? {} : { asksHeld: check.text(asksHeld, 'asksHeld') }),
+  }
+}
+
+// What a broker says of a member's quota, between the wire and its type. Throws CodecError and nothing else.
+
+function quotaToWire({ limit, used, isSlowed: slowed }: QuotaReport): wire.PublishReply_Quota {
+  const { records, bytes, changes, streams } = limit
+  return { records, bytes, changes, streams, usedRecords: used.records, usedBytes: used.bytes, slowed }
+}
+
+function quotaFromWire(value: wire.PublishReply_Quota): QuotaReport {
+  const limit = {
+    records: count(value.records, 'quota.records'),
+    bytes: count(value.bytes, 'quota.bytes'),
+    changes: count(value.changes, 'quota.changes'),
+    streams: count(value.streams, 'quota.streams'),
+  }
+  const used = {
+    records: count(value.usedRecords, 'quota.usedRecords'),
+    bytes: count(value.usedBytes, 'quota.usedBytes'),
+  }
+  return { limit, used, isSlowed: value.slowed }
 }

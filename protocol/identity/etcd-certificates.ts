@@ -5,7 +5,7 @@
 import './reflect-metadata.ts'
 import { createPublicKey } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
-import { CA_VALIDITY_MS } from './certificate-terms.ts'
+import { CA_VALIDITY_MS } from './certificates.ts'
 import { createKey } from './keys.ts'
 import { type Identity, SIGNING, cryptoPair, lifetime, newSerial } from './x509.ts'
 

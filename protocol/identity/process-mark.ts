@@ -1,7 +1,7 @@
 /**
  * What an agent shows beside its certificate, and what no copy of its files has: a random number that its process made
  * and keeps in memory only. The broker keeps its hash. It proves nothing about who a caller is; where two hold one
- * identity, it shows that there are two (broker/members/succession.ts).
+ * identity, it shows that there are two (broker/identity/succession.ts).
  */
 import { createHash, randomBytes } from 'node:crypto'
 

@@ -6,7 +6,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { inspect } from 'node:util'
 import { isDnsSubdomain } from '../../model/ids.ts'
-import { parseBrokerAddress } from '../broker-address.ts'
+import { parseBrokerAddress } from '../broker-addresses.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 const PREFIX = 'sealane1.'

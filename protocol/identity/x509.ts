@@ -19,7 +19,7 @@ import {
   RENEWS,
   SERVER_NAME,
   SERVER_VALIDITY_MS,
-} from './certificate-terms.ts'
+} from './certificates.ts'
 import { KEY_ALGORITHM, createKey, publicKeyHash } from './keys.ts'
 
 export const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }

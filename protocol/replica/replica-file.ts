@@ -11,7 +11,7 @@ import { CodecError, count, list, parseWire, text, texts } from '../codec/codec-
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
 import { storedFromWire, storedToWire } from '../codec/records-codec.ts'
-import { Replica } from './replica.ts'
+import { Replica } from './record-replica.ts'
 
 const MAGIC = Buffer.from('sealane-replica-1\n')
 const CHECKSUM_BYTES = 32

@@ -7,7 +7,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { PublishReply } from '../broker-api.ts'
 import type { PublishStream } from '../broker-client.ts'
 import { MAX_HELD_RECORDS } from '../limits.ts'
-import type { Replica } from '../replica/replica.ts'
+import type { Replica } from '../replica/record-replica.ts'
 import { orAborted } from './session-timing.ts'
 
 /** What the member holds beside that epoch. Rejects with the signal's reason. */

@@ -6,16 +6,49 @@
  * out, and an earlier version that the broker still holds is withdrawn. One that was refused for want of room waits
  * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-for-quota.ts).
  */
-import { type QuotaReason, type QuotaReport, isQuotaReason, quotaProblem } from '../../model/quota/member-quota.ts'
+import { type QuotaReason, type QuotaReport, isQuotaReason, quotaProblem } from '../../model/member-quota.ts'
+import type { ReasonCode, RefusalReason } from '../../model/reasons/reasons.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { MemberKey } from '../broker-api.ts'
 import { CodecError } from '../codec/codec-checks.ts'
-import { contentHash, memberKey, memberKeyText } from '../codec/content-hash.ts'
+import { canonicalJson, contentHash, memberKey, memberKeyText, setHash } from '../codec/content-hash.ts'
 import { checkMemberRecord } from '../codec/records-codec.ts'
-import { setHash } from '../codec/set-hash.ts'
-import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import { DirtyKeys } from './dirty-keys.ts'
-import { type WaitingRecord, WaitingRoom, serviceKeyOf } from './waiting-room.ts'
+import { type WaitingRecord, WaitingRoom, serviceKeyOf } from './waiting-for-quota.ts'
+
+/** As memberKeyText() begins. */
+const LANES = 'Endpoint/'
+
+/** Keys of records to look at, in the order in which they came; gateways first, so that no lane waits for a service. */
+class DirtyKeys {
+  readonly #lanes = new Set<string>()
+  readonly #others = new Set<string>()
+
+  get size(): number {
+    return this.#lanes.size + this.#others.size
+  }
+
+  add(key: string): void {
+    this.#of(key).add(key)
+  }
+
+  delete(key: string): void {
+    this.#of(key).delete(key)
+  }
+
+  clear(): void {
+    this.#lanes.clear()
+    this.#others.clear()
+  }
+
+  *[Symbol.iterator](): Generator<string, void, undefined> {
+    yield* this.#lanes
+    yield* this.#others
+  }
+
+  #of(key: string): Set<string> {
+    return key.startsWith(LANES) ? this.#lanes : this.#others
+  }
+}
 
 export interface Refusal {
   readonly field: string
@@ -348,4 +381,73 @@ function hex(bytes: Uint8Array): Hash {
 /** Before the first answer nothing counts as stored, whatever an earlier process did. */
 export function refusedOrPending(state: RecordState): RecordState {
   return state.t === 'refused' ? state : { t: 'pending' }
+}
+
+// What the broker has got of the cluster's facts. Pure; the counterpart of publish-ledger.ts.
+
+interface FactsRefusal {
+  readonly sequence: number
+  readonly reason: ReasonCode
+}
+
+/** `T` is the cluster's facts, or its status. */
+export class FactsLedger<T extends object> {
+  #facts: T | undefined
+  #text: string | undefined
+  /** What the broker has answered for, taken or refused. */
+  #reported: string | undefined
+  #refusal: FactsRefusal | undefined
+  #inFlight: { readonly sequence: number; readonly text: string } | undefined
+
+  set(facts: T): void {
+    this.#facts = facts
+    this.#text = canonicalJson(facts)
+  }
+
+  get inFlight(): number {
+    return this.#inFlight === undefined ? 0 : 1
+  }
+
+  get settled(): boolean {
+    return this.#text === this.#reported
+  }
+
+  /** The facts to send now, taken as on their way; undefined when there is nothing to send. */
+  next(sequence: number): T | undefined {
+    if (this.#text === undefined || this.#text === this.#reported || this.#inFlight !== undefined) return undefined
+    this.#inFlight = { sequence, text: this.#text }
+    return this.#facts
+  }
+
+  acknowledge(sequence: number): void {
+    if (this.#inFlight === undefined || this.#inFlight.sequence > sequence) return
+    if (this.#refusal !== undefined && this.#refusal.sequence < this.#inFlight.sequence) this.#refusal = undefined
+    this.#reported = this.#inFlight.text
+    this.#inFlight = undefined
+  }
+
+  /** True when it was the facts that `sequence` brought. */
+  isInFlight(sequence: number): boolean {
+    return this.#inFlight?.sequence === sequence
+  }
+
+  /** The broker does not take what `sequence` brought, if that was these; its acknowledgement follows. */
+  refuse(sequence: number, reason: ReasonCode): void {
+    if (this.isInFlight(sequence)) this.#refusal = { sequence, reason }
+  }
+
+  /** Why the broker does not take what it got last; undefined: it does, or has not answered yet. */
+  get refused(): ReasonCode | undefined {
+    return this.#refusal?.reason
+  }
+
+  /** A stream has ended: what was on its way is sent again. */
+  forgetInFlight(): void {
+    this.#inFlight = undefined
+  }
+
+  /** Says everything once more. */
+  forgetReported(): void {
+    this.#reported = undefined
+  }
 }

@@ -13,13 +13,14 @@
  * - declaring: the broker has another set; the session sends the hash of each record of ours, and it says what it needs.
  * - live: changes are sent as they come, at most `window` of them unacknowledged.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import { errorOf } from '../../runtime/thrown.ts'
-import type { QuotaReport } from '../../model/quota/member-quota.ts'
+import type { QuotaReport } from '../../model/member-quota.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
+import type { ReasonCode, RefusalReason } from '../../model/reasons/reasons.ts'
 import type { MemberRecord } from '../../model/records.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { errorOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
 import { type ClusterFacts, type PublishMessage, type PublishReply, RefusedError } from '../broker-api.ts'
 import {
   type BrokerClient,
@@ -28,15 +29,17 @@ import {
   ProtocolError,
   type PublishStream,
 } from '../broker-client.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { FactsLedger } from './facts-ledger.ts'
-import { answerHeld, type GivesHeld } from './held-records.ts'
-import { type Change, type Declaration, PublishLedger, type RecordState, refusedOrPending } from './publish-ledger.ts'
-import { ReconnectPace } from './reconnect-spread.ts'
-import type { RefusedRecord } from './refused-record.ts'
-import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
-import { QuotaNotes } from './quota-notes.ts'
-import { Watchdog, orAborted } from './session-timing.ts'
+import { type GivesHeld, answerHeld } from './held-records.ts'
+import {
+  type Change,
+  type Declaration,
+  FactsLedger,
+  PublishLedger,
+  type RecordState,
+  refusedOrPending,
+} from './publish-ledger.ts'
+import { type PublishMetrics, QuotaNotes, publishMetrics } from './session-metrics.ts'
+import { ReconnectPace, Watchdog, orAborted } from './session-timing.ts'
 
 export type PublishSessionState =
   | { readonly t: 'closed' }
@@ -395,4 +398,13 @@ export class PublishSession {
     await orAborted(changed, signal)
     signal.throwIfAborted()
   }
+}
+
+/** What the broker refused of this cluster. */
+export interface RefusedRecord {
+  /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
+  readonly key: string | undefined
+  readonly field: string
+  readonly reason: RefusalReason
+  readonly message: string
 }

@@ -1,8 +1,72 @@
 /** What the member's two sessions count. Without a registry nothing is counted. */
-import { QUOTA_FIELDS, type QuotaReport } from '../../model/quota/member-quota.ts'
+import { QUOTA_FIELDS, type QuotaReport, isQuotaReason } from '../../model/member-quota.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import { AcknowledgeDelay } from './acknowledge-delay.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
+
+/** Of so many changes, and of how long ago at most, the quickest answer counts: one that was late says nothing yet. */
+const LAST = 3
+const RECENT_MS = 60_000
+
+interface Answer {
+  readonly atMs: number
+  readonly tookMs: number
+}
+
+/**
+ * How long it takes until the broker has what this cluster wants published. One change at a time is followed, from when
+ * it was wanted until it is acknowledged; the time without a connection counts.
+ */
+export class AcknowledgeDelay {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #observe: (seconds: number) => void
+  /** When the first change was wanted that nobody follows yet. */
+  #wantedAtMs: number | undefined
+  #followed: { readonly sequence: number; readonly wantedAtMs: number; readonly sentAtMs: number } | undefined
+  #answers: readonly Answer[] = []
+
+  constructor(clock: Pick<Clock, 'monotonic'>, observe: (seconds: number) => void) {
+    this.#clock = clock
+    this.#observe = observe
+  }
+
+  wanted(): void {
+    this.#wantedAtMs ??= this.#clock.monotonic()
+  }
+
+  /** The broker has all that is wanted. */
+  settled(): void {
+    this.#wantedAtMs = undefined
+  }
+
+  sent(sequence: number): void {
+    if (this.#followed !== undefined || this.#wantedAtMs === undefined) return
+    this.#followed = { sequence, wantedAtMs: this.#wantedAtMs, sentAtMs: this.#clock.monotonic() }
+    this.#wantedAtMs = undefined
+  }
+
+  acknowledged(sequence: number): void {
+    if (this.#followed === undefined || sequence < this.#followed.sequence) return
+    const nowMs = this.#clock.monotonic()
+    this.#observe((nowMs - this.#followed.wantedAtMs) / 1000)
+    this.#answers = [...this.#answers, { atMs: nowMs, tookMs: nowMs - this.#followed.sentAtMs }].slice(-LAST)
+    this.#followed = undefined
+  }
+
+  /** At least so many milliseconds the broker took for each of the last three changes; undefined: there were not three. */
+  get answeredMs(): number | undefined {
+    const oldest = this.#clock.monotonic() - RECENT_MS
+    const recent = this.#answers.filter(({ atMs }) => atMs >= oldest)
+    return recent.length < LAST ? undefined : Math.min(...recent.map(({ tookMs }) => tookMs))
+  }
+
+  /** The stream has ended: what was followed is sent again. */
+  lost(): void {
+    this.#wantedAtMs = this.#followed?.wantedAtMs ?? this.#wantedAtMs
+    this.#followed = undefined
+  }
+}
 
 export interface WatchMetrics {
   received(events: readonly Uint8Array[]): void
@@ -154,5 +218,52 @@ export function quotaMetrics(metrics: Metrics | undefined): QuotaMetrics {
       slowed?.set(report.isSlowed ? 1 : 0)
     },
     waiting: (count) => waiting?.set(count),
+  }
+}
+
+interface Refused {
+  /** Undefined: the facts, or the status. */
+  readonly key: string | undefined
+  readonly field: string
+  readonly reason: RefusalReason
+  readonly message: string
+}
+
+/** What a member says of its quota: in its log, once for each time that it begins, and in its metrics. */
+export class QuotaNotes {
+  readonly #logger: Logger
+  readonly #metrics: QuotaMetrics
+  #isSlowed = false
+  #isFull = false
+
+  constructor({ logger, metrics }: { readonly logger: Logger; readonly metrics?: Metrics }) {
+    this.#logger = logger
+    this.#metrics = quotaMetrics(metrics)
+  }
+
+  take(report: QuotaReport, waiting: number): void {
+    const { limit, used, isSlowed } = report
+    this.#metrics.report(report)
+    this.#count(waiting)
+    if (isSlowed && !this.#isSlowed) {
+      const why = `the quota is ${limit.changes} changes a second`
+      this.#logger.warn('the broker takes changes more slowly than they come', { reason: 'QuotaChanges', why })
+    }
+    this.#isSlowed = isSlowed
+    if (waiting > 0 || !this.#isFull) return
+    this.#isFull = false
+    this.#logger.info('there is room for all records again', { ...used })
+  }
+
+  /** Of what waits for room one line is enough: ServiceExports have the rest in their conditions. */
+  logRefused({ key = 'cluster facts or status', field, reason, message: why }: Refused, waiting: number): void {
+    const isRepeated = isQuotaReason(reason) && this.#isFull
+    this.#logger[isRepeated ? 'debug' : 'warn']('record refused', { record: key, field, reason, why })
+    if (isQuotaReason(reason)) this.#isFull = true
+    this.#count(waiting)
+  }
+
+  #count(waiting: number): void {
+    this.#metrics.waiting(waiting)
   }
 }

@@ -1,4 +1,5 @@
 /** The five calls: bytes in, BrokerApi, bytes out. Every failure becomes a status; nothing is thrown at grpc-js. */
+import type { Readable } from 'node:stream'
 import type {
   ServerDuplexStream,
   ServerUnaryCall,
@@ -7,22 +8,64 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/clock.ts'
-import { orAborted } from '../../reconcile/until-aborted.ts'
-import { reasonOf } from '../../runtime/error-reason.ts'
+import { orAborted } from '../../reconcile/wait.ts'
+import { reasonOf } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
-import { RefusedError } from '../broker-api.ts'
+import { type BrokerApi, type Peer, type PublishReply, type PublishSession, RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../codec/messages-codec.ts'
-import { fits, splitBatch, splitNeed } from '../codec/split-message.ts'
+import { fits, splitBatch, splitNeed } from '../codec/messages-codec.ts'
 import { PROCESS_HEADER, markHashOf } from '../identity/process-mark.ts'
-import { PulledMessages } from './pull-messages.ts'
+import { reasonField } from './error-reason.ts'
 import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
-import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
-import { reasonField } from '../error-reason.ts'
-import { WatchOutput, framed } from './watch/watch-output.ts'
+import { errorToStatus, isForPeer } from './status-codes.ts'
+import { WatchOutput, framed } from './watch-output.ts'
+
+/**
+ * Reads a call message by message. A stream's own async iterator destroys the stream when it fails, and what was to be
+ * written to it is lost: acknowledgements under way, and with them the status that the call ends with.
+ */
+class PulledMessages {
+  readonly #call: Readable
+  #ended = false
+  #wake: () => void = () => undefined
+
+  constructor(call: Readable) {
+    this.#call = call
+    call.on('readable', () => this.#wake())
+    for (const event of ['end', 'close'] as const) {
+      call.on(event, () => {
+        this.#ended = true
+        this.#wake()
+      })
+    }
+  }
+
+  /** The next message; undefined after the last. Rejects with the signal's reason. */
+  async next(signal: AbortSignal): Promise<Buffer | undefined> {
+    for (;;) {
+      signal.throwIfAborted()
+      const message = this.#call.read() as Buffer | null
+      if (message !== null) return message
+      if (this.#ended) return undefined
+      await this.#woken(signal)
+    }
+  }
+
+  #woken(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        signal.removeEventListener('abort', done)
+        this.#wake = () => undefined
+        resolve()
+      }
+      this.#wake = done
+      signal.addEventListener('abort', done, { once: true })
+    })
+  }
+}
 
 /** Replies that a member may leave unread before its stream is ended. */
 const MAX_UNREAD_REPLIES = 10_000

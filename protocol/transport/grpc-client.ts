@@ -1,12 +1,29 @@
 /** The broker over TLS: BrokerClient with several addresses, and the first contact by join token. */
-import { Client, type ClientOptions, Metadata, connectivityState, credentials, status } from '@grpc/grpc-js'
+import { once } from 'node:events'
 import { isIP } from 'node:net'
+import {
+  Client,
+  type ClientDuplexStream,
+  type ClientOptions,
+  Metadata,
+  connectivityState,
+  credentials,
+  status,
+} from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
-import { AddressBook } from '../addresses/address-book.ts'
-import type { WatchSkill } from '../broker-api.ts'
-import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
+import { AddressBook, type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-addresses.ts'
+import type {
+  JoinLook,
+  JoinRequest,
+  JoinResponse,
+  PublishMessage,
+  PublishReply,
+  RenewResponse,
+  WatchMessage,
+  WatchRequest,
+  WatchSkill,
+} from '../broker-api.ts'
 import {
   BrokerBusyError,
   type BrokerClient,
@@ -17,21 +34,84 @@ import {
   closedError,
 } from '../broker-client.ts'
 import { CodecError } from '../codec/codec-checks.ts'
+import * as codec from '../codec/messages-codec.ts'
+import { decodePublishReply, encodePublishMessage } from '../codec/messages-codec.ts'
+import { SERVER_NAME, certificateToPem, checkBrokerName, fingerprint, serverNameOf } from '../identity/certificates.ts'
 import { keyToPem } from '../identity/keys.ts'
-import { SERVER_NAME } from '../identity/certificate-terms.ts'
-import { certificateToPem, fingerprint } from '../identity/pem.ts'
 import { PROCESS_HEADER } from '../identity/process-mark.ts'
-import { checkBrokerName, serverNameOf } from '../identity/server-name.ts'
 import type { JoinToken } from '../identity/token.ts'
 import type { Identity } from '../identity/x509.ts'
 import { MAX_MESSAGE_BYTES } from '../limits.ts'
-import * as codec from '../codec/messages-codec.ts'
-import { GrpcPublishStream } from './grpc-publish-stream.ts'
-import { comeBackMs } from './handshakes/come-back.ts'
+import { comeBackMs } from './handshake-rate-limiter.ts'
 import { limitHandshake } from './limit-handshake.ts'
 import { fetchPinnedCa, probeServer } from './probe-server.ts'
 import { asBuffer, cancelSoon, identity, methodPath } from './raw-service.ts'
 import { isGrpcFailure, statusToError } from './status-codes.ts'
+
+type Explain = (error: unknown, answered: boolean) => Promise<Error>
+
+/** One Publish call, seen from the member. */
+class GrpcPublishStream implements PublishStream {
+  readonly replies: AsyncIterable<PublishReply>
+  readonly #call: ClientDuplexStream<Buffer, Buffer>
+  readonly #explain: Explain
+  readonly #ended = new AbortController()
+  #answered = false
+  #failure: Promise<Error> | undefined
+
+  constructor(call: ClientDuplexStream<Buffer, Buffer>, signal: AbortSignal, explain: Explain) {
+    this.#call = call
+    this.#explain = explain
+    const onAbort = (): void => cancelSoon(call)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    const onEnd = (error?: unknown): void => {
+      signal.removeEventListener('abort', onAbort)
+      if (error !== undefined) void this.#failed(error)
+      this.#ended.abort()
+    }
+    call.on('error', onEnd)
+    call.on('end', () => onEnd())
+    this.replies = this.#readReplies()
+  }
+
+  async send(message: PublishMessage): Promise<void> {
+    await this.#throwIfEnded()
+    if (this.#call.write(asBuffer(encodePublishMessage(message)))) return
+    await once(this.#call, 'drain', { signal: this.#ended.signal }).catch(() => undefined)
+    await this.#throwIfEnded()
+  }
+
+  close(): void {
+    this.#ended.abort()
+    this.#call.end()
+    cancelSoon(this.#call)
+  }
+
+  async *#readReplies(): AsyncGenerator<PublishReply> {
+    try {
+      for await (const bytes of this.#call as AsyncIterable<Buffer>) {
+        this.#answered = true
+        const reply = decodePublishReply(bytes)
+        if (reply !== undefined) yield reply
+      }
+    } catch (error) {
+      if (error instanceof CodecError) throw new ProtocolError(`the broker sent what cannot be read: ${error.message}`)
+      throw await this.#failed(error)
+    }
+  }
+
+  /** The reason is looked for once, and is the same for the reader and the writer. */
+  #failed(error: unknown): Promise<Error> {
+    this.#failure ??= this.#explain(error, this.#answered)
+    return this.#failure
+  }
+
+  async #throwIfEnded(): Promise<void> {
+    if (!this.#ended.signal.aborted) return
+    throw (await this.#failure) ?? new BrokerUnreachableError('the stream to the broker has ended')
+  }
+}
 
 export interface ClientLimits {
   /** For Join, Renew and Leave. */

@@ -8,16 +8,15 @@ import { type AddressInfo, type Server as NetServer, createServer as createNetSe
 import { type TLSSocket, createServer } from 'node:tls'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
 import type { BrokerApi } from '../broker-api.ts'
 import type { BrokerServiceDeps, FailedCall } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
-import { Hosted, type HostedInit, type HostingDeps, secureOptions } from './hosting/hosted.ts'
-import type { ServerTls } from './hosting/server-tls.ts'
-import { ConnectionLife } from './life/connection-life.ts'
+import { Hosted, type HostedInit, type HostingDeps, type ServerTls, secureOptions } from './hosted-clusterset.ts'
+import { ConnectionLife } from './connection-life.ts'
 import { serverMetrics } from './server-metrics.ts'
 
-export type { ServerTls } from './hosting/server-tls.ts'
+export type { ServerTls } from './hosted-clusterset.ts'
 
 export interface ServerLimits extends ConnectionLimits {
   /** Open at once, of a member: its watches, what it publishes, and a call. */

@@ -8,9 +8,7 @@ import type { TLSSocket } from 'node:tls'
 import type { ClusterId } from '../../model/ids.ts'
 import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
-import { BACKDATE_MS } from '../identity/certificate-terms.ts'
-import { fingerprint } from '../identity/pem.ts'
-import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
+import { BACKDATE_MS, type CertificateFacts, fingerprint, readCertificate } from '../identity/certificates.ts'
 
 export type PeerValidation =
   | {

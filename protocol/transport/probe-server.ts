@@ -6,14 +6,19 @@ import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, connect } from 'node:tls'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
-import { errorOf } from '../../runtime/thrown.ts'
-import { type BrokerAddress, formatBrokerAddress } from '../broker-address.ts'
+import { errorOf } from '../../runtime/errors.ts'
+import { type BrokerAddress, formatBrokerAddress } from '../broker-addresses.ts'
 import { BrokerBusyError, BrokerUnreachableError, CertificateError } from '../broker-client.ts'
-import { SERVER_NAME } from '../identity/certificate-terms.ts'
-import { certificateToPem, fingerprint } from '../identity/pem.ts'
-import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
-import { checkBrokerName, serverNameOf } from '../identity/server-name.ts'
-import { comeBackMs } from './handshakes/come-back.ts'
+import {
+  type CertificateFacts,
+  SERVER_NAME,
+  certificateToPem,
+  checkBrokerName,
+  fingerprint,
+  readCertificate,
+  serverNameOf,
+} from '../identity/certificates.ts'
+import { comeBackMs } from './handshake-rate-limiter.ts'
 
 export interface ProbeInit {
   readonly address: BrokerAddress

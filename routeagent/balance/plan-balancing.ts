@@ -5,7 +5,7 @@
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
-import { addressFamily } from '../address-family.ts'
+import { addressFamily } from './address-family.ts'
 import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
 
 /** One port of one service that is not what it was. */

@@ -19,11 +19,10 @@ import {
   parsePrefix,
 } from '../../model/addresses/ip.ts'
 import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
-import type { OpenPort } from '../../model/addresses/open-port.ts'
-import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
-import { type KernelFacts, deviceOf } from '../node-facts.ts'
-import { overlayMac, overlayNodes } from '../routes/plan-nodes.ts'
-import type { NodeRouteWorld } from '../routes/node-route-world.ts'
+import type { OpenPort } from '../../model/addresses/address-port.ts'
+import { type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
+import { type KernelFacts, type NodeRouteWorld, deviceOf } from '../world/node-world.ts'
+import { overlayMac, overlayNodes } from '../world/plan-nodes.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 

@@ -9,10 +9,10 @@ import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
 import type { DevicePackets } from '../../kernel/tuning/device-packets.ts'
 import { OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Failure } from '../../runtime/error-reason.ts'
+import type { Failure } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import type { RouteAgentMetrics } from '../metrics.ts'
-import type { ProbedNode } from '../routes/plan-probe-routes.ts'
+import type { RouteAgentMetrics } from '../world/metrics.ts'
+import type { ProbedNode } from './plan-probe-routes.ts'
 
 export interface GatewayProbesDeps {
   readonly clock: Clock

@@ -21,7 +21,7 @@ import { NO_ROUTING, type RoutingScope, applyRouting } from '../../kernel/apply/
 import type { Round } from '../../kernel/apply/round.ts'
 import { isExists, isNotFound } from '../../kernel/errors.ts'
 import { formatAddress, formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
-import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
+import type { NextHopTable } from '../../kernel/route/next-hop-table.ts'
 import type { Link, NewAddress, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
 import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'

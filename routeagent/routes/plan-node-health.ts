@@ -2,11 +2,9 @@
  * What a node says of the ways that its routes have, by its probes over the overlay. Routes keep a gateway node that is
  * silent where there is no other (plan-gateways.ts); a status must not: what does not answer carries nothing. Pure.
  */
-import type { ConditionFinding } from '../../model/conditions.ts'
-import { CONDITION_NODES_ANSWER } from '../../model/conditions.ts'
+import { CONDITION_NODES_ANSWER, type ConditionFinding, MAX_SILENT_NODES } from '../../model/conditions.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { MAX_SILENT_NODES } from '../../model/status-text.ts'
 import type { ProbedNodeState } from '../probes/gateway-probes.ts'
 import type { RemotePath } from './plan-node-routes.ts'
 

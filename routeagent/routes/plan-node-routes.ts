@@ -16,26 +16,35 @@ import {
   laneDevice,
 } from '../../model/kernel-ids.ts'
 import { statedRemoteLanes } from '../../model/lanes/lane-number.ts'
-import { MAX_REPORTED_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
+import {
+  MAX_REPORTED_BY_NODE,
+  type NeededRange,
+  fewRanges,
+  machineNeeds,
+} from '../../model/addresses/required-ranges.ts'
 import {
   type ClusterValidation,
   checkRemoteClusters,
   underlayAddresses,
 } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
-import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-grouping.ts'
-import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/nexthop/next-hop-table.ts'
+import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-next-hops.ts'
+import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/next-hop-table.ts'
 import type { ForwardingEntry, Neighbour, NewAddress, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
-import { deviceOf } from '../node-facts.ts'
-import { type NodeRouteWorld, type SysctlSetting, ownLanes } from './node-route-world.ts'
-import { ownCluster, rangesByFamily } from './own-ranges.ts'
+import { type NodeRouteWorld, type SysctlSetting, deviceOf, ownLanes } from '../world/node-world.ts'
+import { ownCluster, rangesByFamily } from '../world/plan-own-ranges.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
-import { type GatewayNode, answering, hopNumbers, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
-import { planDetours } from './plan-detours.ts'
-import { type ProbedNode, planProbeRoutes } from './plan-probe-routes.ts'
-import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
-import type { Problem } from '../../model/reasons/problem.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import {
+  type GatewayNode,
+  answering,
+  assumedLaneMtu,
+  gatewaysTowards,
+  hopNumbers,
+  planDetours,
+} from './plan-gateways.ts'
+import { type ProbedNode, planProbeRoutes } from '../probes/plan-probe-routes.ts'
+import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from '../world/plan-nodes.ts'
+import type { Problem, ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface RemotePath {
   readonly cluster: string

@@ -2,37 +2,37 @@
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { Round } from '../../kernel/apply/round.ts'
 import { Drift } from '../../kernel/drift.ts'
-import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.ts'
-import type { NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
+import type { ReceiveCoalescing } from '../../kernel/tuning/segment-joining.ts'
+import type { NextHopTable } from '../../kernel/route/next-hop-table.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
-import { setCondition } from '../../model/conditions.ts'
+import { MAX_FAILURE_LENGTH, fitText, setCondition } from '../../model/conditions.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
-import type { OpenConnections } from '../../model/open-connections.ts'
+import type { OpenConnections } from '../../model/member-status.ts'
 import type { Condition, RouteAgent } from '../../model/objects.ts'
-import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
-import { problem, problemText } from '../../model/reasons/problem.ts'
+import { problem, problemText } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Failure } from '../../runtime/error-reason.ts'
+import type { Failure } from '../../runtime/errors.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
   DEFAULT_VERSION,
+  LOOP_PACE,
   OVERLAY_HOLD_MICROSECONDS,
   REPORT_AGAIN_MS,
   type RouteAgentConfig,
   forwardingMarker,
-} from '../config.ts'
-import type { FactsReader } from '../facts-reader.ts'
+  loopDeps,
+} from '../world/config.ts'
+import type { FactsReader } from '../world/node-world.ts'
 import type { GatewayProbes } from '../probes/gateway-probes.ts'
-import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
-import type { RouteAgentMetrics } from '../metrics.ts'
-import { rangeTexts } from './own-ranges.ts'
+import type { RouteAgentMetrics } from '../world/metrics.ts'
+import { rangeTexts } from '../world/plan-own-ranges.ts'
 import { type NodeHealth, planNodeHealth } from './plan-node-health.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from '../world/read-world.ts'
 
 export interface RouteLoopDeps {
   readonly api: ClusterApi

@@ -1,6 +1,5 @@
 /** A Logger that keeps its lines, for tests. Redacts as the real one does. */
-import type { LogFields, Logger, ProblemFields } from './logger.ts'
-import { redact } from './redaction.ts'
+import { type LogFields, type Logger, type ProblemFields, redact } from './logger.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 

@@ -1,7 +1,7 @@
 /** Metrics on prom-client, with a registry of its own per process (or per test). */
 import { createRequire } from 'node:module'
 import type * as prom from 'prom-client'
-import type { Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from './metrics.ts'
+import type { Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from './instruments.ts'
 
 export interface MetricDescription {
   readonly name: string

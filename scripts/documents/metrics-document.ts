@@ -1,15 +1,15 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
-import { agentMetrics, clusterDnsGauge } from '../../agent/metrics.ts'
-import { brokerMetrics } from '../../broker/metrics.ts'
+import { agentMetrics, clusterDnsGauge } from '../../agent/loop/metrics.ts'
+import { brokerMetrics } from '../../broker/config/broker-metrics.ts'
 import { memberInfo, problemMetrics } from '../../compose/problems/problem-metrics.ts'
 import { kubeMetrics } from '../../kubeapi/kube/metrics.ts'
-import { dnsMetrics } from '../../dns/metrics.ts'
-import { gatewayMetrics } from '../../gateway/metrics.ts'
+import { dnsMetrics } from '../../dns/config/metrics.ts'
+import { gatewayMetrics } from '../../gateway/world/metrics.ts'
 import { publishMetrics, quotaMetrics, watchMetrics } from '../../protocol/sessions/session-metrics.ts'
 import { serverMetrics } from '../../protocol/transport/server-metrics.ts'
-import { routeAgentMetrics } from '../../routeagent/metrics.ts'
+import { routeAgentMetrics } from '../../routeagent/world/metrics.ts'
 import { turnedAwayCounter } from '../../runtime/http/http-status.ts'
-import type { LabelledCounter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
+import type { LabelledCounter, Gauge, Histogram, MetricInit, Metrics } from '../../runtime/metrics/instruments.ts'
 import { listItem } from './wrap-text.ts'
 
 export interface MetricRow extends MetricInit {

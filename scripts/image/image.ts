@@ -12,7 +12,7 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { formatImageName, parseImageName } from '../../install/image-name.ts'
+import { formatImageName, parseImageName } from '../../install/values/install-values.ts'
 import { imageOfBuild } from '../compile-product.ts'
 import { fetchPackages, unpackPackages } from './image-packages.ts'
 import { NPM_CPUS, addProduct } from './image-product.ts'

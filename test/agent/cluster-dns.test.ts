@@ -1,7 +1,7 @@
 /** What an agent says of its cluster's DNS: at once that it answers, later that it does not. */
 import t, { type Test } from 'tap'
 import type { ClusterDnsAnswer } from '../../agent/cluster/ask-resolver.ts'
-import { planDnsStatus } from '../../agent/cluster/plan-dns-status.ts'
+import { planDnsStatus } from '../../agent/cluster/plan-cluster-status.ts'
 import { findCondition } from '../../model/conditions.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'

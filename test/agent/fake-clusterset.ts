@@ -1,10 +1,10 @@
 /** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
 import { isDeepStrictEqual } from 'node:util'
-import type { BrokerLink, LinkState, PublishState } from '../../agent/broker/broker-link.ts'
+import type { BrokerLink, LinkState, PublishState } from '../../agent/link/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
-import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
 import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 
 export class FakeClusterset {

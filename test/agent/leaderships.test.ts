@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { backupState, restoreState } from '../../compose/parts/broker-backup.ts'
+import { backupState, restoreState } from '../../compose/broker/backup.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'

@@ -4,11 +4,11 @@
  */
 import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'
-import { type NeedsWorld, planNeeds } from '../../agent/broker/plan-needs.ts'
-import { surroundingsReader } from '../../agent/broker/read-surroundings.ts'
-import { neededRanges, neededText } from '../../model/addresses/needed-ranges.ts'
+import { type NeedsWorld, planNeeds } from '../../agent/cluster/plan-required-ranges.ts'
+import { surroundingsReader } from '../../agent/cluster/required-ranges-loop.ts'
+import { neededRanges, neededText } from '../../model/addresses/required-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
-import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
+import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
 import { internalIps, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { sliceObject } from '../support/objects/service-objects.ts'
 

@@ -2,10 +2,10 @@
  * Nodes that leave a site without Kubernetes: what they wrote about themselves goes, and is withdrawn from the others.
  */
 import t, { type Test } from 'tap'
-import { agentConfig } from '../../agent/config.ts'
-import { agentMetrics } from '../../agent/metrics.ts'
-import { MirrorWriter } from '../../agent/import/mirror-writer.ts'
-import { OrphanLoop } from '../../agent/cluster/orphan-loop.ts'
+import { agentConfig } from '../../agent/loop/config.ts'
+import { agentMetrics } from '../../agent/loop/metrics.ts'
+import { MirrorWriter } from '../../agent/loop/mirror-writer.ts'
+import { OrphanLoop } from '../../agent/cluster/dead-nodes.ts'
 import { planOrphans } from '../../agent/cluster/plan-orphans.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { ownedByNode } from '../../model/node-owner.ts'

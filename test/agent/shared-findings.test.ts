@@ -1,7 +1,7 @@
 /** Loops hear of what has changed, and of nothing else. */
 import t from 'tap'
 import type { ExportPlan } from '../../agent/export/plan-exports.ts'
-import { SharedFindings } from '../../agent/shared-findings.ts'
+import { SharedFindings } from '../../agent/loop/shared-findings.ts'
 import { serviceKey } from '../../model/ids.ts'
 
 t.test('what is set again as it was is no change', async (t) => {

@@ -1,6 +1,6 @@
 /** What an agent reports on /status: while it acts, about its way to the broker and what is not imported; no names. */
 import t from 'tap'
-import { LinkLife, timeText } from '../../agent/broker/link-life.ts'
+import { LinkLife, timeText } from '../../agent/link/protocol-link.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { FakeClusterset } from './fake-clusterset.ts'

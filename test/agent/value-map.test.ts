@@ -1,7 +1,7 @@
 /** A map that is a value. */
 import fc from 'fast-check'
 import t from 'tap'
-import { ValueMap } from '../../agent/value-map.ts'
+import { ValueMap } from '../../reconcile/incremental.ts'
 
 const CHANGES = fc.array(fc.tuple(fc.integer({ min: 0, max: 120 }), fc.option(fc.nat(), { nil: undefined })), {
   maxLength: 40,

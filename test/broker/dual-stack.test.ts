@@ -1,11 +1,10 @@
 /** Members with IPv6 pod CIDRs: whose are carried, through joining, changing facts, leaving and eviction. */
 import t from 'tap'
-import { clusterSpec } from '../../broker/records/cluster-records.ts'
+import { clusterSpec } from '../../broker/addresses/cluster-records.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import { Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
-import type { Harness } from './support/harness.ts'
+import { type Harness, Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
 
 const SIX = 'fd00:42::/48'
 

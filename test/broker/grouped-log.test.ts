@@ -1,7 +1,7 @@
 /** What the shared part of the logs does when the store fails half-way. */
 import t from 'tap'
-import { GroupedLog, type Journal } from '../../broker/log/grouped-log.ts'
-import type { Change } from '../../broker/log/record-log.ts'
+import { GroupedLog, type Journal } from '../../broker/store/grouped-log.ts'
+import type { Change } from '../../broker/store/record-log.ts'
 
 const SERVICE = { service: 'shop/web' }
 const FOREIGN: Change = { scope: 'address', key: '245.0.0.9', revision: 1, value: SERVICE }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { RefusedError } from '../../protocol/broker-api.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
-import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { readCertificate } from '../../protocol/identity/certificates.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
 import { type Harness, Publisher, Watcher, facts, joinRequest, join_, peerOf, startBroker } from './support/harness.ts'
 

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import t from 'tap'
-import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
+import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const ROUNDS = 8

@@ -1,12 +1,11 @@
 /** Members as an operator sees them, and eviction: all of it or nothing, again and again. */
 import t from 'tap'
-import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
 import { recordKeyText } from '../../model/records.ts'
 import type { Peer } from '../../protocol/broker-api.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
-import { Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
-import type { Harness } from './support/harness.ts'
+import { type Harness, Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
 
 const START = '2026-01-01T00:00:00Z'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openMemoryLog } from '../../broker/log/memory/memory-log.ts'
+import { openMemoryLog } from '../../broker/store/memory-log.ts'
 import { recordLogCompliance } from '../compliance/record-log.ts'
 
 recordLogCompliance(t, { open: (init) => openMemoryLog(init) })

@@ -1,8 +1,8 @@
 /** How often, and how much: joins that fail, statuses, writes. */
 import t from 'tap'
-import { JoinGate } from '../../broker/members/join-gate.ts'
-import { StatusPace } from '../../broker/records/status-pace.ts'
-import { WritePace } from '../../broker/records/write-pace.ts'
+import { JoinGate } from '../../broker/members/join-tokens.ts'
+import { StatusPace } from '../../broker/records/status-records.ts'
+import { WritePace } from '../../broker/publish/rate-limited-writes.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { Peer } from '../../protocol/broker-api.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import {

@@ -2,7 +2,7 @@ import { chmodSync, closeSync, mkdirSync, openSync, statSync, writeFileSync, wri
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import t from 'tap'
-import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
+import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
 import { recordLogCompliance, row } from '../compliance/record-log.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

@@ -1,6 +1,6 @@
 /** What members report about themselves: whose it is, what of it is taken, and how it goes. */
 import t from 'tap'
-import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import type { MemberReport, MemberStatus, NotImported } from '../../model/member-status.ts'
 import { memberSummaries } from '../../broker/members/member-list.ts'
 import { Publisher, Watcher, anExport, declaration, digest, join_, startBroker } from './support/harness.ts'

@@ -1,7 +1,7 @@
 /** When a broker takes itself for cut off from a store that others serve too. */
 import t from 'tap'
-import { type RecordLog, StateError } from '../../broker/log/record-log.ts'
-import { StoreHealth } from '../../broker/log/store-health.ts'
+import { type RecordLog, StateError } from '../../broker/store/record-log.ts'
+import { StoreHealth } from '../../broker/store/store-health.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import type { Peer, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import { type Harness, Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
 

@@ -1,9 +1,7 @@
 /** Approval as two people do it: one at the site that joins, one at the broker. */
 import t, { type Test } from 'tap'
-import { podBroker } from '../../cli/kube/broker/pod-broker.ts'
-import { podMembers } from '../../cli/kube/broker/pod-members.ts'
-import { podTokens } from '../../cli/kube/broker/pod-tokens.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
+import { podBroker, podMembers, podTokens } from '../../cli/broker/pod-broker.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
 import { failure } from '../support/failure.ts'
 import { MemoryAdmin } from '../support/memory-admin.ts'
 import { LoopbackBroker } from './loopback-broker.ts'

@@ -1,8 +1,8 @@
 /** "Take it out?": yes, no, nobody there, and a site that asks only where somebody sits. */
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
-import { confirm } from '../../cli/confirm.ts'
-import { UserError } from '../../runtime/user-error.ts'
+import { confirm } from '../../cli/context/confirm.ts'
+import { UserError } from '../../runtime/errors.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { LoopbackBroker } from './loopback-broker.ts'

@@ -1,26 +1,26 @@
 /** The agent joins by itself with the token it finds in its Secret, and notes there what prevents it. */
 import t, { type Test } from 'tap'
-import { leaveToken } from '../../cli/kube/join/apply-join.ts'
-import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
+import { leaveToken } from '../../cli/installation/apply-objects.ts'
+import { joinWithToken, rejoinWhenEnded } from '../../agent/membership/join-with-token.ts'
 import {
   ASK_FIRST_ANNOTATION,
   PROBLEM_ANNOTATION,
   REASON_ANNOTATION,
   type SecretChange,
   secretIdentity,
-} from '../../protocol/identity/secret-identity.ts'
+} from '../../protocol/membership/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { createJoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
-import { endOfIdentity } from '../../protocol/join.ts'
-import { askToLeave } from '../../protocol/leave.ts'
+import { endOfIdentity } from '../../protocol/membership/join.ts'
+import { askToLeave } from '../../protocol/membership/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
-import { rememberIdentity } from '../../agent/broker/membership/remembered-identity.ts'
+import { rememberIdentity } from '../../agent/membership/keep-membership.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
+import { StatusBoard } from '../../runtime/component.ts'
 import { eventually } from '../support/eventually.ts'
 import { MemorySecret } from '../support/memory-secret.ts'
 import { LoopbackBroker } from './loopback-broker.ts'

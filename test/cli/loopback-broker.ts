@@ -1,13 +1,13 @@
 /** The real broker on a loopback port, and tokens for it. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
 import { runBroker } from '../../broker/main.ts'
-import { type BrokerStore, type TokenInit, openBrokerStore } from '../../broker/state/broker-store.ts'
+import { type BrokerStore, type TokenInit, openBrokerStore } from '../../broker/admin/member-commands.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
+import { StatusBoard } from '../../runtime/component.ts'
 import { freePort } from '../support/free-port.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { renderTable } from '../../cli/render-table.ts'
+import { renderTable } from '../../cli/context/output.ts'
 
 const columns = ['A', 'LONGER', 'N'].map((title, i) => ({
   title,

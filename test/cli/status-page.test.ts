@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import t from 'tap'
-import { textOfPage } from '../../cli/status/page.ts'
+import { textOfPage } from '../../cli/status/ask.ts'
 import { messageOf } from '../support/failure.ts'
 
 const SAID: readonly (readonly [status: number, said: RegExp])[] = [

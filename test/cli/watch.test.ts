@@ -1,6 +1,6 @@
 /** How `--watch` goes on. */
 import t from 'tap'
-import { lookAgain } from '../../cli/commands/look/watch.ts'
+import { lookAgain } from '../../cli/commands/status.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 t.test('a look that fails is named, an interrupted one is not, and then it ends', async (t) => {

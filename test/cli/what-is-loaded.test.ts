@@ -37,11 +37,11 @@ t.test('the tree of commands', async (t) => {
 })
 
 t.test('tokens and members are read without a server', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'compose/parts/broker-store.ts'), ['commander', 'ipaddr.js'])
+  t.same(await packagesOf('cli/program.ts', 'compose/broker/store.ts'), ['commander', 'ipaddr.js'])
 })
 
 t.test('a site', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'cli/open-site.ts', 'cli/site/export.ts'), [
+  t.same(await packagesOf('cli/program.ts', 'cli/context/open-site.ts', 'cli/site/export.ts'), [
     'commander',
     'ipaddr.js',
     'yaml',
@@ -50,7 +50,7 @@ t.test('a site', async (t) => {
 })
 
 t.test('a broker on a cluster is asked in its pod, without what the broker itself needs', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'cli/kube/broker/pod-broker.ts'), [
+  t.same(await packagesOf('cli/program.ts', 'cli/broker/pod-broker.ts'), [
     '@kubernetes/client-node',
     'commander',
     'ipaddr.js',
@@ -63,14 +63,14 @@ const NOT_OF_A_NODE = ['@grpc/grpc-js', '@kubernetes/client-node', '@peculiar/x5
 const OF_NOBODY = ['@opentelemetry/api', 'undici']
 
 const WITHOUT: Readonly<Record<string, readonly string[]>> = {
-  'compose/parts/agent.ts': ['@kubernetes/client-node', 'dns2', 'netlink', 'ws'],
-  'compose/parts/dns.ts': [...NOT_OF_A_NODE, 'netlink'],
-  'compose/parts/gateway.ts': [...NOT_OF_A_NODE, 'dns2'],
-  'compose/parts/routeagent.ts': [...NOT_OF_A_NODE, 'dns2'],
+  'compose/site/agent.ts': ['@kubernetes/client-node', 'dns2', 'netlink', 'ws'],
+  'compose/site/dns.ts': [...NOT_OF_A_NODE, 'netlink'],
+  'compose/site/gateway.ts': [...NOT_OF_A_NODE, 'dns2'],
+  'compose/site/routeagent.ts': [...NOT_OF_A_NODE, 'dns2'],
 }
 
 t.test("a cluster: the driver brings neither Node's fetch nor a server", async (t) => {
-  const loaded = await packagesOf('compose/kube-site.ts')
+  const loaded = await packagesOf('compose/site/kube-site.ts')
   t.ok(loaded.includes('@kubernetes/client-node'), 'the packages are seen')
   t.same(
     loaded.filter((name) => [...OF_NOBODY, '@grpc/grpc-js', 'netlink', 'ws'].includes(name)),
@@ -80,7 +80,7 @@ t.test("a cluster: the driver brings neither Node's fetch nor a server", async (
 
 for (const [module, others] of Object.entries(WITHOUT)) {
   t.test(`sealane up: ${module}`, async (t) => {
-    const loaded = await packagesOf('cli/program.ts', 'compose/up.ts', module)
+    const loaded = await packagesOf('cli/program.ts', 'cli/site/up.ts', module)
     t.ok(loaded.includes('pino'), 'the packages are seen')
     t.same(
       loaded.filter((name) => [...others, ...OF_NOBODY].includes(name)),

@@ -9,8 +9,8 @@ import {
   type FarEnd,
   type LinkState,
   linkKey,
-} from '../../gateway/cable/cable.ts'
-import { farEnd } from '../../gateway/remotes/check-endpoints.ts'
+} from '../../gateway/cable/cable-driver.ts'
+import { farEnd } from '../../gateway/links/check-remotes.ts'
 import { Round } from '../../kernel/apply/round.ts'
 import type { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'

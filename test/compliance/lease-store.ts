@@ -1,6 +1,6 @@
 /** What every driver of Leases promises: registers that several write, and the slower one is refused. */
 import type { Test } from 'tap'
-import type { LeaseStore, StoredLease } from '../../kubeapi/lease-store.ts'
+import type { LeaseStore, StoredLease } from '../../kubeapi/cluster-api.ts'
 import { failure } from '../support/failure.ts'
 
 const { signal } = new AbortController()

@@ -1,7 +1,7 @@
 /** Plans of next hops and of routes over them. */
 import fc from 'fast-check'
 import type { RoutingPlan } from '../../kernel/apply/apply-routing.ts'
-import type { NextHopGroup, NextHopObject } from '../../kernel/route/nexthop/next-hop-table.ts'
+import type { NextHopGroup, NextHopObject } from '../../kernel/route/next-hop-table.ts'
 import { group, hop, hop6, id, resilient, route } from './next-hop-stage.ts'
 
 export function plan(

@@ -1,7 +1,7 @@
 /** What no NextHopTable takes, and what it says. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
-import type { NextHopGroup, NextHopObject } from '../../kernel/route/nexthop/next-hop-table.ts'
+import type { NextHopGroup, NextHopObject } from '../../kernel/route/next-hop-table.ts'
 import { group, hop, hop6, id, resilient, route, wires } from './next-hop-stage.ts'
 import type { NextHopNode } from './next-hop-table.ts'
 

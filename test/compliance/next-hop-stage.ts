@@ -1,11 +1,6 @@
 /** What the stories about next hops are played with. */
 import { NEXT_HOP_IDS_NODE } from '../../model/kernel-ids.ts'
-import type {
-  GroupMember,
-  NextHopObject,
-  PlainGroup,
-  ResilientGroup,
-} from '../../kernel/route/nexthop/next-hop-table.ts'
+import type { GroupMember, NextHopObject, PlainGroup, ResilientGroup } from '../../kernel/route/next-hop-table.ts'
 import type { Route } from '../../kernel/route/route-table.ts'
 import type { NextHopNode } from './next-hop-table.ts'
 import { clear } from './route-table-stage.ts'

@@ -1,6 +1,6 @@
 /** What every NextHopTable driver does. Runs on the fake and, in a namespace, on rtnetlink. */
 import type { Test } from 'tap'
-import { memberShares, type NextHopGroup, type NextHopTable } from '../../kernel/route/nexthop/next-hop-table.ts'
+import { memberShares, type NextHopGroup, type NextHopTable } from '../../kernel/route/next-hop-table.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { nextHopRefusals } from './next-hop-refusals.ts'

@@ -1,8 +1,7 @@
 /** What every Nft driver does. Runs on the fake and, in a namespace, on the nft command. */
 import type { Test } from 'tap'
 import { KernelError, type KernelErrorCode } from '../../kernel/errors.ts'
-import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { Nft } from '../../kernel/nft/nft.ts'
+import type { Nft, NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import { add, castOf, chain, del, rule, table, WORDS, type Cast } from './nft-cast.ts'
 
 interface Refusal {

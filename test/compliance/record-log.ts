@@ -1,8 +1,8 @@
 /** What every driver of the broker's log must do. Run on memory-log, sqlite-log and etcd-log. */
 import fc from 'fast-check'
 import type { Test } from 'tap'
-import type { LogView, RecordLog, Transaction } from '../../broker/log/record-log.ts'
-import type { RecordRow } from '../../broker/state/state.ts'
+import type { LogView, RecordLog, Transaction } from '../../broker/store/record-log.ts'
+import type { RecordRow } from '../../broker/store/rows.ts'
 
 export interface LogFactory {
   /** A fresh, empty log that remembers at most `keepRemoved` removals. */

@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
-import { publicKeyOf } from '../../kernel/wireguard/wireguard-key.ts'
-import type { PeerConfig, Wireguard } from '../../kernel/wireguard/wireguard.ts'
+import { type PeerConfig, type Wireguard, publicKeyOf } from '../../kernel/wireguard/wireguard-device.ts'
 
 export interface WireguardUnderTest {
   readonly wireguard: Wireguard

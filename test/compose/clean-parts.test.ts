@@ -1,19 +1,19 @@
 /** A node that cleans up after its site has left: what one part cannot take out does not keep the others from theirs. */
 import t from 'tap'
-import { cleanParts } from '../../compose/parts/clean-parts.ts'
+import { cleanParts } from '../../compose/site/clean.ts'
 import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { gatewayConfig } from '../../gateway/main.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../kernel/fake/fake-wireguard.ts'
-import { FakeNft } from '../../kernel/fake/nft/fake-nft.ts'
+import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { NFT_TABLE_GATEWAY, NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
+import { StatusBoard } from '../../runtime/component.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const BUSY = new KernelError('EBUSY', 'nft', 'the table of the routeagent stays')

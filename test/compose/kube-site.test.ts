@@ -1,7 +1,7 @@
 /** A site that is a real cluster: the marks that its environment asks for are on what the agent makes. */
 import t, { type Test } from 'tap'
-import { openKubeSite } from '../../compose/kube-site.ts'
-import { OBJECT_MARKS } from '../../install/marks/marks-env.ts'
+import { openKubeSite } from '../../compose/site/kube-site.ts'
+import { OBJECT_MARKS } from '../../install/values/marks.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { type FakeApiServer, fakeApiServer } from '../support/fake-api-server.ts'

@@ -1,6 +1,6 @@
 /** Whom the status page of a part turns away, as the objects of its cluster come and change. */
 import t from 'tap'
-import { laneCallers } from '../../compose/lane-callers.ts'
+import { laneCallers } from '../../compose/site/run-site.ts'
 import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { Cluster } from '../../model/objects.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { leaveOutHealthy } from '../../compose/problems/leave-out-healthy.ts'
+import { leaveOutHealthy } from '../../compose/problems/watch-problems.ts'
 import { diagnoseMember } from '../../explain/diagnose-member.ts'
 import type { EndpointSlice, Gateway, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { NOW, SELF, copyOf, factSet, healthyObjects } from '../support/objects/member-facts.ts'

@@ -3,9 +3,9 @@
  * release.
  */
 import t from 'tap'
-import { membershipByIdentity } from '../../compose/membership-info.ts'
-import { secretIdentity } from '../../protocol/identity/secret-identity.ts'
-import { decodeMemberIdentity, encodeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { membershipByIdentity } from '../../compose/site/run-site.ts'
+import { secretIdentity } from '../../protocol/membership/secret-identity.ts'
+import { decodeMemberIdentity, encodeMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { keptMembership } from '../../model/membership.ts'
 import { identityParts } from '../support/identity-parts.ts'
 import { MemorySecret } from '../support/memory-secret.ts'

@@ -1,7 +1,7 @@
 /** Heartbeat and Lease as people write them: what is taken, and what is refused, in words. */
 import t from 'tap'
-import { readHeartbeat, readLease } from '../../compose/timing.ts'
-import { LEASE_BOUNDS, electionTiming } from '../../model/lanes/lease-duration.ts'
+import { readHeartbeat, readLease } from '../../compose/site/run-site.ts'
+import { LEASE_BOUNDS, electionTiming } from '../../model/lanes/lane-servers.ts'
 
 t.test('taken', (t) => {
   t.equal(readHeartbeat(undefined), 5000, 'the default')

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createSocket } from 'node:dgram'
 import t, { type Test } from 'tap'
-import { componentsOf } from '../../compose/site.ts'
+import { componentsOf } from '../../compose/site/run-site.ts'
 import { parseSiteFile } from '../../kubeapi/files/site-file.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'

@@ -100,7 +100,8 @@ const CABLES = 'gateway/cable/'
 const DRIVERS = /^(kernel\/wireguard|gateway\/cable\/[^/]+)\//
 
 t.test('outside gateway/cable/ nobody in the gateway knows what makes a link', async (t) => {
-  const why = 'a far end is an Endpoint with an identity that is only compared; ask the Cable (gateway/cable/cable.ts)'
+  const why =
+    'a far end is an Endpoint with an identity that is only compared; ask the Cable (gateway/cable/cable-driver.ts)'
   const others = files.filter(({ path }) => path.startsWith('gateway/') && !path.startsWith(CABLES))
   for (const { path, text } of others) {
     for (const target of localTargets(path, text)) {
@@ -112,7 +113,7 @@ t.test('outside gateway/cable/ nobody in the gateway knows what makes a link', a
 })
 
 t.test('what dns answers does not depend on who asks it how', async (t) => {
-  const why = 'an answer follows from the zone alone; numbers that both sides know stand in dns/wire.ts'
+  const why = 'an answer follows from the zone alone; numbers that both sides know stand in dns/message/wire.ts'
   for (const { path, text } of files.filter(({ path }) => path.startsWith('dns/zone/'))) {
     for (const target of localTargets(path, text)) {
       if (/^dns\/(server|forward)\//.test(target)) t.fail(`${path} imports ${target}: ${why}`)

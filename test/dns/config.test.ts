@@ -1,5 +1,5 @@
 import t from 'tap'
-import { dnsConfig, formatSocketAddress } from '../../dns/config.ts'
+import { dnsConfig, formatSocketAddress } from '../../dns/config/dns-config.ts'
 import { messageOf } from '../support/failure.ts'
 
 t.test('addresses as people write them', async (t) => {

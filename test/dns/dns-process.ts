@@ -6,7 +6,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { formatHostPort } from '../../runtime/host-port.ts'
+import { formatHostPort } from '../../runtime/flag-values.ts'
 import { portOf, serveDns } from './serve-dns.ts'
 import { workedExamples } from './zone-fixture.ts'
 

@@ -1,8 +1,8 @@
 /** A pipeline without sockets, and upstreams that never answer. */
 import { type Client, type Clients, OWN_PROCESS } from '../../dns/clients/clients.ts'
-import { dnsMetrics } from '../../dns/metrics.ts'
-import { Pipeline, type PipelineDeps } from '../../dns/pipeline.ts'
-import type { Transport } from '../../dns/wire.ts'
+import { dnsMetrics } from '../../dns/config/metrics.ts'
+import { Pipeline, type PipelineDeps } from '../../dns/server/pipeline.ts'
+import type { Transport } from '../../dns/message/wire.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'

@@ -3,12 +3,12 @@ import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
-import { dnsConfig } from '../../dns/config.ts'
+import { dnsConfig } from '../../dns/config/dns-config.ts'
 import { runDns } from '../../dns/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { createLogger } from '../../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
+import { StatusBoard } from '../../runtime/component.ts'
 
 export interface ServeInit {
   readonly api: MemoryApi

@@ -1,7 +1,7 @@
 /** What cannot be used as a store: one clear message, and nothing is written. */
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
-import { MaintenanceService, type StatusResponse } from '../../broker/log/etcd/client/gen/etcd.ts'
+import { MaintenanceService, type StatusResponse } from '../../broker/store/etcd/client/gen/etcd.ts'
 import { row } from '../compliance/record-log.ts'
 import { failure } from '../support/failure.ts'
 import { freePort } from '../support/free-port.ts'

@@ -1,8 +1,8 @@
 /** Members of etcd that die, ways that go silent, answers that are lost: what is acknowledged is there, and nothing else. */
 import t, { type Test } from 'tap'
-import type { EtcdLog } from '../../broker/log/etcd/etcd-log.ts'
-import type { EtcdStore } from '../../broker/log/etcd/etcd-store.ts'
-import { StateError } from '../../broker/log/record-log.ts'
+import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
+import type { EtcdStore } from '../../broker/store/etcd/etcd-store.ts'
+import { StateError } from '../../broker/store/record-log.ts'
 import { row } from '../compliance/record-log.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure } from '../support/failure.ts'

@@ -1,6 +1,6 @@
 /** etcd without space: writes are refused with the reason, reads go on, and so does all when there is room again. */
 import t from 'tap'
-import type { EtcdLog } from '../../broker/log/etcd/etcd-log.ts'
+import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
 import { row } from '../compliance/record-log.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure } from '../support/failure.ts'

@@ -1,7 +1,7 @@
 /** Several replicas write one log, and none of them overwrites what it has not seen. */
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
-import type { EtcdLog } from '../../broker/log/etcd/etcd-log.ts'
+import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
 import { row } from '../compliance/record-log.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'

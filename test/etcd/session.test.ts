@@ -1,8 +1,8 @@
 /** What replicas say of themselves, held by leases. */
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { ReplicaSession } from '../../broker/log/etcd/session/replica-session.ts'
-import type { EtcdStore } from '../../broker/log/etcd/etcd-store.ts'
+import { ReplicaSession } from '../../broker/store/etcd/replica-session.ts'
+import type { EtcdStore } from '../../broker/store/etcd/etcd-store.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'

@@ -2,7 +2,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { MARK_FILE } from '../../broker/state/state-mark.ts'
+import { MARK_FILE } from '../../broker/recovery/state-mark.ts'
 import { aSlice, anExport } from '../broker/support/harness.ts'
 import { TlsMember } from '../broker/support/tls-member.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'

@@ -3,8 +3,8 @@
  * was written. `before` lets others write between a decision of a replica and its transaction.
  */
 import t, { type Test } from 'tap'
-import type { EtcdLog } from '../../broker/log/etcd/etcd-log.ts'
-import type { EtcdStore } from '../../broker/log/etcd/etcd-store.ts'
+import type { EtcdLog } from '../../broker/store/etcd/etcd-log.ts'
+import type { EtcdStore } from '../../broker/store/etcd/etcd-store.ts'
 import { row } from '../compliance/record-log.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'

@@ -1,5 +1,5 @@
 /** A healthy member with something broken, and what is said of it as lines. */
-import { type RankedFinding, subjectText } from '../../explain/finding.ts'
+import { type RankedFinding, subjectText } from '../../explain/facts/finding.ts'
 import { type HealthyInit, type ObjectsByKind, copyOf, healthyObjects } from '../support/objects/member-facts.ts'
 
 /** As JSON has it: tests write what they like. */

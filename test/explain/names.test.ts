@@ -7,11 +7,10 @@ import {
   MEMBER_PARTS,
   PART_WORKLOADS,
   workloadName,
-} from '../../explain/names.ts'
-import { AGENT_LEASE as INSTALLED_LEASE, selectorLabels } from '../../install/names.ts'
-import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
+} from '../../explain/facts/world.ts'
+import { DNS_CONTAINER_PORT, AGENT_LEASE as INSTALLED_LEASE, selectorLabels } from '../../install/values/names.ts'
 import { planMember } from '../../install/plan-member.ts'
-import { DEFAULT_VALUES } from '../../install/values.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
 
 t.test('parts, what runs them, their labels, and the Lease', async (t) => {
   const objects = planMember(DEFAULT_VALUES).flatMap((part) => part.objects)

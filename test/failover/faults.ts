@@ -110,7 +110,7 @@ export function delayedTunnels({ internet, gateways }: TwoSites, delayMs: number
   }
 }
 
-/** Of the device that leads to a gateway, at the far end of it (gateway/reach/link-port.ts). */
+/** Of the device that leads to a gateway, at the far end of it (gateway/reach/plan-candidates.ts). */
 function portTowards(gateway: SiteNode): number {
   return LANE_BASE_PORT + laneOf(gateway)
 }

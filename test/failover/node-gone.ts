@@ -5,7 +5,7 @@
  * printed. test/lanes/gateway-loss.test.ts has more rounds and more traffic, over WireGuard of user space.
  */
 import t, { type Test } from 'tap'
-import { parseCounters } from '../../kernel/nft/parse-nft.ts'
+import { parseCounters } from '../../kernel/nft/nft-text.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import type { Netns } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

@@ -1,6 +1,6 @@
 /** Configuration: defaults, and what is refused, in words. */
 import t from 'tap'
-import { type GatewayConfigInit, gatewayConfig } from '../../gateway/config.ts'
+import { type GatewayConfigInit, gatewayConfig } from '../../gateway/world/config.ts'
 import { messageOf } from '../support/failure.ts'
 
 const base = { node: 'gw', version: '1', stateDir: '/state' }

@@ -1,7 +1,7 @@
 /** A node that stands by, takes a lane, and hands it over; everything but its own gateway is a fake. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-lease.ts'
+import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-servers.ts'
 import type { Node } from '../../model/objects.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'

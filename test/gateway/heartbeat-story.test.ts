@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
-import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
+import { HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
 import { HOME, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 const LENGTHS = [

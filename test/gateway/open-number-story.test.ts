@@ -1,7 +1,7 @@
 /** A node whose label leaves the number of its lane open; everything but its own gateway is a fake. */
 import { readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { ANNOTATION_HANDOVER, laneLeaseName } from '../../model/lanes/lane-lease.ts'
+import { ANNOTATION_HANDOVER, laneLeaseName } from '../../model/lanes/lane-servers.ts'
 import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { KernelError } from '../../kernel/errors.ts'

@@ -1,9 +1,9 @@
 /** Whole plans as text: what a dry run prints. */
 import t from 'tap'
-import { podSideAddress } from '../../gateway/routes/plan-lane-routes.ts'
-import { formatNft } from '../../kernel/nft/format-nft.ts'
-import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
-import type { GatewayWorld } from '../../gateway/world.ts'
+import { podSideAddress } from '../../gateway/lanes/plan-lane-routes.ts'
+import { formatNft } from '../../kernel/nft/nft-text.ts'
+import type { DeviceState } from '../../kernel/wireguard/wireguard-device.ts'
+import type { GatewayWorld } from '../../gateway/world/gateway-world.ts'
 import { messageOf } from '../support/failure.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { describeGatewayPlan, planGateway } from './support/wireguard-plans.ts'

@@ -1,8 +1,8 @@
 /** Pods of another cluster and the status pages of our own pods: a lane leads to every pod, and these are pods too. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { METRICS_EVERYWHERE, STATUS_METRICS } from '../../install/pod.ts'
-import { STATUS_PORTS } from '../../install/ports.ts'
+import { METRICS_EVERYWHERE, STATUS_METRICS } from '../../install/workloads/pod.ts'
+import { STATUS_PORTS } from '../../install/values/names.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { DUAL_STACK_MILANO, DUAL_STACK_PARIS, type Running } from '../gateway/support/two-gateways.ts'
 import { serving } from '../routeagent/support/datapath.ts'

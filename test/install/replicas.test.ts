@@ -1,6 +1,6 @@
 /** Brokers as replicas, with the etcd beside them, as `manifests/broker-replicas` has them. */
 import t from 'tap'
-import type { ManifestObject } from '../../install/manifest-object.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import { REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 

@@ -5,7 +5,7 @@ import { basename } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
-import { reasonOf } from '../../runtime/error-reason.ts'
+import { reasonOf } from '../../runtime/errors.ts'
 import { describePortHolders, namingPortHolders, parseUdpTable } from '../../kernel/port-holders.ts'
 
 const TABLE = `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops

@@ -3,11 +3,14 @@ import fc from 'fast-check'
 import t from 'tap'
 import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { KernelError } from '../../kernel/errors.ts'
-import { formatDevice } from '../../kernel/wireguard/format-wg.ts'
-import { parseDump } from '../../kernel/wireguard/parse-wg.ts'
+import { formatDevice, parseDump } from '../../kernel/wireguard/wg-text.ts'
 import { planWgSync } from '../../kernel/wireguard/plan-wg-sync.ts'
-import { generateWireguardKey, publicKeyOf } from '../../kernel/wireguard/wireguard-key.ts'
-import type { DeviceConfig, DeviceState } from '../../kernel/wireguard/wireguard.ts'
+import {
+  type DeviceConfig,
+  type DeviceState,
+  generateWireguardKey,
+  publicKeyOf,
+} from '../../kernel/wireguard/wireguard-device.ts'
 
 const A = 'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
 const B = 'BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA='

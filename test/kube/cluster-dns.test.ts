@@ -9,8 +9,8 @@ import {
   type ClusterDnsPlan,
   type DnsObject,
   configMapRef,
-} from '../../cli/cluster-dns/cluster-dns.ts'
-import { adminOf } from '../../cli/kube/access/open-admin.ts'
+} from '../../cli/cluster-dns/dns-change.ts'
+import { adminOf } from '../../cli/context/cluster-admin.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../cli/cluster-dns/plan-cluster-dns.ts'
 import { openKubeApi } from '../../kubeapi/kube/kube-api.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

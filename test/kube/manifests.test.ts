@@ -1,10 +1,10 @@
 /** What is installed, as a real API server takes it: schemas, rights, pod security. Policies: policies.test.ts. */
 import t from 'tap'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
-import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multicluster.ts'
+import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multicluster-crds.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import { planMember } from '../../install/plan-member.ts'
-import { DEFAULT_VALUES } from '../../install/values.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
 import { REPLICAS_VALUES } from '../../scripts/manifest-files.ts'
 import { eventually } from '../support/eventually.ts'
 import { same } from './mcs/expect.ts'

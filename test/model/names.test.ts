@@ -1,10 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { excessNameLength } from '../../model/dns/dns-name-length.ts'
-import { dashedAddress, endpointHostname } from '../../model/dns/endpoint-hostname.ts'
-import { isDnsLabel } from '../../model/ids.ts'
+import { dashedAddress, endpointHostname, excessNameLength } from '../../model/dns-name.ts'
+import { isDnsLabel, nameHash } from '../../model/ids.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
-import { nameHash } from '../../model/name-hash.ts'
 
 t.test('length of an endpoint name', async (t) => {
   const part = (n: number): string => 'x'.repeat(n)

@@ -6,7 +6,7 @@ import {
   isWorthReporting,
   openConnectionsProblem,
   openConnectionsText,
-} from '../../model/open-connections.ts'
+} from '../../model/member-status.ts'
 
 /** `12`, `12+` for at least, `-` for not known. */
 function figure(text: string): OpenConnections | undefined {

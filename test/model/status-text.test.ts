@@ -1,5 +1,5 @@
 import t from 'tap'
-import { fitText, forTerminal, jsonForTerminal } from '../../model/status-text.ts'
+import { fitText, forTerminal, jsonForTerminal } from '../../model/conditions.ts'
 
 t.test('texts that fit', (t) => {
   const rows: readonly (readonly [text: string, max: number, want: string])[] = [

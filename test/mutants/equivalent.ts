@@ -17,13 +17,13 @@ export const EQUIVALENT: readonly Equivalent[] = [
     why: 'of more names the first five are said all the same: it saves the loop of thousands',
   },
   {
-    file: 'kernel/wireguard/parse-wg.ts',
+    file: 'kernel/wireguard/wg-text.ts',
     was: 'a.publicKey < b.publicKey',
     becomes: 'a.publicKey <= b.publicKey',
     why: 'no two peers of a device have the same key',
   },
   {
-    file: 'protocol/codec/split-message.ts',
+    file: 'protocol/codec/messages-codec.ts',
     was: 'message.events.length <= MAX_SMALL',
     becomes: 'message.events.length < MAX_SMALL',
     why: 'a batch that is looked at more closely is one part with the same events',

@@ -58,7 +58,7 @@ export const ROOMS: readonly Room[] = [
     name: 'routeagent/balance',
     files: ['routeagent/balance/{plan-*,balance-elements,check-table,ipv4-number,ipv6-groups,local-backends}.ts'],
   },
-  { name: 'routeagent/routes', files: ['routeagent/routes/{plan-*,own-ranges}.ts', 'routeagent/node-facts.ts'] },
+  { name: 'routeagent/routes', files: ['routeagent/routes/{plan-*,own-ranges}.ts', 'routeagent/world/node-world.ts'] },
   { name: 'dns', files: ['dns/zone/*.ts', 'dns/{wire,pipeline}.ts', 'dns/server/{query,write-response}.ts'] },
   { name: 'explain', files: ['explain/{between,checks,firewall,overview,policies}/**/*.ts', 'explain/*.ts'] },
   {

@@ -3,7 +3,7 @@
  * it is, under the same policy.
  */
 import t from 'tap'
-import { parseCounters } from '../../kernel/nft/parse-nft.ts'
+import { parseCounters } from '../../kernel/nft/nft-text.ts'
 import { countArrivals } from '../gateway/support/arrivals.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { type Site, introduce, membership, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'

@@ -3,8 +3,8 @@
  * what goes wrong on the way, and the internet between sees nothing but the tunnel.
  */
 import t from 'tap'
-import { dropCounter } from '../../gateway/nft/drop-reasons.ts'
-import { parseCounters } from '../../kernel/nft/parse-nft.ts'
+import { dropCounter } from '../../gateway/nft/drop-counts.ts'
+import { parseCounters } from '../../kernel/nft/nft-text.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Site, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'

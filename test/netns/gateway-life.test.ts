@@ -1,7 +1,7 @@
 /** Gateways over time, one of them behind NAT: the far end going away, and leaving. */
 import t from 'tap'
-import { dropCounter } from '../../gateway/nft/drop-reasons.ts'
-import { parseCounters } from '../../kernel/nft/parse-nft.ts'
+import { dropCounter } from '../../gateway/nft/drop-counts.ts'
+import { parseCounters } from '../../kernel/nft/nft-text.ts'
 import { membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { pings } from '../gateway/support/pod-programs.ts'

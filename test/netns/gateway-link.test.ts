@@ -3,7 +3,7 @@
  * calls of the end that cannot be called. How soon that is, bench:links measures.
  */
 import t, { type Test } from 'tap'
-import { GATEWAY_DEFAULTS } from '../../gateway/config.ts'
+import { GATEWAY_DEFAULTS } from '../../gateway/world/config.ts'
 import { introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { MILANO, PARIS, type Running, TOKYO, idOf, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'

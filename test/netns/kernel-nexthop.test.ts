@@ -3,10 +3,15 @@ import fc from 'fast-check'
 import t from 'tap'
 import { NO_ROUTING, type RoutingPlan, applyRouting } from '../../kernel/apply/apply-routing.ts'
 import { Round } from '../../kernel/apply/round.ts'
-import { normalGroup } from '../../kernel/route/nexthop/check-next-hop.ts'
-import { formatGroup, formatHop, formatNextHopDeletion } from '../../kernel/route/nexthop/format-next-hop.ts'
-import { memberShares, type NextHopGroup } from '../../kernel/route/nexthop/next-hop-table.ts'
-import { RtnetlinkNextHops } from '../../kernel/route/nexthop/rtnetlink-next-hops.ts'
+import { normalGroup } from '../../kernel/route/check-next-hop.ts'
+import {
+  type NextHopGroup,
+  formatGroup,
+  formatHop,
+  formatNextHopDeletion,
+  memberShares,
+} from '../../kernel/route/next-hop-table.ts'
+import { RtnetlinkNextHops } from '../../kernel/route/rtnetlink-next-hops.ts'
 import { formatRoute } from '../../kernel/route/format-ip.ts'
 import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
 import { NEXT_HOP_IDS_NODE } from '../../model/kernel-ids.ts'

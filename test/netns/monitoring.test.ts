@@ -6,7 +6,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ALL_DASHBOARDS } from '../../install/monitoring/dashboards/all-dashboards.ts'
+import { ALL_DASHBOARDS } from '../../install/monitoring/all-dashboards.ts'
 import { ruleFile } from '../../install/monitoring/rule-file.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'

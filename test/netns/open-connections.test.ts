@@ -4,7 +4,7 @@
  * test/routeagent/support/calico-sites.ts.
  */
 import t from 'tap'
-import type { OpenConnections } from '../../model/open-connections.ts'
+import type { OpenConnections } from '../../model/member-status.ts'
 import { POD_PROGRAMS, inPod } from '../gateway/support/pod-programs.ts'
 import { reported, withCalicoSites } from '../routeagent/support/calico-sites.ts'
 import type { NodeProcess } from '../routeagent/support/node-process.ts'

@@ -1,6 +1,6 @@
 /** How long what is wanted waits for the broker: one change at a time. */
 import t from 'tap'
-import { AcknowledgeDelay } from '../../protocol/sessions/acknowledge-delay.ts'
+import { AcknowledgeDelay } from '../../protocol/sessions/session-metrics.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 function stage() {

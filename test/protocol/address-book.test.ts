@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { AddressBook, MAX_NAMED_ADDRESSES } from '../../protocol/addresses/address-book.ts'
-import { formatBrokerAddress } from '../../protocol/broker-address.ts'
+import { AddressBook, MAX_NAMED_ADDRESSES, formatBrokerAddress } from '../../protocol/broker-addresses.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 const OWN = ['a.example:7443', 'b.example:7443', 'c.example:7443']

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { BrokerClock } from '../../protocol/sessions/broker-clock.ts'
+import { BrokerClock } from '../../protocol/sessions/watch-session.ts'
 
 type Row = readonly [
   says: readonly (readonly [brokerMs: number, hereMs: number, monotonicMs: number])[],

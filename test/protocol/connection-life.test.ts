@@ -1,6 +1,6 @@
 import t from 'tap'
-import { AddressBook } from '../../protocol/addresses/address-book.ts'
-import { ConnectionLife } from '../../protocol/transport/life/connection-life.ts'
+import { AddressBook } from '../../protocol/broker-addresses.ts'
+import { ConnectionLife } from '../../protocol/transport/connection-life.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 const MINUTE = 60_000

@@ -1,7 +1,7 @@
 /** Places and turns: pure parts of what the broker's port lets in. */
 import fc from 'fast-check'
 import t from 'tap'
-import { FairPool } from '../../protocol/transport/fair-pool.ts'
+import { FairPool } from '../../protocol/transport/connections.ts'
 
 t.test('who has most gives up its oldest', (t) => {
   const pool = new FairPool<string>({ total: 4 })

@@ -2,25 +2,24 @@
 import { randomUUID } from 'node:crypto'
 import type { MemberStatus } from '../../model/member-status.ts'
 import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model/records.ts'
-import type {
-  BrokerApi,
-  ClusterFacts,
-  JoinLook,
-  JoinRequest,
-  JoinResponse,
-  MemberKey,
-  Peer,
-  PublishMessage,
-  PublishReply,
-  PublishSession,
-  RecordEvent,
-  WatchMessage,
-  WatchRequest,
+import {
+  type BrokerApi,
+  type ClusterFacts,
+  type JoinLook,
+  type JoinRequest,
+  type JoinResponse,
+  type MemberKey,
+  type Peer,
+  type PublishMessage,
+  type PublishReply,
+  type PublishSession,
+  type RecordEvent,
+  RefusedError,
+  type WatchMessage,
+  type WatchRequest,
 } from '../../protocol/broker-api.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { memberKeyText, storedContentHash } from '../../protocol/codec/content-hash.ts'
+import { memberKeyText, setHash, storedContentHash } from '../../protocol/codec/content-hash.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
-import { setHash } from '../../protocol/codec/set-hash.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export class FakeBroker implements BrokerApi {

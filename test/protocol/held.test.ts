@@ -10,9 +10,9 @@ import {
   encodePublishReply,
 } from '../../protocol/codec/messages-codec.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
-import { inMemoryBroker } from '../../protocol/in-memory.ts'
+import { inMemoryBroker } from '../../protocol/transport/in-memory.ts'
 import { MAX_HELD_RECORDS } from '../../protocol/limits.ts'
-import { Replica } from '../../protocol/replica/replica.ts'
+import { Replica } from '../../protocol/replica/record-replica.ts'
 import { HeldRecords } from '../../protocol/sessions/held-records.ts'
 import { PublishSession } from '../../protocol/sessions/publish-session.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

@@ -3,10 +3,14 @@ import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { inspect } from 'node:util'
 import t from 'tap'
 import type { ClusterId } from '../../model/ids.ts'
-import { formatBrokerAddress, parseBrokerAddress } from '../../protocol/broker-address.ts'
+import { formatBrokerAddress, parseBrokerAddress } from '../../protocol/broker-addresses.ts'
 import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
-import { certificateToPem, certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
-import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import {
+  certificateToPem,
+  certificatesFromPem,
+  fingerprint,
+  readCertificate,
+} from '../../protocol/identity/certificates.ts'
 import {
   JoinToken,
   TokenError,

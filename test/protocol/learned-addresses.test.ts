@@ -1,13 +1,13 @@
 /** The list of addresses on its way: over the wire, past members of the last release, and into the identity. */
 import t from 'tap'
-import { MAX_NAMED_ADDRESSES } from '../../protocol/addresses/address-book.ts'
+import { MAX_NAMED_ADDRESSES } from '../../protocol/broker-addresses.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
 import {
   type IdentityPart,
   type MemberIdentity,
   decodeMemberIdentity,
   encodeMemberIdentity,
-} from '../../protocol/identity/member-files.ts'
+} from '../../protocol/membership/member-files.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { authority, member } from './site.ts'
 

@@ -1,13 +1,18 @@
 /** What a member reports about itself, on the wire: between this release and others, both ways. */
 import t from 'tap'
-import { MAX_NOT_IMPORTED, type MemberStatus, type NotImported } from '../../model/member-status.ts'
+import {
+  MAX_NOT_IMPORTED,
+  MAX_OPEN_CONNECTIONS,
+  type MemberStatus,
+  type NotImported,
+  type OpenConnections,
+} from '../../model/member-status.ts'
 import type { ClusterId } from '../../model/ids.ts'
-import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../model/open-connections.ts'
 import type { StoredRecord } from '../../model/records.ts'
 import type { PublishMessage, Renumbered } from '../../protocol/broker-api.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import * as wire from '../../protocol/gen/broker.ts'
-import { inMemoryBroker } from '../../protocol/in-memory.ts'
+import { inMemoryBroker } from '../../protocol/transport/in-memory.ts'
 import {
   decodeJoinLook,
   decodePublishMessage,
@@ -19,7 +24,7 @@ import {
 import { PublishSession } from '../../protocol/sessions/publish-session.ts'
 import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { decodeReplica, encodeReplica } from '../../protocol/replica/replica-file.ts'
-import { Replica } from '../../protocol/replica/replica.ts'
+import { Replica } from '../../protocol/replica/record-replica.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'

@@ -11,7 +11,7 @@ import {
   bodyBytes,
   isQuotaReason,
   quotaExcess,
-} from '../../model/quota/member-quota.ts'
+} from '../../model/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import { contentHash, memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { PublishLedger } from '../../protocol/sessions/publish-ledger.ts'

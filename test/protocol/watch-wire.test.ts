@@ -6,10 +6,10 @@ import t from 'tap'
 import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import * as codec from '../../protocol/codec/messages-codec.ts'
 import { type Interest as WireInterest, WatchRequest as WireRequest } from '../../protocol/gen/broker.ts'
-import { pack, unpack } from '../../protocol/codec/watch/pack.ts'
+import { pack, unpack } from '../../protocol/codec/watch-codec.ts'
 import { MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
 import { RAW_SERVICE } from '../../protocol/transport/raw-service.ts'
-import { PIECE_BYTES, WatchOutput, framed, passFrames } from '../../protocol/transport/watch/watch-output.ts'
+import { PIECE_BYTES, WatchOutput, framed, passFrames } from '../../protocol/transport/watch-output.ts'
 
 const batch: WatchMessage = { t: 'batch', events: [Buffer.from('one'), Buffer.from('two')], revision: 7 }
 const packed = (message: WatchMessage): WatchMessage => ({

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type KeyedDiff, keyedDiff } from '../../reconcile/diff.ts'
+import { type KeyedDiff, keyedDiff } from '../../reconcile/incremental.ts'
 
 interface Item {
   readonly key: string

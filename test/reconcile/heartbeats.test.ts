@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { Heartbeats } from '../../reconcile/heartbeats.ts'
+import { Heartbeats } from '../../reconcile/failure-detector.ts'
 
 const RULE = { staleMs: 15_000, doubtMs: 7000, gapMs: 8000 }
 

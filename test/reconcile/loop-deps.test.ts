@@ -1,8 +1,8 @@
 /** What loops say of their runs. */
 import t from 'tap'
-import { loopDeps } from '../../gateway/loop-deps.ts'
+import { loopDeps } from '../../gateway/world/deps.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { type LoopRun, reportedLoop } from '../../reconcile/loop-deps.ts'
+import { type LoopRun, reportedLoop } from '../../runtime/component.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 
 t.test('a failed run is logged under the name of its loop, and every run is counted', async (t) => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { Backoff } from '../../reconcile/backoff.ts'
+import { Backoff } from '../../reconcile/retry.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 

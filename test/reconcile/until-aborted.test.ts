@@ -1,7 +1,7 @@
 /** Waits that a signal ends. */
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { orAborted, unlessAborted, untilAborted, withDeadline } from '../../reconcile/until-aborted.ts'
+import { orAborted, unlessAborted, untilAborted, withDeadline } from '../../reconcile/wait.ts'
 
 const STOPPED = new Error('stopped')
 

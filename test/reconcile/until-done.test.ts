@@ -1,7 +1,7 @@
 /** Work that is tried until it is done. */
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { untilDone } from '../../reconcile/until-done.ts'
+import { untilDone } from '../../reconcile/retry.ts'
 
 /** Work whose tries are noted by their time, and fail or wait as `one` says. */
 function start(one: (tryNumber: number, signal: AbortSignal, clock: FakeClock) => Promise<void>) {

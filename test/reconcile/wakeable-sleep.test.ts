@@ -1,7 +1,7 @@
 /** A sleep that may be ended early. */
 import t from 'tap'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { WakeableSleep } from '../../reconcile/wakeable-sleep.ts'
+import { WakeableSleep } from '../../reconcile/wait.ts'
 
 const { signal } = new AbortController()
 

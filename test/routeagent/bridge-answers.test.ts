@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { InterfaceAddress, Link } from '../../kernel/route/route-table.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
-import { type KernelFacts, bridgeHidesAnswers } from '../../routeagent/node-facts.ts'
+import { type KernelFacts, bridgeHidesAnswers } from '../../routeagent/world/node-world.ts'
 
 const PODS = [parsePrefix('10.42.1.0/24')]
 const link = (name: string, kind: string): Link => ({ name, kind }) as Link

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../kernel/fake/fake-sysctl.ts'
-import { FactsReader } from '../../routeagent/facts-reader.ts'
+import { FactsReader } from '../../routeagent/world/node-world.ts'
 
 t.test('facts are kept until something changes, also when that happens during the look', async (t) => {
   const { signal } = new AbortController()

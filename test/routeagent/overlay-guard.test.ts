@@ -1,11 +1,10 @@
 /** Who may use the overlay and what may come out of it, as imagined packets traced through the planned table. */
 import t from 'tap'
-import { FakeNft } from '../../kernel/fake/nft/fake-nft.ts'
-import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/nft/fake-nft-tracer.ts'
-import type { OpenPort } from '../../model/addresses/open-port.ts'
-import { nodeNftWorld } from '../../routeagent/balance/plan-node-nft.ts'
+import { FakeNft } from '../../kernel/fake/fake-nft.ts'
+import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
+import type { OpenPort } from '../../model/addresses/address-port.ts'
+import { nodeChange, nodeNftWorld, planTable } from '../../routeagent/balance/plan-node-table.ts'
 import { overlayContext } from '../../routeagent/balance/plan-overlay-guard.ts'
-import { nodeChange, planTable } from '../../routeagent/balance/plan-table.ts'
 import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, endpoint, routeWorld } from './support/site.ts'
 
 const DUAL = {

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import t from 'tap'
-import { knock } from '../../runtime/knock.ts'
+import { knock } from '../../runtime/tcp-probe.ts'
 import { freePort } from '../support/free-port.ts'
 
 t.test('who answers a knock', async (t) => {

@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events'
 import t from 'tap'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { runProcess } from '../../runtime/run-process.ts'
-import { UserError } from '../../runtime/user-error.ts'
+import { UserError } from '../../runtime/errors.ts'
 
 /** Runs with signals and outputs of its own; process.exitCode is put back. */
 function start(build: (signal: AbortSignal) => Promise<void>) {

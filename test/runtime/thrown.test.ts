@@ -1,6 +1,6 @@
 /** What is thrown may be anything. */
 import t from 'tap'
-import { errorOf, messageOf } from '../../runtime/thrown.ts'
+import { errorOf, messageOf } from '../../runtime/errors.ts'
 
 t.test('what is thrown says something, whatever it is', async (t) => {
   t.equal(messageOf(new TypeError('not a number')), 'not a number')

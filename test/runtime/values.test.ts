@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { formatDuration, parseDuration } from '../../runtime/duration.ts'
-import { formatHostPort, parseHostPort } from '../../runtime/host-port.ts'
+import { formatDuration, formatHostPort, parseDuration, parseHostPort } from '../../runtime/flag-values.ts'
 import { messageOf } from '../support/failure.ts'
 
 t.test('durations', async (t) => {

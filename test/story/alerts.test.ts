@@ -5,7 +5,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { ALERT_SEVERITIES } from '../../install/monitoring/alert.ts'
+import { ALERT_SEVERITIES } from '../../install/monitoring/alerts.ts'
 import { ruleFile } from '../../install/monitoring/rule-file.ts'
 import { ALERT_CASES, AT_MINUTE, type AlertCase, type Series } from '../install/monitoring/alert-cases.ts'
 import { eventually } from '../support/eventually.ts'

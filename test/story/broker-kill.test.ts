@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path'
 import t from 'tap'
-import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
-import { DATABASE_FILE } from '../../broker/state/database-file.ts'
+import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
+import { DATABASE_FILE } from '../../broker/store/state-directory.ts'
 import { eventually } from '../support/eventually.ts'
 import { BrokerProcess } from './broker-process.ts'
 import { StorySite } from './site.ts'

@@ -5,7 +5,7 @@
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { verifyState } from '../../broker/state/verify-state.ts'
+import { verifyState } from '../../broker/recovery/verify-store.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

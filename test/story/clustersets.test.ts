@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { openBeside } from '../../broker/state/open-beside.ts'
+import { openBeside } from '../../broker/store/open-store.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { runCli, startCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'

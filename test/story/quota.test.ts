@@ -4,8 +4,8 @@
  * gives more.
  */
 import t from 'tap'
-import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
-import { DEFAULT_MEMBER_QUOTA } from '../../model/quota/member-quota.ts'
+import { DEFAULT_BROKER_CONFIG } from '../../broker/config/broker-config.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'

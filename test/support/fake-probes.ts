@@ -1,6 +1,13 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
-import { type NoticeStep, decodeNotice, encodeNotice } from '../../kernel/probing/notice-packet.ts'
-import { type Probe, type SizedProbe, decodeProbe, encodeProbe } from '../../kernel/probing/probe-packet.ts'
+import {
+  type NoticeStep,
+  type Probe,
+  type SizedProbe,
+  decodeNotice,
+  decodeProbe,
+  encodeNotice,
+  encodeProbe,
+} from '../../kernel/probing/probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../kernel/probing/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'

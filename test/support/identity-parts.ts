@@ -1,7 +1,7 @@
 /** The files of a member's identity, as some broker gave it. */
 import { parseClusterId } from '../../model/ids.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
-import { encodeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { encodeMemberIdentity } from '../../protocol/membership/member-files.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 
 /** By name. `nowMs` is when the broker gave it. */

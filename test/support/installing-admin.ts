@@ -1,11 +1,15 @@
 /** A MemoryAdmin in which controllers run at once: what is applied is there and ready, as far as the test lets it. */
-import { ASK_FIRST_ANNOTATION, PROBLEM_ANNOTATION, REASON_ANNOTATION } from '../../protocol/identity/secret-identity.ts'
-import type { Lookable } from '../../cli/kube/access/snapshot-reader.ts'
-import type { Applied } from '../../cli/kube/access/admin.ts'
+import {
+  ASK_FIRST_ANNOTATION,
+  PROBLEM_ANNOTATION,
+  REASON_ANNOTATION,
+} from '../../protocol/membership/secret-identity.ts'
+import type { Lookable } from '../../cli/discovery/read-snapshot.ts'
+import type { Applied } from '../../cli/context/cluster-admin.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import type { ListInit } from '../../kubeapi/kube/dynamic-client.ts'
-import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
 import { MemoryAdmin } from './memory-admin.ts'
 
 export class InstallingAdmin extends MemoryAdmin {

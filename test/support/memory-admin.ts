@@ -1,9 +1,9 @@
 /** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
 import { isDeepStrictEqual } from 'node:util'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
-import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/kube/access/admin.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/context/cluster-admin.ts'
 import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
-import type { ManifestObject } from '../../install/manifest-object.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
 
 export class MemoryAdmin implements ClusterAdmin {
   readonly title = 'context "c1" of kubeconfig'

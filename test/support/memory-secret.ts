@@ -1,5 +1,5 @@
 /** One Secret in memory, as the API server keeps it: texts, annotations, null removes. */
-import type { SecretAccess, SecretChange, SecretContent } from '../../protocol/identity/secret-identity.ts'
+import type { SecretAccess, SecretChange, SecretContent } from '../../protocol/membership/secret-identity.ts'
 
 export class MemorySecret implements SecretAccess {
   readonly place = 'Secret sealane-system/sealane-identity'

@@ -1,6 +1,6 @@
 /** Follows one Watch stream by its numbers: where it stands, and what came. */
 import type { WatchRequest } from '../../../protocol/broker-api.ts'
-import { unpack } from '../../../protocol/codec/watch/pack.ts'
+import { unpack } from '../../../protocol/codec/watch-codec.ts'
 import { MAX_MESSAGE_BYTES } from '../../../protocol/limits.ts'
 import { agesOf } from '../mark.ts'
 import { Reader, readBatch, readWatchMessage } from './watch-message.ts'

@@ -1,6 +1,6 @@
 /** A certificate for the bare TLS server, of the same kind as the broker's. */
 import { createKey, keyToPem } from '../../../protocol/identity/keys.ts'
-import { certificateToPem } from '../../../protocol/identity/pem.ts'
+import { certificateToPem } from '../../../protocol/identity/certificates.ts'
 import { createCa, createServerCertificate } from '../../../protocol/identity/x509.ts'
 
 export async function newIdentity(): Promise<{ readonly key: string; readonly cert: string }> {

@@ -1,9 +1,163 @@
 /** What follows from a discovery: what Sealane does itself, what the user must do, what does not work. Pure. */
-import { CNI_ROWS } from './advice-cni.ts'
-import { PLATFORM_ROWS } from './advice-platform.ts'
-import type { Advice } from './advice-row.ts'
-import { DATA_PATH, type DataPath } from './data-path.ts'
+import { parsePrefix } from '../../../model/addresses/ip.ts'
 import type { Discovery } from '../discover.ts'
+import type { KubeProxyMode } from '../evidence.ts'
+import type { PlatformKey } from '../platform.ts'
+import { CNI_ROWS } from './advice-cni.ts'
+import { type Advice, type AdviceRow, DATA_PATH, type DataPath, platformOf, says } from './advice-row.ts'
+
+const PROXY_TEXT: Readonly<Record<KubeProxyMode, string>> = {
+  iptables: 'Nothing to do: clusterset IPs are balanced one step before Services are.',
+  ipvs: 'Nothing to do: clusterset IPs are no Services and are balanced before IPVS sees a packet; strictARP may be on or off, since our overlay asks nobody by ARP.',
+  nftables: 'Nothing to do: clusterset IPs are balanced in a table of our own, one step before kube-proxy’s.',
+  none: 'Nothing to do: Services are carried by another part, which does not know clusterset IPs and leaves them to us.',
+}
+
+const serviceProxy: AdviceRow = ({ discovery }) => {
+  const proxy = discovery.kubeProxy?.value
+  return proxy === undefined
+    ? undefined
+    : says(`proxy-${proxy.mode}`, 'Service proxy', 'nothing', PROXY_TEXT[proxy.mode])
+}
+
+const MACHINES: Readonly<
+  Record<PlatformKey, { readonly about: string; readonly kind: 'limit' | 'unsupported'; readonly text: string }>
+> = {
+  'eks-auto': {
+    about: 'EKS Auto Mode',
+    kind: 'limit',
+    text: 'Cluster DNS runs on the nodes and cannot be changed: ask Sealane’s dns by its own Service IP, with dnsConfig in the pods.',
+  },
+  'eks-fargate': {
+    about: 'EKS Fargate',
+    kind: 'limit',
+    text: 'Pods on Fargate have no node for a routeagent: they neither call other clusters nor can be called.',
+  },
+  'gke-autopilot': {
+    about: 'GKE Autopilot',
+    kind: 'unsupported',
+    text: 'Autopilot allows no NET_ADMIN on the host network, which gateway and routeagent need. Use a Standard cluster.',
+  },
+  'ipv6-nodes': {
+    about: 'IPv6',
+    kind: 'limit',
+    text: 'Nodes without an IPv4 InternalIP are left out: the overlay between nodes is IPv4 in this release.',
+  },
+  'old-kernel': {
+    about: 'Kernel',
+    kind: 'limit',
+    text: 'Before Linux 5.6 the kernel has no WireGuard: lanes on such a node run in user space, much slower. Label newer nodes as gateways.',
+  },
+  talos: {
+    about: 'Talos',
+    kind: 'limit',
+    text: 'Nodes have no shell: what is in the kernel is seen with kubectl debug. Lane keys need /var, which is kept.',
+  },
+  'virtual-nodes': {
+    about: 'Virtual nodes',
+    kind: 'limit',
+    text: 'Pods on virtual nodes have no routeagent: they neither call other clusters nor can be called.',
+  },
+  'windows-nodes': {
+    about: 'Windows',
+    kind: 'limit',
+    text: 'Pods on Windows nodes neither call other clusters nor can be called.',
+  },
+}
+
+const machines: readonly AdviceRow[] = (Object.keys(MACHINES) as PlatformKey[]).map((key) => ({ discovery }) => {
+  const found = platformOf(discovery, key)
+  const { about, kind, text } = MACHINES[key]
+  return found === undefined ? undefined : says(key, about, kind, text)
+})
+
+const ports: AdviceRow = ({ discovery }) => {
+  const text = {
+    openshift:
+      'On a cloud the installer’s security groups know only OpenShift’s own ports: open UDP 4810 between all nodes, and UDP 4500 to 4507 to the gateway nodes.',
+    gke: 'Open UDP 4500 to 4507 to the gateway nodes in the VPC’s firewall, and UDP 4810 between nodes where the default rules are gone.',
+    eks: 'Open UDP 4500 to 4507 to the gateway nodes in their security group; UDP 4810 is open between nodes of one cluster security group.',
+    aks: 'Open UDP 4500 to 4507 to the gateway nodes in the network security group; inside the VNet UDP 4810 is open unless a rule of yours says otherwise.',
+    kubeadm: undefined,
+    k3s: undefined,
+    rke2: undefined,
+    kind: undefined,
+    unknown: undefined,
+  }[discovery.distribution.value]
+  return text === undefined ? undefined : says('open-ports', 'Firewall', 'instruction', text)
+}
+
+const families: AdviceRow = ({ discovery }) => {
+  const pods = (discovery.podCIDRs?.value ?? []).map((text) => parsePrefix(text))
+  if (pods.length === 0 || pods.some((prefix) => prefix.family === 4)) {
+    const both = pods.some((prefix) => prefix.family === 6)
+    return both
+      ? says(
+          'dual-stack',
+          'IPv6',
+          'limit',
+          'IPv6 goes through lanes as it is, never translated: if it overlaps another cluster’s, the later of the two is reached by IPv4 only.',
+        )
+      : undefined
+  }
+  return says(
+    'ipv6-only',
+    'IPv6',
+    'unsupported',
+    'Pods have IPv6 addresses only; a member needs IPv4 addresses for its pods as well in this release.',
+  )
+}
+
+/** A block of the same size is needed in 244.0.0.0/8 when another cluster's overlaps. */
+const hugeNetwork: AdviceRow = ({ discovery }) => {
+  const huge = (discovery.podCIDRs?.value ?? []).filter((text) => {
+    const prefix = parsePrefix(text)
+    return prefix.family === 4 && prefix.length < 11
+  })
+  if (huge.length === 0) return undefined
+  const text = `${huge.join(', ')} is very large. If it overlaps another cluster’s, translating it needs a block of the same size in 244.0.0.0/8. State the smaller networks that are in use instead.`
+  return says('large-pod-cidr', 'Pod CIDRs', 'limit', text)
+}
+
+const immutableDns: AdviceRow = ({ discovery }) => {
+  const { flavour } = discovery.dns
+  if (flavour.value !== 'immutable' && flavour.value !== 'unknown') return undefined
+  const text =
+    flavour.value === 'immutable'
+      ? 'Cluster DNS cannot be changed here: names in clusterset.local are answered only where pods ask Sealane’s dns themselves.'
+      : 'No known cluster DNS was found: make it forward clusterset.local to the Service sealane-dns in sealane-system.'
+  return says('cluster-dns', 'Cluster DNS', flavour.value === 'immutable' ? 'limit' : 'instruction', text)
+}
+
+const otherOwners: AdviceRow = ({ discovery }) => {
+  const owners = discovery.others.filter((one) => one.value.ownsMcs).map((one) => one.value.name)
+  if (owners.length === 0) return undefined
+  const text = `${owners.join(' and ')} also writes ServiceExports and ServiceImports: two masters of one object undo each other. Remove it, or switch its Multi-Cluster Services off, first.`
+  return says('other-mcs-owner', owners.join(', '), 'unsupported', text)
+}
+
+const otherGuests: AdviceRow = ({ discovery }) => {
+  const guests = discovery.others.filter((one) => !one.value.ownsMcs).map((one) => one.value.name)
+  if (guests.length === 0) return undefined
+  return says(
+    'other-product',
+    guests.join(', '),
+    'nothing',
+    'It has objects and networks of its own; both can be there.',
+  )
+}
+
+/** Advice that does not hang on the CNI: service proxy, machines, addresses, DNS, other products. */
+const PLATFORM_ROWS: readonly AdviceRow[] = [
+  serviceProxy,
+  ...machines,
+  ports,
+  families,
+  hugeNetwork,
+  immutableDns,
+  otherOwners,
+  otherGuests,
+]
 
 export type { Advice } from './advice-row.ts'
 

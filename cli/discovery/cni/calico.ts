@@ -1,10 +1,19 @@
 /** Calico, by its operator or by manifest; pools in its own objects. Policy-only Calico is no CNI. */
-import { type Evidence, networks } from '../evidence.ts'
-import { daemonSet, environmentOf } from '../snapshot/containers.ts'
-import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
-import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
-import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
-import { type Trait, cniClaim } from './cni-claim.ts'
+import { type Evidence, type Trait, cniClaim, networks } from '../evidence.ts'
+import {
+  type World,
+  at,
+  configText,
+  daemonSet,
+  environmentOf,
+  labelOf,
+  listAt,
+  nameOf,
+  pathOf,
+  textAt,
+  textsAt,
+} from '../snapshot.ts'
+import { byFamily, prefixesIn } from '../prefix-texts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 
 const V3 = 'projectcalico.org'

@@ -1,10 +1,7 @@
 /** Cilium: everything is in ConfigMap cilium-config; which node has which range is in CiliumNode objects. */
-import { type Evidence, networks } from '../evidence.ts'
-import { daemonSet } from '../snapshot/containers.ts'
-import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
-import { textAt, textsAt } from '../snapshot/raw.ts'
-import { type World, pathOf } from '../snapshot/snapshot.ts'
-import { type Trait, cniClaim } from './cni-claim.ts'
+import { type Evidence, type Trait, cniClaim, networks } from '../evidence.ts'
+import { type World, daemonSet, pathOf, textAt, textsAt } from '../snapshot.ts'
+import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
 
 const WHERE = 'ConfigMap kube-system/cilium-config'
 /** IPAM modes that take pods' addresses out of the cloud's own network. */

@@ -1,12 +1,9 @@
 /** The clouds' own CNIs: Amazon VPC CNI, Azure CNI, GKE. */
-import { type Evidence, networks } from '../evidence.ts'
-import { nodePodCidrs } from '../detect/node-pod-cidrs.ts'
-import { isDistribution } from '../detect/distribution.ts'
-import { daemonSet, environmentOf } from '../snapshot/containers.ts'
-import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
-import { at, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
-import { type World, pathOf } from '../snapshot/snapshot.ts'
-import { cniClaim } from './cni-claim.ts'
+import { type Evidence, cniClaim, networks } from '../evidence.ts'
+import { nodePodCidrs } from '../cidr-sources.ts'
+import { isDistribution } from '../platform.ts'
+import { type World, at, daemonSet, environmentOf, labelOf, listAt, nameOf, pathOf, textAt } from '../snapshot.ts'
+import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
 
 /** Pods have addresses of the VPC, and nothing in the cluster says how large that is. */
 export function awsVpc(world: World): Evidence[] {

@@ -1,10 +1,10 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
 import { sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { familyOf } from '../../../model/addresses/ip.ts'
-import { ensureDeviceSettings } from '../../../kernel/apply/ensure-settings.ts'
+import { ensureDeviceSettings } from '../../../kernel/tuning/device-settings.ts'
 import { laneCable } from '../../../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
-import { formatDevice } from '../../../kernel/wireguard/format-wg.ts'
+import { formatDevice } from '../../../kernel/wireguard/wg-text.ts'
 import type { Joining, SegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import type {
   DeviceConfig,
@@ -12,12 +12,11 @@ import type {
   PeerConfig,
   PeerState,
   Wireguard,
-} from '../../../kernel/wireguard/wireguard.ts'
+} from '../../../kernel/wireguard/wireguard-device.ts'
 import type { PacketSteering } from '../../../kernel/tuning/packet-steering.ts'
 import type { Link, RouteTable } from '../../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../../kernel/tuning/sysctl.ts'
-import { laneDeviceNames } from '../lane-devices.ts'
-import type { CableDevice } from '../cable.ts'
+import { type CableDevice, laneDeviceNames } from '../cable-driver.ts'
 import type { Round } from '../../../kernel/apply/round.ts'
 
 export interface DeviceDeps {

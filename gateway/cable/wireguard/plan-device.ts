@@ -3,12 +3,12 @@ import { formatAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
 import { CAPABILITY_FOLLOWS_KEYS } from '../../../model/lanes/lane-number.ts'
 import { LANE_MARK } from '../../../model/kernel-ids.ts'
-import { problem } from '../../../model/reasons/problem.ts'
+import { problem } from '../../../model/reasons/reasons.ts'
 import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/spec-constants.ts'
 import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
-import { formatInterface, formatPeer } from '../../../kernel/wireguard/format-wg.ts'
-import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard.ts'
-import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable.ts'
+import { formatInterface, formatPeer } from '../../../kernel/wireguard/wg-text.ts'
+import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard-device.ts'
+import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable-driver.ts'
 
 /** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */
 const KEEPALIVE_BEHIND_NAT_SECONDS = 10

@@ -1,25 +1,111 @@
 /** Links over WireGuard: one device for each remote lane number, one peer for each link, one key for each own lane. */
-import { sameAddressPort } from '../../../model/addresses/address-port.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
+import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard-device.ts'
+import { type AddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
+import { formatAddress } from '../../../model/addresses/ip.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
-import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
 import {
   type ApplyLaneInit,
   type Cable,
-  type CableDriver,
   type CableDevice,
+  type CableDriver,
   type FarEnd,
   type LaneState,
   type LinkState,
   linkKey,
-} from '../cable.ts'
-import type { Round } from '../../../kernel/apply/round.ts'
+} from '../cable-driver.ts'
 import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
-import { HandshakeTimes } from './handshake-times.ts'
-import { KeyRotation, NOWHERE } from './key-rotation.ts'
-import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
-import { OwnSources } from './own-sources.ts'
+import { KeyRotation, NOWHERE, ensureLaneKey, removeOtherLaneKeys } from './lane-keys.ts'
 import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
+
+interface Way {
+  /** Where the peer is. */
+  readonly to: AddressPort
+  readonly from: string
+}
+
+/**
+ * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when
+ * the node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
+ */
+export class OwnSources {
+  /** By public key. */
+  #ways: ReadonlyMap<string, Way> = new Map()
+  #seen: ReadonlyMap<string, Way> = new Map()
+
+  /**
+   * Looks at the devices and at the ways of a round (GatewayWorld.pathSource). Gives the public keys of the peers that
+   * are where they were, while this node's address towards them has changed since the last round that was reported().
+   */
+  moved(devices: Iterable<DeviceState>, pathSource: ReadonlyMap<string, string>): ReadonlySet<string> {
+    const seen = new Map<string, Way>()
+    const moved = new Set<string>()
+    for (const { publicKey, endpoint } of [...devices].flatMap(({ peers }) => peers)) {
+      if (endpoint === undefined) continue
+      const before = this.#ways.get(publicKey)
+      const from = pathSource.get(formatAddress(endpoint.address))
+      const isThere = before !== undefined && sameAddressPort(before.to, endpoint)
+      // While there is no way, the last one counts: the next one may begin at another address.
+      if (from === undefined) {
+        if (isThere) seen.set(publicKey, before)
+        continue
+      }
+      if (isThere && before.from !== from) moved.add(publicKey)
+      seen.set(publicKey, { to: endpoint, from })
+    }
+    this.#seen = seen
+    return moved
+  }
+
+  /** The devices have got what moved() gave last. */
+  reported(): void {
+    this.#ways = this.#seen
+  }
+}
+
+interface Seen {
+  readonly lastHandshakeMs: number
+  /** Monotonic. */
+  readonly atMs: number
+}
+
+/**
+ * When each peer shook hands last, by the clock that never jumps. A device dates handshakes by the wall clock, which
+ * may be set forwards or back at any time; so a date only distinguishes one handshake from another, and what counts is
+ * when it was seen to change.
+ */
+export class HandshakeTimes {
+  #seen: ReadonlyMap<string, Seen> = new Map()
+  #lookedMs = -Infinity
+
+  /**
+   * Looks at the devices. Gives, by public key, the monotonic time of the last handshake of each peer that ever had
+   * one. Peers that are gone are forgotten.
+   */
+  look(
+    devices: Iterable<DeviceState>,
+    { nowMs, monotonicMs }: { readonly nowMs: number; readonly monotonicMs: number },
+  ): ReadonlyMap<string, number> {
+    const seen = new Map<string, Seen>()
+    for (const { peers } of devices) {
+      for (const { publicKey, lastHandshakeMs } of peers) {
+        if (lastHandshakeMs === undefined) continue
+        const before = this.#seen.get(publicKey)
+        if (before?.lastHandshakeMs === lastHandshakeMs) seen.set(publicKey, before)
+        else {
+          // It is no older than the last look, whatever the wall clock says. One of before the first look may be of any
+          // age; where the clock was set back since then, that is not known, and it counts as one of just now.
+          const ageMs = Math.min(Math.max(0, nowMs - lastHandshakeMs), monotonicMs - this.#lookedMs)
+          seen.set(publicKey, { lastHandshakeMs, atMs: monotonicMs - ageMs })
+        }
+      }
+    }
+    this.#seen = seen
+    this.#lookedMs = monotonicMs
+    return new Map([...seen].map(([publicKey, { atMs }]) => [publicKey, atMs]))
+  }
+}
 
 export interface WireguardCableDeps extends DeviceDeps {
   readonly wireguard: Wireguard

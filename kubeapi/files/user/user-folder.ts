@@ -2,15 +2,14 @@
  * The user's folder of YAML: follows its files and reports which objects changed. A file counts as a whole or not at
  * all; one that is broken, unreadable or half-written keeps its last good state, and no other file is touched.
  */
+import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import type { Clock } from '../../../reconcile/clock.ts'
-import { messageOf } from '../../../runtime/thrown.ts'
+import { messageOf } from '../../../runtime/errors.ts'
 import { FileOwners, type ObjectUpdate } from '../file-owners.ts'
-import { type GoodFile, LastGood } from '../last-good.ts'
-import { isOpenForWriting } from './open-writers.ts'
-import type { FileProblem } from '../problem.ts'
-import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
-import { looksUnfinished, parseUserFile, readUserFile, stampAt } from './user-file.ts'
+import type { FileProblem } from '../problem-board.ts'
+import { type FileEvent, TreeWatcher } from '../tree-watcher.ts'
+import { type GoodFile, LastGood, looksUnfinished, parseUserFile, readUserFile, stampAt } from './user-file.ts'
 
 export interface UserFolderDeps {
   readonly clock: Clock
@@ -293,3 +292,38 @@ export class UserFolder {
  * event for a moment), patient (unchanged for long), vanished (missing for long).
  */
 type Confidence = 'first' | 'complete' | 'settled' | 'patient' | 'vanished'
+
+// Whether some process still has a file open for writing, as far as /proc lets us see.
+
+/**
+ * True only when a writer is seen. Processes of other users (unless root) and of other PID namespaces stay
+ * invisible, so false means "as far as we know". inotify's own close event is not to be had in Node.
+ */
+function isOpenForWriting(path: string): boolean {
+  try {
+    const real = realpathSync(path)
+    return readdirSync('/proc').some((name) => /^\d+$/.test(name) && processWrites(name, real))
+  } catch {
+    return false
+  }
+}
+
+function processWrites(pid: string, real: string): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => descriptorWrites(pid, fd, real))
+  } catch {
+    // It ended meanwhile, or belongs to somebody else.
+    return false
+  }
+}
+
+function descriptorWrites(pid: string, fd: string, real: string): boolean {
+  try {
+    if (readlinkSync(`/proc/${pid}/fd/${fd}`) !== real) return false
+    const flags = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/${pid}/fdinfo/${fd}`, 'utf8'))?.[1]
+    // The two lowest bits of the open flags: 0 is read only.
+    return flags !== undefined && (Number.parseInt(flags, 8) & 3) !== 0
+  } catch {
+    return false
+  }
+}

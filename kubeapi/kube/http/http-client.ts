@@ -4,12 +4,11 @@
  */
 import type { Readable } from 'node:stream'
 import { abortReason, type Clock } from '../../../reconcile/clock.ts'
-import { Backoff } from '../../../reconcile/backoff.ts'
+import { Backoff } from '../../../reconcile/retry.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
-import type { Answer, Exchange } from './plain-requests.ts'
+import type { Answer, Exchange, ServerConnection } from './server-connection.ts'
 import type { Refusals } from './refusals.ts'
-import type { ServerConnection } from './server-connection.ts'
 
 export interface HttpClientDeps {
   readonly clock: Clock

@@ -5,11 +5,11 @@
 import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
 import type { Clock } from '../../../reconcile/clock.ts'
-import { orAborted } from '../../../reconcile/until-aborted.ts'
-import { errorOf } from '../../../runtime/thrown.ts'
+import { orAborted } from '../../../reconcile/wait.ts'
+import { errorOf } from '../../../runtime/errors.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
-import type { ServerAccess } from '../access/server-access.ts'
+import type { ServerAccess } from '../server-access.ts'
 
 export interface PodCommand {
   readonly namespace: string

@@ -4,7 +4,7 @@
  * tried it for a while.
  */
 import type { Clock } from '../../../reconcile/clock.ts'
-import { fitText, printable } from '../../../model/status-text.ts'
+import { fitText, printable } from '../../../model/conditions.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import { KubeError } from '../kube-error.ts'
 

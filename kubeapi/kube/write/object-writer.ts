@@ -4,16 +4,23 @@
 import type { Condition, KubeObject } from '../../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'
-import { plain } from '../../kind-store.ts'
-import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../object-key.ts'
+import { plain } from '../../driver/kind-store.ts'
+import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../driver/object-key.ts'
 import type { ResourceClient } from '../resource-client.ts'
-import type { CachedObject } from '../watch/kind-objects.ts'
+import type { CachedObject } from '../kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError } from '../kube-error.ts'
-import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
+import {
+  CONDITION_MANAGER,
+  FIELD_MANAGER,
+  type ManagedFieldsEntry,
+  NO_OBJECT_MARKS,
+  type ObjectMarks,
+  fingerprint,
+  withObjectMarks,
+} from './owned-fields.ts'
 import type { Reply, HttpClient } from '../http/http-client.ts'
-import type { RawObject } from '../watch/slim-objects.ts'
-import { NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './object-marks.ts'
+import type { RawObject } from '../../../model/schemas/slim-objects.ts'
 
 /** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
 interface Equivalent {

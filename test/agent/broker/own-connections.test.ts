@@ -1,9 +1,9 @@
 /** What the nodes report of open connections, added up, and when the sum is sent anew. */
 import t from 'tap'
-import { ReportedConnections, sumOpenConnections } from '../../../agent/broker/own-connections.ts'
+import { ReportedConnections, sumOpenConnections } from '../../../agent/cluster/open-connections.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { RouteAgent } from '../../../model/objects.ts'
-import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../../model/open-connections.ts'
+import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../../model/member-status.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 

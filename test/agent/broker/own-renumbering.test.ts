@@ -1,6 +1,6 @@
 /** A cluster that gets global addresses because another one joined says so, once, and names the other. */
 import t from 'tap'
-import { renumberingNote, reportOwnRenumbering } from '../../../agent/broker/own-renumbering.ts'
+import { renumberingNote, reportOwnRenumbering } from '../../../agent/cluster/open-connections.ts'
 import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Cluster } from '../../../model/objects.ts'

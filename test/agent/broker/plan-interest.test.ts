@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { KEEP_MS, type InterestPlan, planInterest } from '../../../agent/broker/plan-interest.ts'
-import { MAX_INTEREST, interestProblem } from '../../../model/services/interest.ts'
+import { KEEP_MS, type InterestPlan, planInterest } from '../../../agent/mirror/plan-interest.ts'
+import { MAX_INTEREST, interestProblem } from '../../../model/records.ts'
 
 const names = ({ interest }: InterestPlan): string => (interest === undefined ? 'all' : [...interest].sort().join())
 

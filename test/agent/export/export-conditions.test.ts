@@ -3,12 +3,12 @@
  * up.
  */
 import t from 'tap'
-import { ExportConditions } from '../../../agent/export/export-conditions.ts'
-import { agentMetrics } from '../../../agent/metrics.ts'
-import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
-import { planConditions } from '../../../agent/export/plan-conditions.ts'
+import { ExportConditions } from '../../../agent/publish/export-conditions.ts'
+import { agentMetrics } from '../../../agent/loop/metrics.ts'
+import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
+import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type PlannedExport, planExports } from '../../../agent/export/plan-exports.ts'
-import { SharedFindings } from '../../../agent/shared-findings.ts'
+import { SharedFindings } from '../../../agent/loop/shared-findings.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { CONDITION_COMPLETE, setCondition } from '../../../model/conditions.ts'

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { withOwnExport } from '../../../agent/export/own-exports.ts'
+import { type ExportRecord, type SliceRecord, withOwnExport } from '../../../agent/import/clusterset-records.ts'
 import type { ServiceKey } from '../../../model/ids.ts'
-import type { ExportRecord, SliceRecord } from '../../../agent/import/clusterset-view.ts'
 import { exported, sliceOf } from '../import-fixtures.ts'
 
 const KEY: ServiceKey = 'shop/web'

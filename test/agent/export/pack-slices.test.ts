@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { MAX_ENDPOINTS_PUBLISHED, type NamedSlice, packSlices } from '../../../agent/export/pack-slices.ts'
+import { MAX_ENDPOINTS_PUBLISHED, type NamedSlice, packSlices } from '../../../agent/export/plan-exports.ts'
 import { isDnsSubdomain } from '../../../model/ids.ts'
 import type { EndpointSliceBody } from '../../../model/records.ts'
 

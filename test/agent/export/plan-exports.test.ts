@@ -1,5 +1,5 @@
 import t from 'tap'
-import { planConditions } from '../../../agent/export/plan-conditions.ts'
+import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
 import type { Service, ServiceExport } from '../../../model/objects.ts'

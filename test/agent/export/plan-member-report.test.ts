@@ -1,7 +1,7 @@
 /** What a cluster reports of itself to the operators of its broker. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type MemberReportWorld, planMemberReport } from '../../../agent/export/plan-member-report.ts'
+import { type MemberReportWorld, planMemberReport } from '../../../agent/publish/plan-member-report.ts'
 import { type ServiceKey, serviceKey } from '../../../model/ids.ts'
 import { reportProblem } from '../../../model/member-status.ts'
 import type { Cluster, Condition, Gateway, RouteAgent } from '../../../model/objects.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { newImportMemory, planImports } from '../../../agent/import/plan-imports.ts'
-import { planMemberStatus } from '../../../agent/export/plan-member-status.ts'
+import { planMemberStatus } from '../../../agent/publish/plan-member-report.ts'
 import type { ServiceKey } from '../../../model/ids.ts'
 import { type MemberStatus, type NotImportedReason, findingProblem } from '../../../model/member-status.ts'
 import type { StoredRecord } from '../../../model/records.ts'

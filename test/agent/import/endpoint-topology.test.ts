@@ -1,8 +1,8 @@
 import { deepStrictEqual } from 'node:assert/strict'
 import t from 'tap'
 import fc from 'fast-check'
-import { usableTopology } from '../../../agent/import/endpoint-topology.ts'
-import { isLabelValue } from '../../../model/label-syntax.ts'
+import { usableTopology } from '../../../agent/export/member-records.ts'
+import { isLabelValue } from '../../../model/ids.ts'
 import type { SliceEndpoint } from '../../../model/objects.ts'
 
 const LONG = 'z'.repeat(63)

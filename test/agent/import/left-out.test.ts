@@ -1,5 +1,5 @@
 import t from 'tap'
-import { LeftOut } from '../../../agent/import/left-out.ts'
+import { LeftOut } from '../../../agent/mirror/mirror-loop.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { changeServices } from '../../../agent/import/clusterset-view.ts'
+import { changeServices } from '../../../agent/import/clusterset-records.ts'
 import { type ImportPlan, newImportMemory, planImports, replanServices } from '../../../agent/import/plan-imports.ts'
 import type { ServiceImport } from '../../../model/objects.ts'
 import { type StoredRecord, recordKeyText } from '../../../model/records.ts'
-import type { ReplicaChange } from '../../../protocol/replica/replica.ts'
+import type { ReplicaChange } from '../../../protocol/replica/record-replica.ts'
 import { FLAT, INIT, IP, MILANO, exported, plan, sliceOf, world } from '../import-fixtures.ts'
 
 t.test('properties', async (t) => {

@@ -9,7 +9,7 @@ import {
   planAddresses,
 } from '../../../broker/addresses/allocation.ts'
 import { overlaps, parsePrefix } from '../../../model/addresses/ip.ts'
-import { type NeededRange, neededIn, neededRanges } from '../../../model/addresses/needed-ranges.ts'
+import { type NeededRange, neededIn, neededRanges } from '../../../model/addresses/required-ranges.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 
 const RANGE = '244.0.0.0/8'

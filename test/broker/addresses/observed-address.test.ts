@@ -2,7 +2,7 @@
 import t from 'tap'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
 import { nextHops } from '../../../runtime/machine-network.ts'
-import { type ObservedView, observedDoubt } from '../../../broker/addresses/observed-address.ts'
+import { type ObservedView, observedDoubt } from '../../../broker/members/joining.ts'
 import { facts, join_, joinRequest, startBroker } from '../support/harness.ts'
 
 const VIEW: ObservedView = {

@@ -5,8 +5,8 @@
 import { deepStrictEqual } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import type { LogView, RecordLog, Transaction } from '../../../broker/log/record-log.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import type { LogView, RecordLog, Transaction } from '../../../broker/store/record-log.ts'
 import { reviewAddresses } from '../../../broker/members/member-addresses.ts'
 import {
   type JoinDecision,
@@ -16,7 +16,7 @@ import {
   lookAtJoin,
 } from '../../../broker/members/membership.ts'
 import { type WriteContext, putRecord, removeRecord } from '../../../broker/records/record-writes.ts'
-import { SCOPES, isLive } from '../../../broker/state/state.ts'
+import { SCOPES, isLive } from '../../../broker/store/rows.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import type { ClusterFacts } from '../../../protocol/broker-api.ts'

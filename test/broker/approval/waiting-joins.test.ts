@@ -15,9 +15,9 @@ import {
   waitingJoins,
   waitingKey,
   withdrawJoin,
-} from '../../../broker/approval/waiting-joins.ts'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import type { Transaction } from '../../../broker/log/record-log.ts'
+} from '../../../broker/members/waiting-joins.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import type { Transaction } from '../../../broker/store/record-log.ts'
 import { facts } from '../support/harness.ts'
 
 const HOUR = 3_600_000

@@ -1,7 +1,7 @@
 /** Which acts leave which line: of members, of those who want to be members, and of operators beside the broker. */
 import t, { type Test } from 'tap'
-import { backupBroker } from '../../../broker/state/backup.ts'
-import { fingerprint } from '../../../protocol/identity/pem.ts'
+import { backupBroker } from '../../../broker/recovery/backup.ts'
+import { fingerprint } from '../../../protocol/identity/certificates.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { eventually } from '../../support/eventually.ts'

@@ -7,7 +7,7 @@ import {
   type AuditEvent,
   type AuditValue,
   auditEvent,
-} from '../../../broker/audit/audit-event.ts'
+} from '../../../broker/store/audit-event.ts'
 import { MAX_LINE_BYTES, auditLine } from '../../../broker/audit/audit-line.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 

@@ -1,6 +1,6 @@
 /** An audit log in memory, as tests read it. */
 import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
-import type { AuditValue } from '../../../broker/audit/audit-event.ts'
+import type { AuditValue } from '../../../broker/store/audit-event.ts'
 
 /** A line of the format of broker/audit/audit-line.ts. */
 export interface AuditLine {

@@ -1,10 +1,10 @@
 /** Acts that wait in the store: which makes way for which, and what that costs those whose acts they are. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { AuditInit } from '../../../broker/audit/audit-event.ts'
+import type { AuditInit } from '../../../broker/store/audit-event.ts'
 import { MAX_WAITING, keepEvent, removeEvents, waitingEvents } from '../../../broker/audit/audit-outbox.ts'
-import type { RecordLog, Transaction } from '../../../broker/log/record-log.ts'
-import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
+import type { RecordLog, Transaction } from '../../../broker/store/record-log.ts'
+import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 function opened(t: Test): RecordLog {

@@ -8,7 +8,7 @@ import {
   memberSource,
   strangerSource,
   tokenSource,
-} from '../../../broker/audit/refusal-pace.ts'
+} from '../../../broker/audit/refusal-rate-limiter.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const MINUTE = 60_000

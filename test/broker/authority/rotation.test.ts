@@ -1,8 +1,8 @@
 /** The steps of a rotation on a store, and a model of members that must never be cut off by what is not forced. */
 import fc from 'fast-check'
 import t from 'tap'
-import { knownAuthority } from '../../../broker/authority/known-authority.ts'
-import { acceptedAuthorities, bundleOf, signingAuthority } from '../../../broker/authority/plan-rotation.ts'
+import { knownAuthority } from '../../../broker/identity/authority-keys.ts'
+import { acceptedAuthorities, bundleOf, signingAuthority } from '../../../broker/identity/plan-rotation.ts'
 import {
   abortRotation,
   advance,
@@ -11,11 +11,11 @@ import {
   finishRotation,
   memberStates,
   requireAuthority,
-} from '../../../broker/authority/rotation.ts'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import type { RecordLog, Transaction } from '../../../broker/log/record-log.ts'
-import { confirmedRow } from '../../../broker/members/succession.ts'
-import { AUTHORITY_KEY, type KnownAuthority, type MemberRow } from '../../../broker/state/state.ts'
+} from '../../../broker/identity/rotation.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import type { RecordLog, Transaction } from '../../../broker/store/record-log.ts'
+import { confirmedRow } from '../../../broker/identity/succession.ts'
+import { AUTHORITY_KEY, type KnownAuthority, type MemberRow } from '../../../broker/store/rows.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { createCa } from '../../../protocol/identity/x509.ts'
 import { messageOf } from '../../support/failure.ts'

@@ -1,7 +1,7 @@
 /** What a broker does whose store over the network does not answer when it starts. */
 import t from 'tap'
-import { StateError } from '../../../broker/log/record-log.ts'
-import { AWAIT_STORE_MS, awaitStore } from '../../../broker/clustersets/await-store.ts'
+import { StateError } from '../../../broker/store/record-log.ts'
+import { AWAIT_STORE_MS, awaitStore } from '../../../broker/served-clusterset.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 

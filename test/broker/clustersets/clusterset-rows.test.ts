@@ -2,17 +2,18 @@ import fc from 'fast-check'
 import t from 'tap'
 import {
   MAX_CLUSTERSETS,
+  clustersetConfig,
+  clustersetDir,
   clustersetRows,
   createClusterset,
   noteOpened,
   removeClusterset,
   servedClustersets,
-} from '../../../broker/clustersets/clusterset-rows.ts'
-import { clustersetConfig, clustersetDir } from '../../../broker/clustersets/clusterset-place.ts'
-import { DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import { parseEtcdUrl } from '../../../broker/log/etcd/etcd-url.ts'
-import { SETTINGS_KEY } from '../../../broker/state/state.ts'
+} from '../../../broker/admin/clusterset-rows.ts'
+import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { parseEtcdUrl } from '../../../broker/store/etcd/etcd-url.ts'
+import { SETTINGS_KEY } from '../../../broker/store/rows.ts'
 import { isDnsLabel } from '../../../model/ids.ts'
 import { failure } from '../../support/failure.ts'
 

@@ -1,6 +1,6 @@
 /** Whom the status page of a broker turns away where it runs in a pod of a member. */
 import t from 'tap'
-import { LaneCallers } from '../../../broker/clustersets/lane-callers.ts'
+import { LaneCallers } from '../../../broker/served-clusterset.ts'
 import { facts, join_, startBroker } from '../support/harness.ts'
 
 t.test('pods of other members, as they come and are renumbered; nobody where no lane leads', async (t) => {

@@ -2,7 +2,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { CredentialFiles } from '../../../broker/log/etcd/client/credential-files.ts'
+import { CredentialFiles } from '../../../broker/store/etcd/client/etcd-client.ts'
 import { testAuthority } from '../../etcd/support/certificates.ts'
 import { messageOf } from '../../support/failure.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'

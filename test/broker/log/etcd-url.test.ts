@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseEtcdUrl } from '../../../broker/log/etcd/etcd-url.ts'
+import { parseEtcdUrl } from '../../../broker/store/etcd/etcd-url.ts'
 import { messageOf } from '../../support/failure.ts'
 
 t.test('endpoints, user and prefix', async (t) => {

@@ -1,16 +1,16 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { MAX_OPS, nested, putOp } from '../../../broker/log/etcd/etcd-compare.ts'
-import type { RequestOp } from '../../../broker/log/etcd/client/gen/etcd.ts'
-import { EtcdKeys } from '../../../broker/log/etcd/etcd-keys.ts'
+import { MAX_OPS, nested, putOp } from '../../../broker/store/etcd/etcd-requests.ts'
+import type { RequestOp } from '../../../broker/store/etcd/client/gen/etcd.ts'
 import {
+  EtcdKeys,
   REMEMBERED_WRITES,
   ValueReader,
   encodeRow,
   replicaOf,
   withWrite,
-} from '../../../broker/log/etcd/etcd-values.ts'
-import type { Scope } from '../../../broker/state/state.ts'
+} from '../../../broker/store/etcd/etcd-rows.ts'
+import type { Scope } from '../../../broker/store/rows.ts'
 import { row } from '../../compliance/record-log.ts'
 import { failure } from '../../support/failure.ts'
 

@@ -1,8 +1,8 @@
 /** By which code the store cannot be used, as the metrics say it. */
 import t from 'tap'
-import { StateError } from '../../../broker/log/record-log.ts'
-import { StoreProblem } from '../../../broker/log/store-problem.ts'
-import { brokerMetrics } from '../../../broker/metrics.ts'
+import { StateError } from '../../../broker/store/record-log.ts'
+import { StoreProblem } from '../../../broker/store/store-health.ts'
+import { brokerMetrics } from '../../../broker/config/broker-metrics.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 

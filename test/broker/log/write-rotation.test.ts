@@ -1,7 +1,7 @@
 /** Whose time it is to try to write: a table of who wrote when, and what comes of it. */
 import fc from 'fast-check'
 import t from 'tap'
-import { WriteRotation } from '../../../broker/log/etcd/write-rotation.ts'
+import { WriteRotation } from '../../../broker/store/etcd/write-order.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const { signal } = new AbortController()

@@ -1,7 +1,7 @@
 /** Who lets whom write first, of replicas that write at the same time. */
 import fc from 'fast-check'
 import t from 'tap'
-import { MOST_SERVED, WriteTurns } from '../../../broker/log/etcd/write-turns.ts'
+import { MOST_SERVED, WriteTurns } from '../../../broker/store/etcd/write-order.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const { signal } = new AbortController()

@@ -1,14 +1,14 @@
 /** Which certificate of a member may be used: stories on the pure rule, then what holds whatever happens. */
 import fc from 'fast-check'
 import t from 'tap'
-import type { MemberRow } from '../../../broker/state/state.ts'
+import type { MemberRow } from '../../../broker/store/rows.ts'
 import {
   type CertificatePeer,
   MAX_PROCESSES,
   OVERLAP_MS,
   certificateValidity,
   mayBeUsed,
-} from '../../../broker/members/succession.ts'
+} from '../../../broker/identity/succession.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR

@@ -1,7 +1,7 @@
 /** A place in memory, that can be made to break off at any of its writes: the model of what a real one is to a move. */
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import { type RecordLog, StateError } from '../../../broker/log/record-log.ts'
-import type { AuthorityFiles, StorePlace } from '../../../broker/migrate/store-place.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { type RecordLog, StateError } from '../../../broker/store/record-log.ts'
+import type { AuthorityFiles, StorePlace } from '../../../broker/recovery/store-location.ts'
 
 export class MemoryPlace implements StorePlace {
   readonly name: string

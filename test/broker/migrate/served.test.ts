@@ -1,8 +1,8 @@
 /** A broker that serves a store of which a move begins elsewhere: with a database, that takes somebody who passes the lock. */
 import { join } from 'node:path'
 import t from 'tap'
-import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
-import { MIGRATION_KEY } from '../../../broker/state/state.ts'
+import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
+import { MIGRATION_KEY } from '../../../broker/store/rows.ts'
 import { LoopbackBroker } from '../../cli/loopback-broker.ts'
 import { failure } from '../../support/failure.ts'
 

@@ -1,9 +1,8 @@
 /** How fast one member may change, and when it hears of its quota. */
 import t from 'tap'
-import { ChangePace } from '../../../broker/quota/change-pace.ts'
-import { SnapshotPace, startCost } from '../../../broker/quota/snapshot-pace.ts'
-import { QuotaNews } from '../../../broker/quota/quota-news.ts'
-import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaReport } from '../../../model/quota/member-quota.ts'
+import { ChangePace, QuotaNews } from '../../../broker/publish/quota-pressure.ts'
+import { SnapshotPace, startCost } from '../../../broker/watch/snapshots.ts'
+import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaReport } from '../../../model/member-quota.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 

@@ -1,7 +1,7 @@
 /** Streams of one member: the newest is refused, and what a broken connection left open locks nobody out. */
 import t from 'tap'
-import { DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
-import { DEFAULT_MEMBER_QUOTA } from '../../../model/quota/member-quota.ts'
+import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../../model/member-quota.ts'
 import type { Peer } from '../../../protocol/broker-api.ts'
 import { Publisher, Watcher, join_, startBroker } from '../support/harness.ts'
 

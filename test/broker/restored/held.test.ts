@@ -4,19 +4,24 @@
  */
 import fc from 'fast-check'
 import t from 'tap'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import type { RecordLog } from '../../../broker/log/record-log.ts'
-import { contentOfLog } from '../../../broker/log/store-content.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { type RecordLog, contentOfLog } from '../../../broker/store/record-log.ts'
 import { changeFacts, completeness, joinMember, markComplete } from '../../../broker/members/membership.ts'
 import { type WriteContext, memberRecords, putRecord } from '../../../broker/records/record-writes.ts'
-import { noteAwaited } from '../../../broker/restored/awaited-members.ts'
-import { ReturnsLater, returnMember } from '../../../broker/restored/return-member.ts'
-import { asksHeld, beginSettling, checkSettled, noteAnswered, pruneRestore } from '../../../broker/restored/settling.ts'
-import { takeHeld } from '../../../broker/restored/take-held.ts'
-import { RESTORE_KEY, isLive, storedRecord } from '../../../broker/state/state.ts'
-import { verifyStore } from '../../../broker/verify/verify-store.ts'
+import { noteAwaited } from '../../../broker/addresses/address-claims.ts'
+import { ReturnsLater, returnMember } from '../../../broker/members/returning-members.ts'
+import {
+  asksHeld,
+  beginSettling,
+  checkSettled,
+  noteAnswered,
+  pruneRestore,
+  takeHeld,
+} from '../../../broker/members/settling.ts'
+import { RESTORE_KEY, isLive, storedRecord } from '../../../broker/store/rows.ts'
+import { verifyStore } from '../../../broker/recovery/verify-store.ts'
 import type { ClusterId } from '../../../model/ids.ts'
-import { DEFAULT_MEMBER_QUOTA } from '../../../model/quota/member-quota.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../../model/member-quota.ts'
 import type { MemberRecord, StoredRecord } from '../../../model/records.ts'
 import { messageOf } from '../../support/failure.ts'
 import { type BrokerStep, SETTINGS, brokerSteps, makeState } from '../support/broker-states.ts'

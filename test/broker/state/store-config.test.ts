@@ -1,13 +1,13 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { connectEtcd } from '../../../broker/state/connect-etcd.ts'
+import { connectEtcd } from '../../../broker/store/etcd/connect-etcd.ts'
 import {
   checkOwnDatabase,
   checkStoreRemembered,
   readStoreConfig,
   rememberStore,
-} from '../../../broker/state/store-config.ts'
+} from '../../../broker/store/state-directory.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { failure, messageOf } from '../../support/failure.ts'

@@ -6,7 +6,7 @@ import {
   type StoreMemberFacts,
   planStatus,
   missingMembers,
-} from '../../../broker/status/broker-status.ts'
+} from '../../../broker/admin/broker-status.ts'
 
 const NOW = Date.parse('2026-06-01T00:00:00Z')
 const LOG: LogFacts = {

@@ -1,7 +1,7 @@
 /** What replicas say of themselves is written by others: whatever it is, reading it throws nothing. */
 import fc from 'fast-check'
 import t from 'tap'
-import { formatSession, parseSession } from '../../../broker/log/etcd/session/session-value.ts'
+import { formatSession, parseSession } from '../../../broker/store/etcd/replica-session.ts'
 
 t.test('what is written is read', (t) => {
   const value = { members: ['c1', 'c2', 'c3'], host: 'sealane-broker-0', version: '0.2.0' }

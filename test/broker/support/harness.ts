@@ -4,18 +4,22 @@ import type { Test } from 'tap'
 import { Broker } from '../../../broker/broker.ts'
 import type { AuditSink } from '../../../broker/audit/audit-sink.ts'
 import { AuditTrail } from '../../../broker/audit/audit-trail.ts'
-import { CertificateAuthority } from '../../../broker/authority/certificate-authority.ts'
-import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
-import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
-import type { RecordLog } from '../../../broker/log/record-log.ts'
-import { brokerMetrics } from '../../../broker/metrics.ts'
-import { fixSettings } from '../../../broker/state/settings.ts'
-import { type BrokerStore, openBrokerStore } from '../../../broker/state/broker-store.ts'
-import { DATABASE_FILE } from '../../../broker/state/database-file.ts'
+import { CertificateAuthority } from '../../../broker/identity/certificate-authority.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
+import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
+import type { RecordLog } from '../../../broker/store/record-log.ts'
+import { brokerMetrics } from '../../../broker/config/broker-metrics.ts'
+import { fixSettings } from '../../../broker/store/open-store.ts'
+import { type BrokerStore, openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { DATABASE_FILE } from '../../../broker/store/state-directory.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import type { MemberStatus } from '../../../model/member-status.ts'
-import { recordKeyText } from '../../../model/records.ts'
-import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../../model/records.ts'
+import {
+  type EndpointSliceBody,
+  type MemberRecord,
+  type ServiceExportBody,
+  recordKeyText,
+} from '../../../model/records.ts'
 import type {
   ClusterFacts,
   JoinRequest,
@@ -28,15 +32,13 @@ import type {
   WatchMessage,
   WatchRequest,
 } from '../../../protocol/broker-api.ts'
-import { contentHash, memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
-import { BACKDATE_MS } from '../../../protocol/identity/certificate-terms.ts'
+import { contentHash, memberKey, memberKeyText, setHash } from '../../../protocol/codec/content-hash.ts'
+import { BACKDATE_MS, readCertificate } from '../../../protocol/identity/certificates.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
-import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
-import { setHash } from '../../../protocol/codec/set-hash.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'

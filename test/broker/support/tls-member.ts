@@ -2,7 +2,7 @@
  * A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate.
  */
 import type { Test } from 'tap'
-import { openBrokerStore } from '../../../broker/state/broker-store.ts'
+import { openBrokerStore } from '../../../broker/admin/member-commands.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import type { BrokerClient } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
@@ -11,7 +11,7 @@ import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { PublishSession } from '../../../protocol/sessions/publish-session.ts'
 import { HeldRecords } from '../../../protocol/sessions/held-records.ts'
-import { Replica } from '../../../protocol/replica/replica.ts'
+import { Replica } from '../../../protocol/replica/record-replica.ts'
 import { connectBroker, connectForJoin } from '../../../protocol/transport/grpc-client.ts'
 import { WatchSession } from '../../../protocol/sessions/watch-session.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'

@@ -1,6 +1,6 @@
 /** Writes records as fast as it can and prints each acknowledged one; made to be killed. Argument: the file. */
 import { writeSync } from 'node:fs'
-import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
+import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
 
 const log = openSqliteLog({ file: process.argv[2] ?? '', keepRemoved: 50 })
 

@@ -1,11 +1,11 @@
 /** What `broker verify` finds: every fault that was planted, and nothing in a store as brokers leave it. */
 import fc from 'fast-check'
 import t from 'tap'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import { type StoreContent, type StoredRow, contentOfLog } from '../../../broker/log/store-content.ts'
-import { AUTHORITY_KEY } from '../../../broker/state/state.ts'
-import type { AuthorityTexts } from '../../../broker/verify/check-authority.ts'
-import { verifyStore } from '../../../broker/verify/verify-store.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { type StoreContent, type StoredRow, contentOfLog } from '../../../broker/store/record-log.ts'
+import { AUTHORITY_KEY } from '../../../broker/store/rows.ts'
+import type { AuthorityTexts } from '../../../broker/recovery/check-members.ts'
+import { verifyStore } from '../../../broker/recovery/verify-store.ts'
 import { RICH_STEPS, brokerSteps, makeState } from '../support/broker-states.ts'
 
 const NOW = { nowMs: Date.UTC(2026, 5, 1) }

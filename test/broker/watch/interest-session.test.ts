@@ -1,8 +1,8 @@
 /** A member's session that asks for namespaces, at a broker of this release and at one that knows no interest. */
 import t, { type Test } from 'tap'
 import type { BrokerApi, Peer, WatchRequest } from '../../../protocol/broker-api.ts'
-import { inMemoryBroker } from '../../../protocol/in-memory.ts'
-import { Replica, type ReplicaChange } from '../../../protocol/replica/replica.ts'
+import { inMemoryBroker } from '../../../protocol/transport/in-memory.ts'
+import { Replica, type ReplicaChange } from '../../../protocol/replica/record-replica.ts'
 import { WatchSession } from '../../../protocol/sessions/watch-session.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'

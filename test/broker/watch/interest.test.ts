@@ -1,14 +1,14 @@
 /** Whatever happens, a member's copy ends as those of all records that it asks for. */
 import fc from 'fast-check'
 import t from 'tap'
-import type { RecordLog } from '../../../broker/log/record-log.ts'
-import { isOfInterest } from '../../../model/services/interest.ts'
+import type { RecordLog } from '../../../broker/store/record-log.ts'
+import { isOfInterest } from '../../../model/records.ts'
 import type { Peer, WatchMessage } from '../../../protocol/broker-api.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
-import { Replica, ReplicaError } from '../../../protocol/replica/replica.ts'
+import { Replica, ReplicaError } from '../../../protocol/replica/record-replica.ts'
 import { decodeReplica, encodeReplica } from '../../../protocol/replica/replica-file.ts'
 import { type Harness, Publisher, Watcher, aSlice, anExport, join_, startBroker } from '../support/harness.ts'
-import { parseRecordKey } from '../../../broker/state/state.ts'
+import { parseRecordKey } from '../../../broker/store/rows.ts'
 
 const NAMESPACES = ['blue', 'green', 'red', 'shop', 'void']
 const none: ReadonlySet<string> = new Set()

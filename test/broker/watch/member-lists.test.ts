@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { MemberLists, listChange } from '../../../broker/watch/member-lists.ts'
-import type { MemberRow } from '../../../broker/state/state.ts'
-import { Replica } from '../../../protocol/replica/replica.ts'
+import type { MemberRow } from '../../../broker/store/rows.ts'
+import { Replica } from '../../../protocol/replica/record-replica.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { facts } from '../support/harness.ts'
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { openMemoryLog } from '../../../broker/log/memory/memory-log.ts'
-import { EVERYBODY } from '../../../broker/watch/audience.ts'
-import { type ExportedMessage, NamespaceIndex } from '../../../broker/watch/namespace-index.ts'
-import { parseRecordKey } from '../../../broker/state/state.ts'
+import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { EVERYBODY } from '../../../broker/watch/authorization.ts'
+import { type ExportedMessage, NamespaceIndex } from '../../../broker/watch/exported-namespaces.ts'
+import { parseRecordKey } from '../../../broker/store/rows.ts'
 import { aSlice, anExport } from '../support/harness.ts'
 
 function heard(names: ReadonlySet<string>, messages: readonly ExportedMessage[]): Set<string> {

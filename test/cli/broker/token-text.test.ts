@@ -1,7 +1,7 @@
 /** The lines that `sealane token create` prints: what is known is filled in, and the token is in no command line. */
 import t from 'tap'
-import { shellWord, targetFlags } from '../../../cli/target.ts'
-import { type TokenTextInit, tokenText } from '../../../cli/broker/token-text.ts'
+import { shellWord, targetFlags } from '../../../cli/context/target.ts'
+import { type TokenTextInit, tokenText } from '../../../cli/broker/token.ts'
 
 const FILE = "(umask 077; rm -f token.txt; cat > token.txt) <<'EOF'\nsealane1.abc\nEOF\n"
 

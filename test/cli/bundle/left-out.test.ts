@@ -3,13 +3,18 @@ import { Buffer } from 'node:buffer'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { type Answer, collect, factsItem } from '../../../cli/bundle/items.ts'
-import { KIND_FIELDS, objectLetOut } from '../../../cli/bundle/kind-fields.ts'
-import { type AllowedFields, LEFT_OUT, allowedBy, letOut } from '../../../cli/bundle/let-out.ts'
-import { spellingsOf } from '../../../cli/bundle/secret-spellings.ts'
+import {
+  type AllowedFields,
+  KIND_FIELDS,
+  LEFT_OUT,
+  allowedBy,
+  letOut,
+  objectLetOut,
+} from '../../../cli/bundle/kind-fields.ts'
+import { spellingsOf } from '../../../cli/bundle/redactor.ts'
 import { diagnoseMember } from '../../../explain/diagnose-member.ts'
 import type { FactSet } from '../../../explain/facts/fact.ts'
-import { objectSchema } from '../../../explain/facts/fact-schemas.ts'
-import { FACT_KINDS, type FactKind } from '../../../explain/facts/shapes.ts'
+import { FACT_KINDS, type FactKind, objectSchema } from '../../../explain/facts/shapes.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
 import {
   HEALTHY_BROKER,

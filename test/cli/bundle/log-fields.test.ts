@@ -1,7 +1,7 @@
 /** Each field that the code gives a line of log is listed for bundles, or is named here as left out. */
 import t from 'tap'
 import ts from 'typescript'
-import { LOG_FIELDS } from '../../../cli/bundle/log-lines.ts'
+import { LOG_FIELDS } from '../../../cli/bundle/items.ts'
 import { PRODUCT, sourceFiles } from '../../support/source-tree.ts'
 
 /** Of a join; it is a name, and who reads a log may take it for more. */

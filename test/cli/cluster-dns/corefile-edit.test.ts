@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
+import { CorefileError, parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
 import {
   type ForwardBlock,
   addForwardBlock,
@@ -9,7 +9,6 @@ import {
   removeForwardBlock,
   topImports,
 } from '../../../cli/cluster-dns/corefile-edit.ts'
-import { CorefileError } from '../../../cli/cluster-dns/corefile-tokens.ts'
 import { AKS, ALL, K3S, KUBEADM, NODE_LOCAL, ODD, RKE2, SUBMARINER, arbitraryCorefile } from './corefiles.ts'
 
 const BLOCK: ForwardBlock = { domain: 'clusterset.local', forwardTo: '10.43.0.99' }

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
-import { CorefileError } from '../../../cli/cluster-dns/corefile-tokens.ts'
+import { CorefileError, parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
 import { ALL, arbitraryCorefile } from './corefiles.ts'
 
 /** What is at the top: `names: plugin plugin`, `(snippet)`, `import pattern`. */

@@ -1,5 +1,5 @@
 /** Objects of clusters, as their API servers give them. */
-import type { DnsObject } from '../../../cli/cluster-dns/cluster-dns.ts'
+import type { DnsObject } from '../../../cli/cluster-dns/dns-change.ts'
 
 type Maps = Readonly<Record<string, string>>
 

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsPlan,
   type DnsObject,
   findObject,
-} from '../../../cli/cluster-dns/cluster-dns.ts'
+} from '../../../cli/cluster-dns/dns-change.ts'
 import { parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
 import { addForwardBlock, formatForwardBlock } from '../../../cli/cluster-dns/corefile-edit.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../../cli/cluster-dns/plan-cluster-dns.ts'

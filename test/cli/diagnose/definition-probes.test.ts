@@ -1,10 +1,10 @@
 /** What is read out of the CustomResourceDefinitions of a cluster. */
 import t from 'tap'
-import { definitionProbes, definitionsAmong, productsAmong } from '../../../cli/diagnose/cluster/definition-probes.ts'
-import type { Area } from '../../../explain/finding.ts'
+import { definitionProbes, definitionsAmong, productsAmong } from '../../../cli/status/probes/definition-probes.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
 import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/all-crds.ts'
-import { LABEL_CRD_REVISION } from '../../../install/crds/sealane-kind.ts'
-import { LABEL_MCS_RELEASE } from '../../../install/crds/multicluster.ts'
+import { LABEL_CRD_REVISION } from '../../../install/crds/sealane-crds.ts'
+import { LABEL_MCS_RELEASE } from '../../../install/crds/multicluster-crds.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 
 interface Listed {

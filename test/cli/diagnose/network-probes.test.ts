@@ -1,11 +1,11 @@
 /** What diagnose asks from the pod network of a cluster: whom, in which pod, and what becomes of each answer. */
 import fc from 'fast-check'
 import t from 'tap'
-import { networkProbes } from '../../../cli/diagnose/cluster/network-probes.ts'
-import { SILENT_PROGRESS } from '../../../cli/diagnose/progress.ts'
-import type { ClusterAdmin, ListScope } from '../../../cli/kube/access/admin.ts'
-import type { Area } from '../../../explain/finding.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { networkProbes } from '../../../cli/status/probes/network-probes.ts'
+import { SILENT_PROGRESS } from '../../../cli/status/probes/progress.ts'
+import type { ClusterAdmin, ListScope } from '../../../cli/context/cluster-admin.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 

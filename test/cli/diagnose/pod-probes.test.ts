@@ -1,11 +1,11 @@
 /** What diagnose asks in pods of a cluster, and what becomes of each answer. */
 import fc from 'fast-check'
 import t from 'tap'
-import { SILENT_PROGRESS } from '../../../cli/diagnose/progress.ts'
-import { podProbes } from '../../../cli/diagnose/cluster/pod-probes.ts'
-import type { ClusterAdmin } from '../../../cli/kube/access/admin.ts'
-import type { Area } from '../../../explain/finding.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { SILENT_PROGRESS } from '../../../cli/status/probes/progress.ts'
+import { podProbes } from '../../../cli/status/probes/pod-probes.ts'
+import type { ClusterAdmin } from '../../../cli/context/cluster-admin.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 

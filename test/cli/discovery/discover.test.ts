@@ -1,7 +1,7 @@
 /** From objects to findings: which answer wins, what is reported, what is asked. */
 import t from 'tap'
 import { discover } from '../../../cli/discovery/discover.ts'
-import type { ClusterSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'
+import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'
 import { fixture } from './support/fixtures.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 

@@ -1,7 +1,7 @@
 /** Which nodes are offered as gateways, and in which order. */
 import t from 'tap'
 import { gatewayNodes } from '../../../cli/discovery/gateway-candidates.ts'
-import { type ClusterSnapshot, openSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'
+import { type ClusterSnapshot, openSnapshot } from '../../../cli/discovery/snapshot.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 
 interface Given {

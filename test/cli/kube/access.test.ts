@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { memberRights } from '../../../cli/kube/access/check-rights.ts'
+import { memberRights } from '../../../cli/installation/check-rights.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'

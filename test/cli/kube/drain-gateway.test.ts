@@ -1,7 +1,7 @@
 /** A gateway of a real cluster is drained and comes back, as the command sees it. */
 import t from 'tap'
-import { drainGateway, undrainGateway } from '../../../cli/kube/gateways/drain-gateway.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { drainGateway, undrainGateway } from '../../../cli/cluster/drain-gateway.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 

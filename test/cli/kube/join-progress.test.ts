@@ -1,8 +1,8 @@
 /** How far the agent has come with joining, read from its Secret. */
 import t from 'tap'
-import { joinProgress } from '../../../cli/kube/wait/watch-join.ts'
-import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
-import { endOfIdentity } from '../../../protocol/join.ts'
+import { joinProgress } from '../../../cli/cluster/watch-join.ts'
+import { secretIdentity } from '../../../protocol/membership/secret-identity.ts'
+import { endOfIdentity } from '../../../protocol/membership/join.ts'
 import { failure } from '../../support/failure.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'

@@ -1,7 +1,7 @@
 /** What a diff shows of two objects, and what it never shows. */
 import t from 'tap'
-import { objectDiff } from '../../../cli/kube/object-diff.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { objectDiff } from '../../../cli/cluster/preview-changes.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 
 const object = (kind: string, more: object, metadata: object = {}): ManifestObject => ({
   apiVersion: 'v1',

@@ -1,9 +1,7 @@
 /** How far a join has come, read from objects. */
 import t from 'tap'
-import { joinedOthers, laneStates } from '../../../cli/kube/wait/lane-states.ts'
-import { isRolledOut, rolloutOf } from '../../../cli/kube/wait/rollout.ts'
-import { rolloutProgress } from '../../../cli/kube/wait/rollout-progress.ts'
-import { lanesProgress } from '../../../cli/kube/wait/watch-join.ts'
+import { joinedOthers, laneStates, lanesProgress } from '../../../cli/cluster/watch-join.ts'
+import { isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
 import type { Cluster, ConnectionCause, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'

@@ -1,7 +1,7 @@
 /** Gateways of a real cluster make their keys anew, as the command sees it. */
 import t from 'tap'
-import { rotateKeys } from '../../../cli/kube/gateways/rotate-keys.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { rotateKeys } from '../../../cli/cluster/rotate-keys.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 

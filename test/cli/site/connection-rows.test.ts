@@ -1,5 +1,5 @@
 import t from 'tap'
-import { agoText, connectionRows } from '../../../cli/site/connection-rows.ts'
+import { agoText, connectionRows } from '../../../cli/status/gateway-rows.ts'
 import type { Condition, Gateway } from '../../../model/objects.ts'
 
 const NOW = Date.parse('2026-01-01T00:10:00Z')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { exportMessage } from '../../../cli/site/export-message.ts'
+import { exportMessage } from '../../../cli/commands/show.ts'
 import type { Condition } from '../../../model/objects.ts'
 
 function condition(type: string, status: Condition['status'], message: string): Condition {

@@ -1,6 +1,6 @@
 /** Gateways as people see them, by what their objects and Nodes say. */
 import t from 'tap'
-import { gatewayRows, noGatewayNote } from '../../../cli/site/gateway-rows.ts'
+import { gatewayRows, noGatewayNote } from '../../../cli/status/gateway-rows.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
 
 const NOW = Date.parse('2026-01-01T00:10:00Z')

@@ -1,7 +1,7 @@
 /** The agent of a real cluster writes its Membership again where somebody took it away. */
 import t, { type Test } from 'tap'
-import { keepMembership } from '../../../agent/broker/membership/keep-membership.ts'
-import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import { keepMembership } from '../../../agent/membership/keep-membership.ts'
+import { secretIdentity } from '../../../protocol/membership/secret-identity.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Membership } from '../../../model/objects.ts'

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { Clients, type SiteNetworks, wordsOf } from '../../../dns/clients/clients.ts'
-import { Places } from '../../../dns/clients/places.ts'
-import { TokenBuckets } from '../../../dns/clients/token-buckets.ts'
+import { Places, TokenBuckets } from '../../../dns/clients/client-limits.ts'
 import { parseAddress } from '../../../model/addresses/ip.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'

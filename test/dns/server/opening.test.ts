@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t from 'tap'
-import { isPortServed, untilDue } from '../../../dns/server/opening.ts'
+import { isPortServed, untilDue } from '../../../dns/server/port-handover.ts'
 import { parseAddress } from '../../../model/addresses/ip.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'

@@ -7,11 +7,17 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { OWN_CLIENTS } from '../pipeline-fixture.ts'
-import { type DatagramSource, DatagramSlots, MAX_QUERY_SIZE, SLOTS } from '../../../dns/server/datagram-slots.ts'
-import { type Mmsg, openMmsg } from '../../../dns/server/mmsg.ts'
-import { descriptorOpenedBy } from '../../../dns/server/socket-descriptor.ts'
+import {
+  DatagramSlots,
+  type DatagramSource,
+  MAX_QUERY_SIZE,
+  type Mmsg,
+  SLOTS,
+  openMmsg,
+} from '../../../dns/server/datagram-slots.ts'
+import { descriptorOpenedBy } from '../../../dns/server/port-group.ts'
 import { MOST_ROUNDS, type UdpServer, type UdpServerInit, openUdp } from '../../../dns/server/udp-server.ts'
-import type { Reply } from '../../../dns/pipeline.ts'
+import type { Reply } from '../../../dns/server/pipeline.ts'
 import { parseAddress } from '../../../model/addresses/ip.ts'
 import { eventually } from '../../support/eventually.ts'
 import { ROOT } from '../../support/source-tree.ts'
@@ -162,7 +168,7 @@ t.test('datagrams that wait together are read together', async (t) => {
 })
 
 t.test('users switch it off by an option of Node', (t) => {
-  const module = JSON.stringify(pathToFileURL(join(ROOT, 'dns/server/mmsg.ts')).href)
+  const module = JSON.stringify(pathToFileURL(join(ROOT, 'dns/server/datagram-slots.ts')).href)
   const script = `import { openMmsg } from ${module}\nconsole.log(typeof (await openMmsg()))`
   for (const [options, says] of [
     ['', 'object'],

@@ -4,9 +4,9 @@ import t from 'tap'
 import { answer } from '../../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../../dns/zone/zone-text.ts'
-import { parseDnsName } from '../../../model/dns/dns-name.ts'
+import { parseDnsName } from '../../../model/dns-name.ts'
 import { syncedIndex, workedExamples } from '../zone-fixture.ts'
-import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../../../dns/wire.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../../../dns/message/wire.ts'
 
 const TYPES = {
   A: TYPE_A,

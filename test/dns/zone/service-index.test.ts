@@ -1,6 +1,5 @@
 import t from 'tap'
-import { MAX_HOSTS, serviceEntry } from '../../../dns/zone/service-entry.ts'
-import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
+import { MAX_HOSTS, type ServiceIndex, serviceEntry } from '../../../dns/zone/service-index.ts'
 import { serviceKey } from '../../../model/ids.ts'
 import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'

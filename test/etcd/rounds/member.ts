@@ -2,23 +2,21 @@
  * A member as its agent is towards the brokers: the same sessions, over real TLS, to whichever replica it reaches. It
  * waits for no answer longer than the rounds have time for.
  */
-import type { MemberRecord } from '../../../model/records.ts'
-import { AddressBook } from '../../../protocol/addresses/address-book.ts'
+import { type MemberRecord, recordKeyText } from '../../../model/records.ts'
+import { AddressBook } from '../../../protocol/broker-addresses.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
 import type { BrokerClient } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
-import { certificateProblem } from '../../../protocol/identity/certificate-answer.ts'
-import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
-import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
+import { certificateProblem, readCertificate } from '../../../protocol/identity/certificates.ts'
+import type { MemberIdentity } from '../../../protocol/membership/member-files.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
-import { Replica } from '../../../protocol/replica/replica.ts'
+import { Replica } from '../../../protocol/replica/record-replica.ts'
 import { PublishSession } from '../../../protocol/sessions/publish-session.ts'
 import { WatchSession } from '../../../protocol/sessions/watch-session.ts'
 import { connectBroker } from '../../../protocol/transport/grpc-client.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import type { RecordValue, SeenRecord } from './checker/history.ts'
-import { recordKeyText } from '../../../model/records.ts'
 import { recordValue, versionedExport } from './record-values.ts'
 import type { Answered, Recorder } from './recorder.ts'
 

@@ -1,7 +1,7 @@
 /** Whoever makes tokens and evicts, beside the brokers, on the same store. */
-import { type BrokerStore, openBrokerStore } from '../../../broker/state/broker-store.ts'
-import { StateError } from '../../../broker/log/record-log.ts'
-import { openBeside } from '../../../broker/state/open-beside.ts'
+import { type BrokerStore, openBrokerStore } from '../../../broker/admin/member-commands.ts'
+import { StateError } from '../../../broker/store/record-log.ts'
+import { openBeside } from '../../../broker/store/open-store.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import type { Outcome, QuietLook } from './checker/history.ts'

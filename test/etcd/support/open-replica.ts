@@ -1,9 +1,9 @@
 /** A replica's log on the etcd of a test. */
 import type { Test } from 'tap'
-import { EtcdClient, type EtcdLogin } from '../../../broker/log/etcd/client/etcd-client.ts'
-import type { EtcdLimits } from '../../../broker/log/etcd/client/etcd-connection.ts'
-import { type EtcdLog, type EtcdLogInit, openEtcdLog } from '../../../broker/log/etcd/etcd-log.ts'
-import { EtcdStore } from '../../../broker/log/etcd/etcd-store.ts'
+import { EtcdClient, type EtcdLogin } from '../../../broker/store/etcd/client/etcd-client.ts'
+import type { EtcdLimits } from '../../../broker/store/etcd/client/etcd-connection.ts'
+import { type EtcdLog, type EtcdLogInit, openEtcdLog } from '../../../broker/store/etcd/etcd-log.ts'
+import { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import type { EtcdCluster } from './etcd-cluster.ts'

@@ -1,6 +1,6 @@
 /** What only two ends together show: which way packets are lost, and what one knows wrong of the other. */
 import t from 'tap'
-import { compareMembers } from '../../../explain/between/compare-members.ts'
+import { compareMembers } from '../../../explain/compare-members.ts'
 import type { ObjectsByKind } from '../../support/objects/member-facts.ts'
 import { twoMembers } from '../../support/objects/two-members.ts'
 import { type Loose, changeLinks, linesOf } from '../broken-member.ts'

@@ -13,14 +13,16 @@ import {
 import {
   type Direction,
   type PolicyRule,
+  type Selected,
   addressesOf,
   isAbout,
   letThrough,
   meets,
   opens,
   rulesOf,
-} from '../../../explain/policies/let-through.ts'
-import { type Selected, selects, selectsAll } from '../../../explain/policies/selects.ts'
+  selects,
+  selectsAll,
+} from '../../../explain/packet-filter/network-policy.ts'
 
 /** Prefixes of 256 addresses of each family, so that all of them can be looked at. */
 const NETWORKS = [parsePrefix('10.42.0.0/24'), parsePrefix('fd00:10:42::/120')]

@@ -1,7 +1,7 @@
 /** Which addresses of other clusters a policy would have to let through. */
 import t from 'tap'
-import { otherRanges, rangesText } from '../../../explain/policies/other-ranges.ts'
-import type { World } from '../../../explain/world.ts'
+import { otherRanges, rangesText } from '../../../explain/packet-filter/network-policy.ts'
+import type { World } from '../../../explain/facts/world.ts'
 import type { ClusterSpec } from '../../../model/objects.ts'
 
 function world(...specs: readonly Partial<ClusterSpec>[]): World {

@@ -1,7 +1,6 @@
 import tap from 'tap'
-import type { LaneState } from '../../../gateway/cable/cable.ts'
-import { isMade } from '../../../gateway/cable/made-lanes.ts'
-import type { LanePlan } from '../../../gateway/cable/plan-lanes.ts'
+import type { LaneState } from '../../../gateway/cable/cable-driver.ts'
+import { type LanePlan, isMade } from '../../../gateway/links/plan-lanes.ts'
 
 const plan = (remoteLane: number, port: number, clusters: readonly string[] = ['paris']): LanePlan =>
   ({ remoteLane, port, links: clusters.map((cluster) => ({ cluster, remoteLane })) }) as unknown as LanePlan

@@ -1,6 +1,6 @@
 /** Links over which more flowed than our own probes. */
 import t from 'tap'
-import { BUSY_MS, BusyLinks } from '../../../gateway/health/busy-links.ts'
+import { BUSY_MS, BusyLinks } from '../../../gateway/health/link-traffic.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 const KEY = '0/paris'

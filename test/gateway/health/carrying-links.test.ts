@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { carryingLinks, reachedByOthers } from '../../../gateway/health/carrying-links.ts'
-import { type PeerHealthView, clusterOfKey } from '../../../gateway/world.ts'
+import { type PeerHealthView, clusterOfKey } from '../../../gateway/world/gateway-world.ts'
 import type { Gateway } from '../../../model/objects.ts'
 
 const VIEWS: Readonly<Record<string, PeerHealthView>> = {

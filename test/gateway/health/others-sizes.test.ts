@@ -1,7 +1,7 @@
 /** What another gateway's object tells of sizes: nothing of itself, of what was not known, or of other clusters. */
 import fc from 'fast-check'
 import t from 'tap'
-import { sizeHints } from '../../../gateway/health/others-sizes.ts'
+import { sizeHints } from '../../../gateway/health/probing.ts'
 import type { ConnectionState, Gateway } from '../../../model/objects.ts'
 
 interface Link {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DropCounts } from '../../../gateway/nft/drop-counts.ts'
-import { gatewayMetrics } from '../../../gateway/metrics.ts'
-import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
+import { gatewayMetrics } from '../../../gateway/world/metrics.ts'
+import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 

@@ -1,7 +1,7 @@
 /** Which address a peer is called at, when it is called again, and why: one row per situation. */
 import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
-import { HandshakeRetries } from '../../../gateway/reach/handshake-retries.ts'
+import { HandshakeRetries } from '../../../gateway/reach/call-history.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../../model/objects.ts'

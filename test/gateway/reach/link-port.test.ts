@@ -1,5 +1,5 @@
 import t from 'tap'
-import { linkPort } from '../../../gateway/reach/link-port.ts'
+import { linkPort } from '../../../gateway/reach/plan-candidates.ts'
 
 const CASES: readonly (readonly [say: string, stated: number, of: number, from: number, port: number])[] = [
   ['one gateway on each side: what is stated', 4500, 0, 0, 4500],

@@ -1,9 +1,9 @@
 /** Where peers called from: seen on the device, kept apart from where we called them. */
 import t from 'tap'
 import type { EndpointChoice } from '../../../gateway/reach/choose-endpoint.ts'
-import { type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
+import { type LaneState, linkKey } from '../../../gateway/cable/cable-driver.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { RoamedPeers } from '../../../gateway/reach/roamed-peers.ts'
+import { RoamedPeers } from '../../../gateway/reach/call-history.ts'
 
 const PARIS = { remoteLane: 0, endpoint: 'paris.gw-lane0', identity: 'p' }
 const NAT = '203.0.113.77:61234'

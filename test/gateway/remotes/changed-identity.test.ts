@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import type { PeerState } from '../../../kernel/wireguard/wireguard-device.ts'
 import type { Endpoint } from '../../../model/objects.ts'
-import type { PeerHealthView } from '../../../gateway/world.ts'
+import type { PeerHealthView } from '../../../gateway/world/gateway-world.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
 import { UPTIME, cluster, endpoint, key, world } from '../support/worlds.ts'
 

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { checkClusters } from '../../../gateway/remotes/check-remotes.ts'
+import { checkClusters } from '../../../gateway/links/check-remotes.ts'
 import { planCandidates } from '../../../gateway/reach/plan-candidates.ts'
 import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { planLanes } from '../support/wireguard-plans.ts'

@@ -1,12 +1,12 @@
 /** A lane that is handed over: the newcomer is called first and sent to second. */
 import t from 'tap'
-import { type LaneFacts, chooseServer, nextLookMs } from '../../../gateway/remotes/choose-server.ts'
+import { type LaneFacts, chooseServer, nextLookMs } from '../../../gateway/links/choose-server.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../../model/lanes/lane-servers.ts'
 import type { Endpoint } from '../../../model/objects.ts'
-import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import type { PeerState } from '../../../kernel/wireguard/wireguard-device.ts'
 import { NOW, UPTIME, cluster, endpoint, key, keyOf, laneState, peerState, world } from '../support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')

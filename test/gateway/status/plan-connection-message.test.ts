@@ -1,9 +1,9 @@
 /** The text for a connection that is not up. */
 import t from 'tap'
-import { HeardLinks } from '../../../gateway/status/heard-links.ts'
-import type { LinkState } from '../../../gateway/cable/cable.ts'
+import { HeardLinks } from '../../../gateway/health/link-traffic.ts'
+import type { LinkState } from '../../../gateway/cable/cable-driver.ts'
 import type { ConnectionCause } from '../../../model/objects.ts'
-import { type ConnectionMessageInit, connectionTrouble } from '../../../gateway/status/plan-connection-message.ts'
+import { type ConnectionMessageInit, connectionTrouble } from '../../../gateway/status/plan-status.ts'
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { gatewayEvents, laneEvents, readyFinding, upText } from '../../../gateway/status/plan-ready.ts'
+import { gatewayEvents, laneEvents, readyFinding, upText } from '../../../gateway/status/plan-conditions.ts'
 import type { ConnectionState, ConnectionStatus, Gateway } from '../../../model/objects.ts'
 import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 

@@ -1,5 +1,5 @@
 /** What really comes in, counted where it comes in by a table of the test's own. */
-import { parseCounters } from '../../../kernel/nft/parse-nft.ts'
+import { parseCounters } from '../../../kernel/nft/nft-text.ts'
 import type { Netns } from '../../support/netns.ts'
 
 /** Matches in nft's words, by a name for each: `{ own: 'ip saddr 244.1.0.9' }`. */

@@ -1,6 +1,5 @@
 /** Leases in memory, which the caches of the same cluster show. */
-import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import type { LeaseStore, StoredLease } from '../../../kubeapi/lease-store.ts'
+import { ClusterApiError, type LeaseStore, type StoredLease } from '../../../kubeapi/cluster-api.ts'
 import type { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 
 const NAMESPACE = 'sealane-system'

@@ -6,7 +6,7 @@
 import type { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
-import { problem } from '../../../model/reasons/problem.ts'
+import { problem } from '../../../model/reasons/reasons.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import {
   type ApplyLaneInit,
@@ -17,9 +17,9 @@ import {
   type FarEnd,
   type LaneState,
   type LinkState,
+  laneDeviceNames,
   linkKey,
-} from '../../../gateway/cable/cable.ts'
-import { laneDeviceNames } from '../../../gateway/cable/lane-devices.ts'
+} from '../../../gateway/cable/cable-driver.ts'
 import type { Round } from '../../../kernel/apply/round.ts'
 
 /** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */

@@ -10,7 +10,7 @@ import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
-import { RtnetlinkNextHops } from '../../../kernel/route/nexthop/rtnetlink-next-hops.ts'
+import { RtnetlinkNextHops } from '../../../kernel/route/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
@@ -18,7 +18,7 @@ import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../../runtime/status-board.ts'
+import { StatusBoard } from '../../../runtime/component.ts'
 
 const [node = '', stateDir = '', init = '{}'] = process.argv.slice(2)
 const say = (line: unknown): void => {

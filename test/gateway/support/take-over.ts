@@ -1,7 +1,7 @@
 /** A gateway that has been taken over: no policy of its own, routes and WireGuard as it likes. */
 import { join } from 'node:path'
-import { type DropReason, dropCounter } from '../../../gateway/nft/drop-reasons.ts'
-import { parseCounters } from '../../../kernel/nft/parse-nft.ts'
+import { type DropReason, dropCounter } from '../../../gateway/nft/drop-counts.ts'
+import { parseCounters } from '../../../kernel/nft/nft-text.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
 import type { Running } from './two-gateways.ts'
 

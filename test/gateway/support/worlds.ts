@@ -1,12 +1,12 @@
 /** Worlds as one-liners for tests. */
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { type FarEnd, type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
+import { type FarEnd, type LaneState, linkKey } from '../../../gateway/cable/cable-driver.ts'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { laneStateOf } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
-import { farEnd, farEnds } from '../../../gateway/remotes/check-endpoints.ts'
-import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import { farEnd, farEnds } from '../../../gateway/links/check-remotes.ts'
+import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard-device.ts'
 import type { Cluster, Endpoint, EndpointCandidate, Node } from '../../../model/objects.ts'
-import type { GatewayWorld } from '../../../gateway/world.ts'
+import type { GatewayWorld } from '../../../gateway/world/gateway-world.ts'
 import { clusterObject, endpointObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 

@@ -1,10 +1,9 @@
 /** What becomes of a lane when the process that holds it ends, or its node is no gateway any more. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
-import { type Ends, handLaneOver } from '../../../gateway/tenure/handover/hand-lane-over.ts'
-import type { GatewayDeps } from '../../../gateway/deps.ts'
-import type { Cluster } from './tenure-cluster.ts'
-import { type Name, served } from './tenure-cluster.ts'
+import { type Ends, handLaneOver } from '../../../gateway/lease/hand-over.ts'
+import type { GatewayDeps } from '../../../gateway/world/deps.ts'
+import { type Cluster, type Name, served } from './tenure-cluster.ts'
 
 /** The end of a process in user space. */
 function ending(

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type SearchFacts, type SearchedLane, planSearch } from '../../../gateway/tenure/plan-search.ts'
+import { type SearchFacts, type SearchedLane, planSearch } from '../../../gateway/lease/plan-lease.ts'
 
 const lane = (number: number, init: Partial<SearchedLane> = {}): SearchedLane => ({
   lane: number,

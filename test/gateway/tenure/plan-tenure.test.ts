@@ -1,10 +1,8 @@
 /** Who takes a lane, who keeps it, and who stands by. */
 import t from 'tap'
 import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
-import { isRelieved } from '../../../gateway/tenure/handover/handing-over.ts'
-import { whyLost } from '../../../gateway/tenure/plan-lost-holder.ts'
-import { type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
-import { LANE_LEASE_MS as LEASE_MS } from '../../../model/lanes/lease-duration.ts'
+import { type TenureFacts, isRelieved, planTenure, whyLost, whyOpen } from '../../../gateway/lease/plan-lease.ts'
+import { LANE_LEASE_MS as LEASE_MS } from '../../../model/lanes/lane-servers.ts'
 import { laneCandidates, leavingReason } from '../../../model/lanes/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
 import { connectionsTo, gatewayObject, nodeObject } from '../../support/objects/node-objects.ts'

@@ -1,5 +1,5 @@
 import tap from 'tap'
-import { FORGET_MS, UNMADE_MS, UnmadeLane } from '../../../gateway/tenure/unmade-lane.ts'
+import { FORGET_MS, UNMADE_MS, UnmadeLane } from '../../../gateway/lease/failed-lane.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 type Step = readonly [afterMs: number, failure: string | undefined]

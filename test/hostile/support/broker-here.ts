@@ -1,11 +1,11 @@
 /** A broker in this process, on a port and a folder of its own: for what is about refusals, not about memory. */
 import type { Test } from 'tap'
-import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { runBroker } from '../../../broker/main.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../../runtime/status-board.ts'
+import { StatusBoard } from '../../../runtime/component.ts'
 import { freePort } from '../../support/free-port.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import type { RawBroker } from './raw-channel.ts'

@@ -7,8 +7,8 @@ import type { Test } from 'tap'
 import { parseClusterId } from '../../../model/ids.ts'
 import * as wire from '../../../protocol/gen/broker.ts'
 import { createKey, keyToPem } from '../../../protocol/identity/keys.ts'
-import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
-import { certificateToPem, fingerprint } from '../../../protocol/identity/pem.ts'
+import type { MemberIdentity } from '../../../protocol/membership/member-files.ts'
+import { certificateToPem, fingerprint } from '../../../protocol/identity/certificates.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import {
   type Identity,

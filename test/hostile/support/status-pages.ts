@@ -2,12 +2,12 @@
  * A process of ours with its status page, as in a pod. Arguments: where the page listens, and either the folder of a
  * broker's state, or the objects of a member as JSON. Prints `ready` when it serves.
  */
-import { serveBrokerProcess } from '../../../compose/parts/broker.ts'
-import { laneCallers } from '../../../compose/lane-callers.ts'
+import { serveBrokerProcess } from '../../../compose/broker/serve.ts'
+import { laneCallers } from '../../../compose/site/run-site.ts'
 import { withProcess } from '../../../compose/process.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { Cluster } from '../../../model/objects.ts'
-import { untilAborted } from '../../../reconcile/until-aborted.ts'
+import { untilAborted } from '../../../reconcile/wait.ts'
 
 const [listen = '', what = '', given = ''] = process.argv.slice(2)
 const stop = new AbortController()

@@ -7,7 +7,7 @@ export const AUTHORITY: readonly AttackRow[] = [
     tried: 'Someone uses a certificate of a removed authority, on a new and on an old stream.',
     holds: 'New connections are refused with the reason, streams from before end, and nobody else notices.',
     against:
-      '`protocol/transport/peer-check.ts` for what is opened, `broker/members/membership-check.ts` for what is open.',
+      '`protocol/transport/peer-check.ts` for what is opened, `broker/identity/certificate-use.ts` for what is open.',
   },
   {
     id: 'authority-forged',
@@ -19,6 +19,6 @@ export const AUTHORITY: readonly AttackRow[] = [
     id: 'authority-signer',
     tried: 'The command that signs for the authority hangs, fails, prints garbage, or signs by another key.',
     holds: 'Joins and renewals fail with the reason and work later, with the same token; streams go on meanwhile.',
-    against: '`broker/authority/command-signer.ts`: bounds of time, size and number; the signature is verified.',
+    against: '`broker/identity/command-signer.ts`: bounds of time, size and number; the signature is verified.',
   },
 ]

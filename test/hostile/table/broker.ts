@@ -39,14 +39,14 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-export',
     tried: "The broker tells a cluster of an export that it does not have, with a node's address.",
     holds: 'No service of that name comes into being, and nothing leads to the node.',
-    against: '`agent/export/own-exports.ts`: the own API says what this cluster exports.',
+    against: '`agent/import/clusterset-records.ts`: the own API says what this cluster exports.',
   },
   {
     id: 'broker-own-endpoints',
     tried: 'The broker sends a cluster false endpoints and ports of its export, and false gateways.',
     holds: 'The endpoints, ports and gateways stay those of its own API.',
     against:
-      '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: a cluster takes its own objects from its own API only.',
+      '`agent/import/clusterset-records.ts`, `agent/import/plan-imports.ts`: a cluster takes its own objects from its own API only.',
   },
   {
     id: 'broker-own-gone',
@@ -90,7 +90,7 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-clusterset-ips',
     tried: 'Clusterset IPs of a Service, a node or a pod, special ones, or no addresses.',
     holds: 'No connection to any of them is taken.',
-    against: '`agent/import/plan-addresses.ts`: an address lies in the range that was told at the join.',
+    against: '`agent/import/plan-service.ts`: an address lies in the range that was told at the join.',
   },
   {
     id: 'broker-endpoint-addresses',
@@ -103,13 +103,13 @@ export const BROKER: readonly AttackRow[] = [
     tried: 'Commands of nft and of a shell, escape sequences and paths wherever a record has text.',
     holds: 'None of it reaches an object, a file name or nft text.',
     against:
-      '`agent/import/check-record.ts`, `agent/import/import-slice.ts`: texts that are passed on are checked against a syntax.',
+      '`agent/import/check-record.ts`, `agent/import/plan-service.ts`: texts that are passed on are checked against a syntax.',
   },
   {
     id: 'broker-our-labels',
     tried: 'An export with the labels by which the agent knows its own objects.',
     holds: 'The object stays ours, and goes when the export does.',
-    against: '`agent/plan-service.ts`: our labels replace those of an exporter.',
+    against: '`agent/import/plan-service.ts`: our labels replace those of an exporter.',
   },
   {
     id: 'broker-absurd-numbers',
@@ -122,38 +122,39 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-octets',
     tried: 'Events that are no records: nothing, zeros, 2 MiB, cut-off messages, noise.',
     holds: 'Each is skipped, and the records after it count.',
-    against: '`protocol/replica/replica.ts`: one event that cannot be read hides no other.',
+    against: '`protocol/replica/record-replica.ts`: one event that cannot be read hides no other.',
   },
   {
     id: 'broker-empty-snapshot',
     tried: 'The broker starts again with an empty snapshot.',
     holds: 'Everything stays: what the broker does not show is kept until its owner withdraws it.',
-    against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
+    against:
+      '`protocol/replica/record-replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
     id: 'broker-addresses',
     tried: 'The broker names hundreds of addresses of its own at which nobody is, and text that is no address.',
     holds: 'The member comes back to the address of its token within two attempts, and whatever was sent stays out.',
-    against: '`protocol/addresses/address-book.ts`: what was named counts once a connection to it has worked.',
+    against: '`protocol/broker-addresses.ts`: what was named counts once a connection to it has worked.',
   },
   {
     id: 'broker-many-gateways',
     tried: 'The broker passes on hundreds of gateways of one member.',
     holds: 'The 64 that came first are imported, and one line of the log names how many are left out.',
-    against: '`agent/import/clusterset-view.ts`: the importer has the limit of the broker.',
+    against: '`agent/import/clusterset-records.ts`: the importer has the limit of the broker.',
   },
   {
     id: 'broker-flood-elsewhere',
     tried: 'Thousands of exports in namespaces that are not here or not allowed.',
     holds: 'Nothing is written, and the log says it in a few lines.',
-    against: '`agent/import/mirror-loop.ts`: at most 20 lines in one round.',
+    against: '`agent/mirror/mirror-loop.ts`: at most 20 lines in one round.',
   },
   {
     id: 'broker-renewal',
     tried: 'The broker answers a renewal with rubbish, or a certificate for another cluster or key.',
     holds: 'The identity that the agent has stays on its disk.',
     against:
-      '`protocol/identity/certificate-answer.ts`: a new certificate is judged before it takes the place of the old one.',
+      '`protocol/identity/certificates.ts`: a new certificate is judged before it takes the place of the old one.',
   },
   {
     id: 'broker-authorities',
@@ -161,12 +162,12 @@ export const BROKER: readonly AttackRow[] = [
     holds:
       'The agent asks for its certificate a few times, takes what it is given only as any renewal, and waits longer.',
     against:
-      '`agent/broker/membership/certificate-renewal.ts`: the word only brings a renewal forward, and one that changes nothing is followed by a longer wait.',
+      '`agent/link/certificate-renewal.ts`: the word only brings a renewal forward, and one that changes nothing is followed by a longer wait.',
   },
   {
     id: 'broker-join-answer',
     tried: 'The broker answers a join with unstated ranges, overlaps, and certificates of others.',
     holds: 'The join fails and says why, and nothing of it is kept.',
-    against: '`protocol/join.ts`: the answer is judged by what was asked.',
+    against: '`protocol/membership/join.ts`: the answer is judged by what was asked.',
   },
 ]

@@ -1,7 +1,7 @@
 /** Members of one clusterset against another one that the same broker serves. */
 import type { AttackRow } from './row.ts'
 
-const HOSTED = '`protocol/transport/hosting/hosted.ts`: each is served by itself, and knows no other.'
+const HOSTED = '`protocol/transport/hosted-clusterset.ts`: each is served by itself, and knows no other.'
 
 export const CLUSTERSETS: readonly AttackRow[] = [
   {

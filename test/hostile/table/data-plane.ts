@@ -116,13 +116,13 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'broker-page-from-lane',
     tried: 'The same with a broker that runs in a pod of a member.',
     holds: 'The same.',
-    against: '`broker/clustersets/lane-callers.ts`: it knows the ranges of all members, and among whose pods it runs.',
+    against: '`broker/served-clusterset.ts`: it knows the ranges of all members, and among whose pods it runs.',
   },
   {
     id: 'status-page-of-new-member',
     tried: 'A pod of a new member asks the status page of a running `sealane up`.',
     holds: 'It gets no answer once the agent has heard of that member; own pods, this machine and others do.',
-    against: '`compose/lane-callers.ts`: it goes by the Cluster objects of that moment.',
+    against: '`compose/site/run-site.ts`: it goes by the Cluster objects of that moment.',
   },
   {
     id: 'host-port-named',

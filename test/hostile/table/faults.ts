@@ -10,7 +10,7 @@ const KNOCKS =
   '`kernel/probing/prober.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
 
 const HANDSHAKES =
-  '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
+  '`gateway/cable/wireguard/wireguard-cable.ts`: how old a handshake is goes by the clock that never jumps.'
 
 const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
 
@@ -116,7 +116,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A gateway’s machine loses its address and gets another one, and then the first one back.',
     holds: 'The lane carries calls again long before WireGuard gives an unheard peer up (15 s).',
     against:
-      '`gateway/cable/wireguard/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
+      '`gateway/cable/wireguard/wireguard-cable.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
   },
   {
     id: 'lane-port-taken',
@@ -141,7 +141,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A member publishes addresses of another’s gateway, its loopback and its bridge as its own.',
     holds: 'That gateway never calls itself, and finds the right address among them.',
     against:
-      '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place that this lane itself publishes, is not called.',
+      '`gateway/links/check-remotes.ts`: a candidate that is an address of this cluster’s nodes, or the place that this lane itself publishes, is not called.',
   },
   {
     id: 'renumbering-named',
@@ -149,7 +149,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/members/membership.ts`: the join is tried and rolled back; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` reports it on the other side.',
+      '`broker/members/membership.ts`: the join is tried and rolled back; `cli/cluster/renumbering.ts` asks, `agent/cluster/open-connections.ts` reports it on the other side.',
   },
   {
     id: 'open-connections-absurd',
@@ -157,7 +157,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'What cannot be is refused, and what was told before stays. What can be is handed on with that member alone: the join goes through, and no other member’s figure changes.',
     against:
-      '`broker/admission/admission-facts.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
+      '`broker/records/admission-facts.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
   },
   {
     id: 'member-report-absurd',
@@ -165,7 +165,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'What cannot be is refused, and what was told before stays. `sealane members` shows the figures of each member beside its own name, and those of the others do not change.',
     against:
-      '`protocol/codec/status-codec.ts` bounds it, `broker/admission/admission-facts.ts` and `agent/import/check-record.ts` by `model/member-status.ts`; `cli/render-table.ts` prints no control characters.',
+      '`protocol/codec/record-bodies.ts` bounds it, `broker/records/admission-facts.ts` and `agent/import/check-record.ts` by `model/member-status.ts`; `cli/context/output.ts` prints no control characters.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -184,7 +184,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
     holds:
       'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
-    against: '`broker/addresses/no-block.ts`: the refusal counts the range.',
+    against: '`broker/addresses/allocation.ts`: the refusal counts the range.',
   },
   {
     id: 'both-behind-nat',
@@ -192,19 +192,19 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
     against:
-      '`gateway/reach/lane-doubt.ts`: what both ends publish about themselves; `sealane join` gives up after 15 s and says the same.',
+      '`gateway/links/plan-lanes.ts`: what both ends publish about themselves; `sealane join` gives up after 15 s and says the same.',
   },
   {
     id: 'publish-range-regained',
     tried: 'A range of a member is carried again while 300 acknowledgements to it are under way.',
     holds: 'Its stream ends with FAILED_PRECONDITION that names the range, three times in three.',
-    against: '`protocol/transport/pull-messages.ts`: a reader never destroys its stream, so the status is still sent.',
+    against: '`protocol/transport/broker-service.ts`: a reader never destroys its stream, so the status is still sent.',
   },
   {
     id: 'publish-half-closed',
     tried: 'A member sends 300 changes and closes its half of the stream at once.',
     holds: 'All are acknowledged, then the stream ends with OK.',
-    against: '`broker/records/publish-session.ts`: the last message is waited for (`onLast`).',
+    against: '`broker/publish/publish-session.ts`: the last message is waited for (`onLast`).',
   },
   {
     id: 'publish-replaced-unasked',
@@ -228,64 +228,64 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'watch-unread-and-evicted',
     tried: 'A member that takes nothing of its watch (a window of 0 octets) is evicted.',
     holds: 'Its watch ends at once and its connection is closed within seconds; it is not waited for.',
-    against: '`broker/records/watch-hub.ts`: who is no member any more is told without being asked for more.',
+    against: '`broker/watch/watch-hub.ts`: who is no member any more is told without being asked for more.',
   },
   {
     id: 'clock-ahead-renewal',
     tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
     holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',
-    against:
-      '`agent/broker/membership/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
+    against: '`agent/link/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
   },
   {
     id: 'clock-behind-renewal',
     tried: "A member's clock is 30 hours behind: its certificate would end before it is due.",
     holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
-    against: '`agent/broker/membership/plan-renewal.ts`: whichever clock says first that two thirds are over.',
+    against: '`agent/link/plan-renewal.ts`: whichever clock says first that two thirds are over.',
   },
   {
     id: 'broker-state-lost',
     tried: "A broker's database is gone and its key is there.",
     holds: 'It does not start, says which backup to restore, and starts with `--accept-empty`.',
-    against: '`broker/state/state-mark.ts`: a key without its database is no first start.',
+    against: '`broker/recovery/state-mark.ts`: a key without its database is no first start.',
   },
   {
     id: 'broker-state-older',
     tried: "A broker's database is replaced by a copy from before the last member joined.",
     holds: 'It does not start, and says how much older the copy is.',
-    against: '`broker/state/state-mark.ts`: a mark beside the key says how far the state had come.',
+    against: '`broker/recovery/state-mark.ts`: a mark beside the key says how far the state had come.',
   },
   {
     id: 'broker-state-older-with-mark',
     tried: 'All of the state, the mark with it, is replaced by such a copy; the last member comes.',
     holds: 'It is refused, and the log says that the database is older than its certificate.',
-    against: '`broker/members/membership-check.ts`: a certificate of our own that these rows cannot have forgotten.',
+    against: '`broker/identity/certificate-use.ts`: a certificate of our own that these rows cannot have forgotten.',
   },
   {
     id: 'restored-broker-lied-to',
     tried: 'A member tells a restored broker that it holds all numbers and blocks, and false members.',
     holds:
       'No row of the backup changes; 1,000 of them are kept at most, and let nobody in; a cluster that joins gets a number.',
-    against: '`broker/restored/take-held.ts`: what is said counts only where nobody has it, and a certificate lets in.',
+    against: '`broker/members/settling.ts`: what is said counts only where nobody has it, and a certificate lets in.',
   },
   {
     id: 'dns-hand-over',
     tried: 'A DNS process is replaced under load, before the new one has read an object.',
     holds: 'Every question over UDP and TCP, IPv4 and IPv6, has its right answer; none is lost, none is SERVFAIL.',
     against:
-      'dns/server/opening.ts waits for the objects; dns/server/port-group.ts passes on what comes before dns/server/listener.ts closes',
+      'dns/server/port-handover.ts waits for the objects; dns/server/port-group.ts passes on what comes before dns/server/listener.ts closes',
   },
   {
     id: 'dns-blind-successor',
     tried: 'A second DNS process is started on a port that is served, and never gets to read its objects.',
     holds:
       'It leaves the port to the process that has the objects, so no client gets a SERVFAIL. When that process ends, it listens and answers SERVFAIL, never "no such name".',
-    against: '`dns/server/opening.ts` checks whether another process is on the port before it listens without objects.',
+    against:
+      '`dns/server/port-handover.ts` checks whether another process is on the port before it listens without objects.',
   },
   {
     id: 'dns-restart',
     tried: 'A DNS process restarts while a client holds a silent connection open.',
     holds: 'The first ends within two seconds, and the second answers on the same port.',
-    against: 'dns/server/leaving.ts and dns/server/tcp-server.ts wait for answers, not for clients',
+    against: 'dns/server/port-handover.ts and dns/server/tcp-server.ts wait for answers, not for clients',
   },
 ]

@@ -1,7 +1,7 @@
 /** Keys, certificates and ids. */
 import type { AttackRow } from './row.ts'
 
-const SUCCESSION = '`broker/members/succession.ts`'
+const SUCCESSION = '`broker/identity/succession.ts`'
 
 export const IDENTITY: readonly AttackRow[] = [
   {
@@ -48,7 +48,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-stolen-told',
     tried: 'A certificate is shown after it has been replaced, again and again.',
     holds: 'Each time is counted. The log reports it once, with `audit`, and so does `sealane cluster list`.',
-    against: '`broker/members/certificate-use.ts`.',
+    against: '`broker/identity/certificate-use.ts`.',
   },
   {
     id: 'identity-stream-outlives',
@@ -66,7 +66,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-two-agents',
     tried: 'Two agents of one cluster renew the same certificate at once, and use what they got.',
     holds: 'Neither is shut out before it can see what is stored; an agent that goes over to that ends nothing.',
-    against: `${SUCCESSION}, and \`agent/broker/membership/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
+    against: `${SUCCESSION}, and \`agent/link/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
   },
   {
     id: 'identity-taken-over',
@@ -86,19 +86,19 @@ export const IDENTITY: readonly AttackRow[] = [
     tried: "A member states the WireGuard key of another member's gateway while that is away.",
     holds: 'It is refused, and the gateway comes back with its key.',
     against:
-      '`broker/members/public-keys.ts`: a key stays with the member that stated it first, also without a record that has it.',
+      '`broker/records/record-writes.ts`: a key stays with the member that stated it first, also without a record that has it.',
   },
   {
     id: 'key-after-restart',
     tried: 'The same after the broker restarted, and after the owner of the key was evicted.',
     holds: 'It is refused. Once the owner has left by itself, the key is free.',
-    against: '`broker/members/public-keys.ts`: the database holds who owns a key.',
+    against: '`broker/records/record-writes.ts`: the database holds who owns a key.',
   },
   {
     id: 'key-many-kept',
     tried: 'A member states a hundred keys one after the other, so that the broker forgets those of others.',
     holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
-    against: '`broker/members/public-keys.ts`: the limit is for each member.',
+    against: '`broker/records/record-writes.ts`: the limit is for each member.',
   },
   {
     id: 'ids-reserved',

@@ -18,7 +18,7 @@ export const NAMES: readonly AttackRow[] = [
     id: 'dns-silent-zone',
     tried: 'One client asks for 1,200 names of a silent zone; another asks for 55 other names.',
     holds: 'All of the other client are answered.',
-    against: '`dns/clients/places.ts`: one client has half of the places at upstreams at most.',
+    against: '`dns/clients/client-limits.ts`: one client has half of the places at upstreams at most.',
   },
   {
     id: 'dns-large-upstream',
@@ -30,6 +30,6 @@ export const NAMES: readonly AttackRow[] = [
     id: 'dns-reflection',
     tried: 'A forged sender repeats one query thousands of times, and thousands of unknown names.',
     holds: 'The sender gets a bounded number of answers; of the rest every second is its question alone, with TC.',
-    against: '`dns/clients/response-limit.ts` counts answers that are alike for each /24 and /56.',
+    against: '`dns/clients/clients.ts` counts answers that are alike for each /24 and /56.',
   },
 ]

@@ -8,7 +8,7 @@ export const RANGES: readonly AttackRow[] = [
     holds:
       'It is refused, the refusal names the range and the option that would allow it, and no other member receives it.',
     against:
-      '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
+      '`model/addresses/required-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
   },
   {
     id: 'range-holds-broker',
@@ -42,14 +42,14 @@ export const RANGES: readonly AttackRow[] = [
     tried: 'The same range reaches an importer without translation, from an earlier broker.',
     holds: 'The importer calls the other gateway as before, at the same addresses in the same order.',
     against:
-      '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of other members do not decide where a gateway is called.',
+      '`gateway/links/check-remotes.ts` and `gateway/reach/plan-candidates.ts`: ranges of other members do not decide where a gateway is called.',
   },
   {
     id: 'range-holds-nodes',
     tried: 'Pods in 192.168.0.0/16 join beside a member whose nodes are in 192.168.1.0/24.',
     holds: 'The pods get global addresses and both clusters reach each other; the join says why.',
     against:
-      '`agent/broker/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
+      '`agent/cluster/plan-required-ranges.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
   },
   {
     id: 'range-holds-router',
@@ -77,14 +77,14 @@ export const RANGES: readonly AttackRow[] = [
     tried: "A member states that its machines need all addresses, loopback, or another's pods.",
     holds:
       'What is no network of machines is refused; the pods of another are translated, no more than by stating them as pods.',
-    against: '`broker/admission/admission-facts.ts` `admitNeeded()`.',
+    against: '`broker/records/admission-facts.ts` `admitNeeded()`.',
   },
   {
     id: 'range-importer-refuses',
     tried: 'A compromised broker publishes ranges over the broker, nodes, router and name server.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and stays connected to the broker.',
     against:
-      '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
+      '`agent/import/check-record.ts` with `agent/cluster/plan-required-ranges.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',
@@ -92,6 +92,6 @@ export const RANGES: readonly AttackRow[] = [
     holds:
       'Each of them takes the routes out by itself, reaches the broker again, takes the correction, and then the eviction.',
     against:
-      '`agent/import/mirror-loop.ts` `#endHarm()`: harmful routes are removed before the agent has heard the broker.',
+      '`agent/mirror/mirror-loop.ts` `#endHarm()`: harmful routes are removed before the agent has heard the broker.',
   },
 ]

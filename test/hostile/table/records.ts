@@ -7,7 +7,7 @@ export const RECORDS: readonly AttackRow[] = [
     tried: 'A member exports into `default`, `kube-system`, an `openshift-` namespace, and those of Sealane.',
     holds:
       'The broker refuses exports and slices, and says by which flag an operator allows the namespace. Others are free.',
-    against: '`guardedNamespace()` in `model/ids.ts`, asked by `broker/admission/admission.ts`.',
+    against: '`guardedNamespace()` in `model/ids.ts`, asked by `broker/records/admission.ts`.',
   },
   {
     id: 'namespaces-into-importer',
@@ -20,7 +20,7 @@ export const RECORDS: readonly AttackRow[] = [
     tried: "A member publishes another's gateway and pod addresses, and records only the broker makes.",
     holds: 'All are refused, and what the other one published stays as it is.',
     against:
-      '`broker/admission/admission.ts`: the certificate says who owns a record, and addresses must lie inside the owner’s pod ranges.',
+      '`broker/records/admission.ts`: the certificate says who owns a record, and addresses must lie inside the owner’s pod ranges.',
   },
   {
     id: 'gateways-without-end',
@@ -35,7 +35,7 @@ export const RECORDS: readonly AttackRow[] = [
     holds:
       'The other one keeps its addresses and is not translated; the two do not reach each other, and both report it.',
     against:
-      '`broker/addresses/claim-order.ts`: the member that stated a range later is the one whose range does not count.',
+      '`broker/addresses/stated-ranges.ts`: the member that stated a range later is the one whose range does not count.',
   },
   {
     id: 'service-range-drops-itself',

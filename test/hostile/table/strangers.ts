@@ -18,50 +18,50 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'join-many-calls',
     tried: 'A stranger makes ten calls over one connection.',
     holds: 'Four are answered, then the connection is closed.',
-    against: '`protocol/transport/limit-streams.ts`: what one connection may open.',
+    against: '`protocol/transport/hosted-clusterset.ts`: what one connection may open.',
   },
   {
     id: 'join-strangers-of-one-address',
     tried: 'A hundred strangers of one address hold connections open.',
     holds:
       '64 have places and the oldest give way; a cluster with a good token joins from the same address, and a member goes on.',
-    against: '`protocol/transport/fair-pool.ts`: the caller that holds most connections loses its oldest.',
+    against: '`protocol/transport/connections.ts`: the caller that holds most connections loses its oldest.',
   },
   {
     id: 'join-failed-by-address',
     tried: 'Forty joins of one address show a token that nobody made.',
     holds: 'Twenty hear UNAUTHENTICATED, the others RESOURCE_EXHAUSTED; a good token passes from the same address.',
-    against: '`broker/members/join-gate.ts`: failures are counted by address, and a known token passes.',
+    against: '`broker/members/join-tokens.ts`: failures are counted by address, and a known token passes.',
   },
   {
     id: 'waiting-unknown-tokens',
     tried: 'Where an operator approves joins, a stranger asks with 25 tokens that nobody made.',
     holds: 'None of them is shown to the operator; one with a good token is.',
-    against: '`broker/tokens/tokens.ts`: the token is looked at before anything else is.',
+    against: '`broker/members/join-tokens.ts`: the token is looked at before anything else is.',
   },
   {
     id: 'waiting-flood-of-a-token',
     tried: 'Somebody with a token of 1,000 uses asks as 62 clusters, each with a key of its own.',
     holds: 'At most 32 of them wait, and a cluster with another token finds room.',
-    against: '`broker/approval/waiting-joins.ts`: 32 rows of a token, 128 of all; each key counts by itself.',
+    against: '`broker/members/waiting-joins.ts`: 32 rows of a token, 128 of all; each key counts by itself.',
   },
   {
     id: 'waiting-stolen-token',
     tried: 'While a cluster waits for approval, and afterwards, a thief uses its token with another key.',
     holds: 'The thief neither joins nor takes the request back; the cluster joins, and the token is spent.',
-    against: '`broker/tokens/tokens.ts` and `broker/approval/`: a waiting request holds its token for one key.',
+    against: '`broker/members/join-tokens.ts` and `broker/approval/`: a waiting request holds its token for one key.',
   },
   {
     id: 'waiting-forged',
     tried: 'A holder of a token asks with 65 labels, a release of 80 KB, terminal escapes and invalid ids.',
     holds: 'Each is refused, nothing of it is shown to the operator, and the token is still good.',
-    against: '`broker/admission/admission-facts.ts`: facts are checked before they are shown.',
+    against: '`broker/records/admission-facts.ts`: facts are checked before they are shown.',
   },
   {
     id: 'waiting-acts-as-member',
     tried: 'A cluster that waits renews, leaves and watches, and asks as the last release did.',
     holds: 'Each is refused, and the clusterset has no member.',
-    against: '`broker/approval/approval.ts`: nothing is signed before an operator has accepted.',
+    against: '`broker/members/approval.ts`: nothing is signed before an operator has accepted.',
   },
   {
     id: 'waiting-ranges-after-the-join',
@@ -69,7 +69,7 @@ export const STRANGERS: readonly AttackRow[] = [
     holds:
       'Each waits or is refused with RangesAwaitApproval, nobody is renumbered, and the operator sees whom it would hit.',
     against:
-      '`broker/approval/changed-ranges.ts`: ranges that are stated later wait, and the accepted ones stay in force.',
+      '`broker/addresses/changed-ranges.ts`: ranges that are stated later wait, and the accepted ones stay in force.',
   },
   {
     id: 'audit-forged-lines',
@@ -81,7 +81,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'audit-flooded',
     tried: 'A stranger is refused 60 times, and a member with 300 records.',
     holds: 'Each has about ten lines in the audit log, the rest is counted, and a join meanwhile has its line.',
-    against: '`broker/audit/refusal-pace.ts`: how many lines a source can cause.',
+    against: '`broker/audit/refusal-rate-limiter.ts`: how many lines a source can cause.',
   },
   {
     id: 'audit-disk-full',
@@ -93,7 +93,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'audit-reader-stalled',
     tried: 'Whoever reads the standard output of the broker stops to read.',
     holds: 'Members join, the number of waiting lines is a metric, and the broker ends when it is asked to.',
-    against: '`broker/audit/audit-output.ts`: a pipe is written to as far as it takes.',
+    against: '`broker/audit/audit-sink.ts`: a pipe is written to as far as it takes.',
   },
   {
     id: 'member-seventh-connection',
@@ -105,7 +105,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'member-status-every-moment',
     tried: 'A member sends another status a hundred times in a row.',
     holds: 'All are acknowledged; one is written, and the last 5 s later.',
-    against: '`broker/records/status-pace.ts`: one write in five seconds, and the last status wins.',
+    against: '`broker/records/status-records.ts`: one write in five seconds, and the last status wins.',
   },
   {
     id: 'flood-join-bodies',
@@ -129,7 +129,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-rapid-reset',
     tried: 'Twenty connections open streams and reset them at once.',
     holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`protocol/transport/limit-streams.ts`: how often one connection may reset.',
+    against: '`protocol/transport/hosted-clusterset.ts`: how often one connection may reset.',
   },
   {
     id: 'flood-joins',
@@ -148,14 +148,15 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-slices',
     tried: 'One member publishes slices of 27,000 addresses.',
     holds: 'They are refused; changes of others arrive, the broker holds under 400 MB.',
-    against: '`broker/admission/admission-slice.ts`: 2,000 addresses in one slice; `broker/records/write-pace.ts`.',
+    against:
+      '`broker/records/admission-slice.ts`: 2,000 addresses in one slice; `broker/publish/rate-limited-writes.ts`.',
   },
   {
     id: 'flood-member-statuses',
     tried: 'One member sends statuses of 64 KiB as fast as they are taken.',
     holds: 'Changes of others arrive, the broker holds under 400 MB.',
     against:
-      "`broker/records/status-pace.ts` and `broker/records/write-pace.ts`: a quarter of the time is one member's at most.",
+      "`broker/records/status-records.ts` and `broker/publish/rate-limited-writes.ts`: a quarter of the time is one member's at most.",
   },
   {
     id: 'flood-member-reconnecting',
@@ -167,7 +168,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-interests',
     tried: 'One member changes its 10,000 namespaces of interest all the time, on four connections.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/quota/snapshot-pace.ts`: what is made for one member alone comes at a rate.',
+    against: '`broker/watch/snapshots.ts`: what is made for one member alone comes at a rate.',
   },
   {
     id: 'flood-member-slow-readers',
@@ -179,7 +180,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-records',
     tried: 'One member publishes records without end, each a new one.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/records/write-pace.ts`, and the quota of `model/quota/member-quota.ts`.',
+    against: '`broker/publish/rate-limited-writes.ts`, and the quota of `model/member-quota.ts`.',
   },
   {
     id: 'flood-member-quota',

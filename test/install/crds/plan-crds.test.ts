@@ -3,11 +3,14 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
-import { CLUSTER_PROPERTY } from '../../../install/crds/about.ts'
-import { CLUSTER } from '../../../install/crds/cluster.ts'
+import {
+  CLUSTER_PROPERTY,
+  LABEL_MCS_RELEASE,
+  LABEL_MCS_REVISION,
+  SERVICE_EXPORT,
+} from '../../../install/crds/multicluster-crds.ts'
+import { CLUSTER, CRD_REVISION, LABEL_CRD_REVISION } from '../../../install/crds/sealane-crds.ts'
 import type { CrdVersion, CustomResourceDefinition } from '../../../install/crds/custom-resource.ts'
-import { LABEL_MCS_RELEASE, LABEL_MCS_REVISION, SERVICE_EXPORT } from '../../../install/crds/multicluster.ts'
-import { CRD_REVISION, LABEL_CRD_REVISION } from '../../../install/crds/sealane-kind.ts'
 import { planCrd, planCrds } from '../../../install/crds/plan-crds.ts'
 import { canonicalJson } from '../../../protocol/codec/content-hash.ts'
 

@@ -1,13 +1,17 @@
 /** What the operator asks for on all objects reaches the parts that make objects themselves, as it was said. */
 import t from 'tap'
-import { readObjectMarks } from '../../../compose/object-marks.ts'
-import { MAX_MARKS_BYTES, OBJECT_MARKS, marksProblem, objectMarksEnv } from '../../../install/marks/marks-env.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
-import type { Marks } from '../../../install/marks/marks.ts'
+import { readObjectMarks } from '../../../compose/site/kube-site.ts'
+import {
+  MAX_MARKS_BYTES,
+  type Marks,
+  OBJECT_MARKS,
+  marksProblem,
+  objectMarksEnv,
+} from '../../../install/values/marks.ts'
+import { type ManifestObject, placeholders } from '../../../install/values/manifest.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
-import { placeholders } from '../../../install/template-value.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
 import { messageOf } from '../../support/failure.ts'
 import { chartTemplate } from '../../../scripts/chart-yaml.ts'
 

@@ -2,10 +2,10 @@
 import t from 'tap'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
-import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { isReservedKey, keyProblem, valueProblem } from '../../../install/marks/marks.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { isReservedKey, keyProblem, valueProblem } from '../../../install/values/marks.ts'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
 
 const ALL: InstallValues = {
   ...DEFAULT_VALUES,

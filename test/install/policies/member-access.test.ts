@@ -20,10 +20,10 @@ const IN_OWN_NAMESPACE: ReadonlySet<Kind> = new Set(['Lease'])
 
 /** What puts each together. */
 const STARTED_BY = {
-  agent: 'compose/parts/agent.ts',
-  gateway: 'compose/parts/gateway.ts',
-  routeagent: 'compose/parts/routeagent.ts',
-  dns: 'compose/parts/dns.ts',
+  agent: 'compose/site/agent.ts',
+  gateway: 'compose/site/gateway.ts',
+  routeagent: 'compose/site/routeagent.ts',
+  dns: 'compose/site/dns.ts',
 } as const
 
 for (const part of ['agent', 'gateway', 'routeagent', 'dns'] as const) {

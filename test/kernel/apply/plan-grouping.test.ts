@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { groupRoutes } from '../../../kernel/apply/plan-grouping.ts'
+import { groupRoutes } from '../../../kernel/apply/plan-next-hops.ts'
 import { formatRoute } from '../../../kernel/route/format-ip.ts'
-import { formatGroup, formatHop } from '../../../kernel/route/nexthop/format-next-hop.ts'
-import type { NextHopFeatures } from '../../../kernel/route/nexthop/next-hop-table.ts'
+import { type NextHopFeatures, formatGroup, formatHop } from '../../../kernel/route/next-hop-table.ts'
 import type { NextHop, Route } from '../../../kernel/route/route-table.ts'
 import { NEXT_HOP_IDS_LANES } from '../../../model/kernel-ids.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
-import { memberShares } from '../../../kernel/route/nexthop/next-hop-table.ts'
+import { memberShares } from '../../../kernel/route/next-hop-table.ts'
 import { nextHopTableCompliance } from '../../compliance/next-hop-table.ts'
 import { group, hop, hop6, id, resilient, route } from '../../compliance/next-hop-stage.ts'
 

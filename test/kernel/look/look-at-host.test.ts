@@ -2,8 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { addressesHere } from '../../../kernel/look/devices.ts'
-import { lookAtHost } from '../../../kernel/look/look-at-host.ts'
+import { addressesHere, lookAtHost } from '../../../kernel/look/look-at-host.ts'
 import type { CommandResult, RunCommand } from '../../../kernel/run-command.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 

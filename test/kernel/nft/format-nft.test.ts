@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
-import { formatNft } from '../../../kernel/nft/format-nft.ts'
+import { formatNft, parseElements } from '../../../kernel/nft/nft-text.ts'
 import type { NftElement, NftStatement } from '../../../kernel/nft/nft-transaction.ts'
-import { parseElements } from '../../../kernel/nft/parse-nft.ts'
 import { formatAddress } from '../../../model/addresses/ip.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 

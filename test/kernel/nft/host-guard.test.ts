@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { hostMatches, ledElsewhereMatches } from '../../../kernel/nft/host-guard.ts'
-import { parseOpenPort } from '../../../model/addresses/open-port.ts'
+import { parseOpenPort } from '../../../model/addresses/address-port.ts'
 
 t.test('a port as it is written', async (t) => {
   t.strictSame(parseOpenPort('tcp/9100'), { protocol: 'tcp', port: 9100 })

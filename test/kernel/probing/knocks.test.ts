@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { KNOCK_LIFE_MS, Knocks } from '../../../kernel/probing/knocks.ts'
-import type { ProbeFigures } from '../../../kernel/probing/probe-stats.ts'
+import { KNOCK_LIFE_MS, Knocks } from '../../../kernel/probing/probed-peer.ts'
+import type { ProbeFigures } from '../../../kernel/probing/peer-health.ts'
 
 t.test('a knock lives for two seconds, whatever is knocked meanwhile', async (t) => {
   const knocks = new Knocks()

@@ -2,8 +2,13 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { type Notice, decodeNotice, encodeNotice } from '../../../kernel/probing/notice-packet.ts'
-import { decodeProbe, encodeProbe } from '../../../kernel/probing/probe-packet.ts'
+import {
+  type Notice,
+  decodeNotice,
+  decodeProbe,
+  encodeNotice,
+  encodeProbe,
+} from '../../../kernel/probing/probe-packet.ts'
 
 const notices: fc.Arbitrary<Notice> = fc.record({
   type: fc.constantFrom('notice' as const, 'receipt' as const),

@@ -13,7 +13,7 @@ import {
   sizeInUse,
   step,
   withBounds,
-} from '../../../kernel/probing/size-search.ts'
+} from '../../../kernel/probing/path-size.ts'
 
 const BOUNDS: SizeBounds = { floor: 576, base: 1216, most: 1440 }
 

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { SysfsReceiveCoalescing } from '../../../kernel/tuning/receive-coalescing.ts'
+import { SysfsReceiveCoalescing } from '../../../kernel/tuning/segment-joining.ts'
 
 function device(root: string, nanoseconds: string): string {
   mkdirSync(join(root, 'sealane-vx'), { recursive: true })

@@ -2,7 +2,7 @@ import { readdirSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type RunCommand, runCommand } from '../../../kernel/run-command.ts'
-import { throughKeyPipe } from '../../../kernel/wireguard/key-pipe.ts'
+import { throughKeyPipe } from '../../../kernel/wireguard/wg-command.ts'
 
 const KEY = 'a key\n'
 

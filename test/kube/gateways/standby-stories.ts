@@ -4,7 +4,7 @@
  * only.
  */
 import type { Test } from 'tap'
-import { ANNOTATION_HANDOVER } from '../../../model/lanes/lane-lease.ts'
+import { ANNOTATION_HANDOVER } from '../../../model/lanes/lane-servers.ts'
 import type { Lease } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { Site } from '../support/callers.ts'

@@ -7,7 +7,7 @@ import { join, relative } from 'node:path'
 import type { Test } from 'tap'
 import { parseAllDocuments } from 'yaml'
 import { formatYaml } from '../../../kubeapi/yaml.ts'
-import { DNS_CONTAINER_PORT } from '../../../install/ports.ts'
+import { DNS_CONTAINER_PORT } from '../../../install/values/names.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { pathOf } from '../support/object-path.ts'
 import {

@@ -1,7 +1,7 @@
 /** What a join asks of a cluster with rules of its own, before it installs anything. */
 import type { Test } from 'tap'
-import { adminOf } from '../../../cli/kube/access/open-admin.ts'
-import { requireAdmission } from '../../../cli/kube/admission/ask-admission.ts'
+import { adminOf } from '../../../cli/context/cluster-admin.ts'
+import { requireAdmission } from '../../../cli/installation/apply-objects.ts'
 import { openKubeApi } from '../../../kubeapi/kube/kube-api.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
 import { ROOT } from '../../support/source-tree.ts'
 import type { KubeObject } from './kube-request.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { clustersetIpv4, clustersetIpv6, clustersetIpv6Range } from '../../../model/addresses/clusterset-ip.ts'
+import { clustersetIpv4, clustersetIpv6, clustersetIpv6Range } from '../../../model/addresses/addressing.ts'
 import {
   containsAddress,
   formatAddress,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { neededRanges } from '../../../model/addresses/needed-ranges.ts'
+import { neededRanges } from '../../../model/addresses/required-ranges.ts'
 import { overlaps, parsePrefix } from '../../../model/addresses/ip.ts'
 import { type CidrClaims, ipv6Clashes } from '../../../model/addresses/ipv6-claims.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'

@@ -19,7 +19,7 @@ import {
   neededIn,
   neededRanges,
   neededText,
-} from '../../../model/addresses/needed-ranges.ts'
+} from '../../../model/addresses/required-ranges.ts'
 
 const rows: [string, string[], boolean][] = [
   ['10.42.0.0/16', [], true],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { type ZoneName, formatZoneName, parseDnsName } from '../../../model/dns/dns-name.ts'
+import { type ZoneName, formatZoneName, parseDnsName } from '../../../model/dns-name.ts'
 
 const Z = 'clusterset.local'
 const long = 'a'.repeat(63)

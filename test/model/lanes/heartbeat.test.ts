@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type GatewayLiveness, heardGateways, heartbeatAgeMs } from '../../../model/lanes/heartbeat.ts'
+import { type GatewayLiveness, heardGateways, heartbeatAgeMs } from '../../../model/lanes/liveness.ts'
 import type { Gateway } from '../../../model/objects.ts'
 import { gatewaySaying } from '../../support/objects/node-objects.ts'
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { ANNOTATION_PUBLISHED_AT, laneClaims, lanesUp, publishedAt } from '../../../model/lanes/lane-servers.ts'
 import type { ConnectionState, Endpoint, Gateway } from '../../../model/objects.ts'
-import { reachableClusters } from '../../../model/lanes/reachability.ts'
+import { reachableClusters } from '../../../model/lanes/liveness.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
 import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ConnectionState, Gateway } from '../../../model/objects.ts'
-import { reachableClusters, usableClusters } from '../../../model/lanes/reachability.ts'
+import { reachableClusters, usableClusters } from '../../../model/lanes/liveness.ts'
 import { connectionsTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
 function gateway(name: string, connections?: Record<string, ConnectionState>): Gateway {

@@ -1,7 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { ClusterExport } from '../../../model/services/export-precedence.ts'
-import { type MergedService, exposedPorts, mergeServices } from '../../../model/services/merge-services.ts'
+import {
+  type ClusterExport,
+  type MergedService,
+  exposedPorts,
+  mergeServices,
+} from '../../../model/services/merge-services.ts'
 import type { ImportPort, Protocol } from '../../../model/objects.ts'
 import type { ServiceExportBody } from '../../../model/records.ts'
 

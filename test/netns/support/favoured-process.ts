@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
-import { favourProcess, favourStarted } from '../../../runtime/resources/processor-priority.ts'
+import { favourProcess, favourStarted } from '../../../runtime/process-resources.ts'
 
 const NICE = 'process.stdout.write(String(os.getPriority()))'
 

@@ -4,10 +4,14 @@ import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import t from 'tap'
 import { BrokerBusyError } from '../../../protocol/broker-client.ts'
-import { reconnectMs, reconnectSpreadMs } from '../../../protocol/sessions/reconnect-spread.ts'
+import { reconnectMs, reconnectSpreadMs } from '../../../protocol/sessions/session-timing.ts'
 import { Connections, DEFAULT_CONNECTION_LIMITS } from '../../../protocol/transport/connections.ts'
-import { MAX_COME_BACK_MS, comeBackAlert, comeBackMs } from '../../../protocol/transport/handshakes/come-back.ts'
-import { HandshakeTurns } from '../../../protocol/transport/handshakes/handshake-turns.ts'
+import {
+  HandshakeTurns,
+  MAX_COME_BACK_MS,
+  comeBackAlert,
+  comeBackMs,
+} from '../../../protocol/transport/handshake-rate-limiter.ts'
 import { serverMetrics } from '../../../protocol/transport/server-metrics.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 

@@ -4,9 +4,13 @@ import { type TLSSocket, createSecureContext, connect as connectTls } from 'node
 import t, { type Test } from 'tap'
 import { RefusedError } from '../../../protocol/broker-api.ts'
 import { CertificateError } from '../../../protocol/broker-client.ts'
-import { certificateToPem, fingerprint } from '../../../protocol/identity/pem.ts'
+import {
+  certificateToPem,
+  checkBrokerName,
+  fingerprint,
+  serverNameOf,
+} from '../../../protocol/identity/certificates.ts'
 import { keyToPem } from '../../../protocol/identity/keys.ts'
-import { checkBrokerName, serverNameOf } from '../../../protocol/identity/server-name.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import type { Identity } from '../../../protocol/identity/x509.ts'
 import { encodeRenewRequest } from '../../../protocol/codec/messages-codec.ts'

@@ -5,7 +5,7 @@ import type { RecordEvent, WatchMessage } from '../../../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import * as wire from '../../../protocol/gen/broker.ts'
 import { decodeReplica, encodeReplica } from '../../../protocol/replica/replica-file.ts'
-import { Replica, ReplicaError } from '../../../protocol/replica/replica.ts'
+import { Replica, ReplicaError } from '../../../protocol/replica/record-replica.ts'
 import { slice } from '../samples.ts'
 
 const reset = (epoch: string): WatchMessage => ({ t: 'reset', epoch, resumed: false })

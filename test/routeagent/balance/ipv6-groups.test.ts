@@ -10,8 +10,13 @@ import {
   parsePrefix,
   prefixOf,
 } from '../../../model/addresses/ip.ts'
-import { addressFamily } from '../../../routeagent/address-family.ts'
-import { formatGroups, ipv6Groups, ipv6Network, isUsableIpv6 } from '../../../routeagent/balance/ipv6-groups.ts'
+import {
+  addressFamily,
+  formatGroups,
+  ipv6Groups,
+  ipv6Network,
+  isUsableIpv6,
+} from '../../../routeagent/balance/address-family.ts'
 
 // Groups of zeros are frequent in addresses, and what RFC 5952 is about.
 const group = fc.oneof(fc.constant(0), fc.constant(0), fc.constant(1), fc.integer({ min: 0, max: 0xffff }))

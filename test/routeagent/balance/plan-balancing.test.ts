@@ -2,21 +2,20 @@
 import { deepStrictEqual } from 'node:assert/strict'
 import t from 'tap'
 import fc from 'fast-check'
-import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
+import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import {
+  SET_HAIRPIN,
   balanceElements,
   elementChanges,
   elementStatements,
   layout,
 } from '../../../routeagent/balance/balance-elements.ts'
-import { SET_HAIRPIN } from '../../../routeagent/balance/local-backends.ts'
-import { addressFamily } from '../../../routeagent/address-family.ts'
+import { addressFamily } from '../../../routeagent/balance/address-family.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
-import type { NodeNftWorld } from '../../../routeagent/balance/plan-node-nft.ts'
-import { desiredElements, planTable } from '../../../routeagent/balance/plan-table.ts'
+import { type NodeNftWorld, desiredElements, planTable } from '../../../routeagent/balance/plan-node-table.ts'
 import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
 const NFT_WORLD: NodeNftWorld = {

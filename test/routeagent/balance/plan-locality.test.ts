@@ -6,7 +6,7 @@ import type { EndpointSlice, ServiceImportSpec } from '../../../model/objects.ts
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
 import { type PortPlan, type ServiceContext, planService } from '../../../routeagent/balance/plan-service.ts'
 import { elementChanges } from '../../../routeagent/balance/balance-elements.ts'
-import { serviceContext } from '../../../routeagent/balance/plan-table.ts'
+import { serviceContext } from '../../../routeagent/balance/plan-node-table.ts'
 import { SERVICE_CONTEXT, cluster, node, serviceImport, slice } from '../support/site.ts'
 
 const KEY = '245.0.0.7 . tcp . 80'

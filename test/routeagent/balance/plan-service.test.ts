@@ -1,14 +1,15 @@
 import t from 'tap'
 import fc from 'fast-check'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
-import { type ServiceContext, planService } from '../../../routeagent/balance/plan-service.ts'
 import {
   AFFINITY_SLOTS,
   MAX_SLOTS,
+  type ServiceContext,
   clientSlots,
+  planService,
   randomSlots,
   slotCounts,
-} from '../../../routeagent/balance/plan-slots.ts'
+} from '../../../routeagent/balance/plan-service.ts'
 import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
 const plan = (

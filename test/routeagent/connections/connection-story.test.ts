@@ -2,7 +2,7 @@
 import t from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
-import type { OpenConnections } from '../../../model/open-connections.ts'
+import type { OpenConnections } from '../../../model/member-status.ts'
 import { eventually } from '../../support/eventually.ts'
 import { loopRuns } from '../support/loop-runs.ts'
 import { Machine } from '../support/machine.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
-import { MAX_ENTRIES_READ, countConnections } from '../../../routeagent/connections/count-connections.ts'
+import { MAX_ENTRIES_READ, countConnections } from '../../../routeagent/count-connections.ts'
 
 const PODS = ['10.42.1.0/24', 'fd00:42:1::/64'].map((text) => parsePrefix(text))
 const OTHERS = ['244.1.0.0/16', '10.60.0.0/16', 'fd00:60::/48'].map((text) => parsePrefix(text))

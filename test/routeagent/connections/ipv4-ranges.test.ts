@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { containsAddress, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
-import { Ipv4Ranges } from '../../../routeagent/connections/ipv4-ranges.ts'
+import { Ipv4Ranges } from '../../../routeagent/count-connections.ts'
 
 t.test('which addresses are inside', (t) => {
   const ranges = new Ipv4Ranges(

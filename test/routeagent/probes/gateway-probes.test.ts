@@ -1,9 +1,9 @@
 /** Which gateway nodes a node finds silent, by probes over a network of fakes. */
 import t, { type Test } from 'tap'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { routeAgentMetrics } from '../../../routeagent/metrics.ts'
+import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { GatewayProbes } from '../../../routeagent/probes/gateway-probes.ts'
-import type { ProbedNode } from '../../../routeagent/routes/plan-probe-routes.ts'
+import type { ProbedNode } from '../../../routeagent/probes/plan-probe-routes.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { FakeProbes } from '../../support/fake-probes.ts'

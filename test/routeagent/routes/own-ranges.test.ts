@@ -17,7 +17,7 @@ import {
   prefixSize,
 } from '../../../model/addresses/ip.ts'
 import { MAX_POD_RANGES } from '../../../model/addresses/pod-ranges.ts'
-import { ownRanges, rangeTexts } from '../../../routeagent/routes/own-ranges.ts'
+import { ownRanges, rangeTexts } from '../../../routeagent/world/plan-own-ranges.ts'
 
 const FIXTURES = join(import.meta.dirname, '..', 'fixtures')
 

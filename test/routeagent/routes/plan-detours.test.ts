@@ -3,9 +3,9 @@ import t from 'tap'
 import { formatRoute } from '../../../kernel/route/format-ip.ts'
 import { CAPABILITY_DRAINING } from '../../../model/lanes/lane-number.ts'
 import type { Endpoint } from '../../../model/objects.ts'
-import { planDetours } from '../../../routeagent/routes/plan-detours.ts'
+import { planDetours } from '../../../routeagent/routes/plan-gateways.ts'
 import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
-import { overlayNodes } from '../../../routeagent/routes/plan-nodes.ts'
+import { overlayNodes } from '../../../routeagent/world/plan-nodes.ts'
 import { NODES, WORKER_FACTS, cluster, endpoint, node, routeWorld } from '../support/site.ts'
 
 const ALL = [...NODES, node('worker-2', '192.168.7.12'), node('gw-c', '192.168.7.3')]

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { Endpoint, Gateway, RouteAgent } from '../../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/describe-plan.ts'
-import type { NodeRouteWorld } from '../../../routeagent/routes/node-route-world.ts'
+import type { NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
 import { equalsGolden } from '../../support/golden.ts'
 import {

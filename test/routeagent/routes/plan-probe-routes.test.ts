@@ -2,8 +2,8 @@
 import t from 'tap'
 import { formatRoute, formatRule } from '../../../kernel/route/format-ip.ts'
 import { answering } from '../../../routeagent/routes/plan-gateways.ts'
-import { overlayNodes } from '../../../routeagent/routes/plan-nodes.ts'
-import { planProbeRoutes } from '../../../routeagent/routes/plan-probe-routes.ts'
+import { overlayNodes } from '../../../routeagent/world/plan-nodes.ts'
+import { planProbeRoutes } from '../../../routeagent/probes/plan-probe-routes.ts'
 import { NODES, endpoint, node } from '../support/site.ts'
 
 const ALL = [...NODES, node('worker-2', '192.168.7.12'), node('gw-c', '192.168.7.3')]

@@ -1,5 +1,5 @@
 /** How often a loop of a routeagent has gone through, by its metrics. */
-import type { Metrics } from '../../../runtime/metrics/metrics.ts'
+import type { Metrics } from '../../../runtime/metrics/instruments.ts'
 
 /** Runs of the loop (`routes`, `balance`, `balance-ipv6`) that ended well; 0 before the first. */
 export async function loopRuns(metrics: Metrics, loop: string): Promise<number> {

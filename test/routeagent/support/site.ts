@@ -14,8 +14,7 @@ import type {
 } from '../../../model/objects.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
-import type { KernelFacts } from '../../../routeagent/node-facts.ts'
-import type { NodeRouteWorld } from '../../../routeagent/routes/node-route-world.ts'
+import type { KernelFacts, NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import type { ServiceContext } from '../../../routeagent/balance/plan-service.ts'
 import { clusterObject, endpointObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 import {

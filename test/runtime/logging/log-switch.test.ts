@@ -1,7 +1,6 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
-import { LogSwitch, toggleBySignal } from '../../../runtime/logging/log-switch.ts'
-import { LOG_LEVELS } from '../../../runtime/logging/logger.ts'
+import { LOG_LEVELS, LogSwitch, toggleBySignal } from '../../../runtime/logging/logger.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { eventually } from '../../support/eventually.ts'
 

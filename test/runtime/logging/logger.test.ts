@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
-import { redact } from '../../../runtime/logging/redaction.ts'
+import { redact } from '../../../runtime/logging/logger.ts'
 
 function lines(level?: 'debug' | 'info' | 'warn'): {
   logger: ReturnType<typeof createLogger>

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { calmHeap, ownHeap } from '../../../runtime/resources/calm-heap.ts'
+import { calmHeap, ownHeap } from '../../../runtime/process-resources.ts'
 
 t.test('size is preferred while there is little to do, and no longer in the middle of work', async (t) => {
   const clock = new FakeClock()

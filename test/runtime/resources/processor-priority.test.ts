@@ -1,6 +1,6 @@
 /** A process that asks for a processor sooner than others: what it does to its threads, and where it does not ask. */
 import t from 'tap'
-import { type Processes, favourProcess } from '../../../runtime/resources/processor-priority.ts'
+import { type Processes, favourProcess } from '../../../runtime/process-resources.ts'
 
 const REFUSED = Object.assign(new Error('setpriority EACCES'), { code: 'ERR_SYSTEM_ERROR', info: { code: 'EACCES' } })
 

@@ -1,5 +1,5 @@
 /** Objects as a server has them after a server-side apply. */
-import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
 
 /** With the server's account of who applied all that is in it. */
 export function appliedBy(manager: string, object: ManifestObject): ManifestObject {

@@ -1,16 +1,16 @@
 import t from 'tap'
-import { CertificateRenewal } from '../../../../agent/broker/membership/certificate-renewal.ts'
-import { agentMetrics } from '../../../../agent/metrics.ts'
+import { CertificateRenewal } from '../../../../agent/link/certificate-renewal.ts'
+import { agentMetrics } from '../../../../agent/loop/metrics.ts'
 import { parseClusterId } from '../../../../model/ids.ts'
 import { type BrokerClient, BrokerUnreachableError } from '../../../../protocol/broker-client.ts'
 import { createKey } from '../../../../protocol/identity/keys.ts'
-import { folderIdentity } from '../../../../protocol/identity/identity-store.ts'
 import {
   type MemberIdentity,
+  folderIdentity,
   readMemberIdentity,
   writeMemberIdentity,
-} from '../../../../protocol/identity/member-files.ts'
-import { readCertificate } from '../../../../protocol/identity/read-certificate.ts'
+} from '../../../../protocol/membership/member-files.ts'
+import { readCertificate } from '../../../../protocol/identity/certificates.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'

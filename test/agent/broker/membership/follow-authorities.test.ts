@@ -1,18 +1,17 @@
 /** An agent renews when its broker says that other authorities count, and is not driven by a broker that says anything. */
 import t, { type Test } from 'tap'
-import { isBehind } from '../../../../agent/broker/membership/behind-authorities.ts'
-import { CertificateRenewal } from '../../../../agent/broker/membership/certificate-renewal.ts'
-import { agentMetrics } from '../../../../agent/metrics.ts'
+import { CertificateRenewal, isBehind } from '../../../../agent/link/certificate-renewal.ts'
+import { agentMetrics } from '../../../../agent/loop/metrics.ts'
 import { parseClusterId } from '../../../../model/ids.ts'
 import type { BrokerClient } from '../../../../protocol/broker-client.ts'
-import { folderIdentity } from '../../../../protocol/identity/identity-store.ts'
-import { createKey } from '../../../../protocol/identity/keys.ts'
 import {
   type MemberIdentity,
+  folderIdentity,
   readMemberIdentity,
   writeMemberIdentity,
-} from '../../../../protocol/identity/member-files.ts'
-import { fingerprint } from '../../../../protocol/identity/pem.ts'
+} from '../../../../protocol/membership/member-files.ts'
+import { createKey } from '../../../../protocol/identity/keys.ts'
+import { fingerprint } from '../../../../protocol/identity/certificates.ts'
 import { type Identity, createCa, createCsr, issueMemberCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'

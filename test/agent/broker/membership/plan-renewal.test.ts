@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { clockDoubt, isPremature, renewalDueInMs } from '../../../../agent/broker/membership/plan-renewal.ts'
-import type { CertificateFacts } from '../../../../protocol/identity/read-certificate.ts'
+import { clockDoubt, isPremature, renewalDueInMs } from '../../../../agent/link/plan-renewal.ts'
+import type { CertificateFacts } from '../../../../protocol/identity/certificates.ts'
 
 const HOUR = 3_600_000
 const MINUTE = 60_000

@@ -1,6 +1,6 @@
 /** What the broker says of a member reaches the Secret in order, and in the end. */
 import t from 'tap'
-import { RefusalNote } from '../../../../agent/broker/membership/refusal-note.ts'
+import { RefusalNote } from '../../../../agent/membership/refusal.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../../support/eventually.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RefusedMembership } from '../../../../agent/broker/membership/refused-membership.ts'
+import { RefusedMembership } from '../../../../agent/membership/refusal.ts'
 import type { ObjectEvent } from '../../../../kubeapi/cluster-api.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
 import { discover } from '../../../../cli/discovery/discover.ts'
-import { type SnapshotReader, readSnapshot } from '../../../../cli/discovery/snapshot/read-snapshot.ts'
-import type { ClusterSnapshot } from '../../../../cli/discovery/snapshot/snapshot.ts'
+import { type SnapshotReader, readSnapshot } from '../../../../cli/discovery/read-snapshot.ts'
+import type { ClusterSnapshot } from '../../../../cli/discovery/snapshot.ts'
 import { FIXTURES, fixture } from '../support/fixtures.ts'
 
 interface Raw {

@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseAllDocuments } from 'yaml'
-import type { ClusterSnapshot } from '../../../../cli/discovery/snapshot/snapshot.ts'
+import type { ClusterSnapshot } from '../../../../cli/discovery/snapshot.ts'
 
 const FOLDER = join(import.meta.dirname, '..', 'fixtures')
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { conditionsOf, listOf } from '../../../../cli/kube/access/object-status.ts'
+import { conditionsOf, listOf } from '../../../../cli/installation/object-status.ts'
 
 const object = (status?: unknown) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a' }, status })
 

@@ -1,20 +1,20 @@
 /** A broker that is there already: its settings are kept, what changes is named, and what is stuck is let go. */
 import t from 'tap'
-import { replaceStuckPods } from '../../../../cli/kube/wait/broker-rollout.ts'
-import { withOptions } from '../../../../cli/kube/broker/broker-options.ts'
-import { deployBroker } from '../../../../cli/kube/broker/deploy-broker.ts'
+import { replaceStuckPods } from '../../../../cli/broker/deploy/broker-rollout.ts'
+import { withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'
+import { deployBroker } from '../../../../cli/broker/deploy/deploy-broker.ts'
 import {
+  SERVE_FLAGS,
   changedValues,
-  keepInstalled,
   installedBroker,
+  keepInstalled,
   unknownArgs,
   withThisRelease,
-} from '../../../../cli/kube/broker/installed-broker.ts'
-import { SERVE_FLAGS } from '../../../../cli/kube/broker/serve-args.ts'
+} from '../../../../cli/broker/deploy/installed-broker.ts'
 import { buildProgram } from '../../../../cli/program.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../../install/plan-broker.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'

@@ -1,9 +1,8 @@
 /** Which replica of a broker is asked how the members do, and who is asked where that one does not answer. */
 import t from 'tap'
-import { podBroker } from '../../../../cli/kube/broker/pod-broker.ts'
-import { podMembers } from '../../../../cli/kube/broker/pod-members.ts'
-import { selectorLabels } from '../../../../install/names.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import { podBroker, podMembers } from '../../../../cli/broker/pod-broker.ts'
+import { selectorLabels } from '../../../../install/values/names.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import type { CommandResult } from '../../../../kubeapi/kube/http/pod-exec.ts'
 import { KubeError } from '../../../../kubeapi/kube/kube-error.ts'
 import { messageOf } from '../../../support/failure.ts'

@@ -1,11 +1,11 @@
 /** Whether nodes can have the image: from what a cluster knows, and from pods that ask. */
 import t from 'tap'
-import { type ImageCheckInit, imageProblems, requireImage } from '../../../../cli/kube/image/image-check.ts'
-import { type ImageQuestion, nodeList, planImageCheck } from '../../../../cli/kube/image/plan-image-check.ts'
-import { fullImageName, parseImageName } from '../../../../install/image-name.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import { type ImageCheckInit, imageProblems, requireImage } from '../../../../cli/installation/image-check.ts'
+import { type ImageQuestion, nodeList, planImageCheck } from '../../../../cli/installation/plan-image-check.ts'
+import { fullImageName, parseImageName } from '../../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
-import { UserError } from '../../../../runtime/user-error.ts'
+import { UserError } from '../../../../runtime/errors.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { nodeObject } from '../../../support/objects/node-objects.ts'
 

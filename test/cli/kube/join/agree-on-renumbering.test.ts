@@ -1,6 +1,6 @@
 /** What a join changes for other members is said before, and asked about: from here, or from inside. */
 import t from 'tap'
-import type { LookAtJoin } from '../../../../cli/site/agree-on-renumbering.ts'
+import type { LookAtJoin } from '../../../../cli/cluster/renumbering.ts'
 import { RefusedError } from '../../../../protocol/broker-api.ts'
 import { SYSTEM, cluster, gateway, join, node } from './joining.ts'
 

@@ -8,22 +8,21 @@ import {
   crdsMissing,
   describeChange,
   leaveToken,
-} from '../../../../cli/kube/join/apply-join.ts'
-import { type Right, brokerRights, checkRights, memberRights } from '../../../../cli/kube/access/check-rights.ts'
-import { deployBroker } from '../../../../cli/kube/broker/deploy-broker.ts'
+} from '../../../../cli/installation/apply-objects.ts'
+import { type Right, brokerRights, checkRights, memberRights } from '../../../../cli/installation/check-rights.ts'
+import { deployBroker } from '../../../../cli/broker/deploy/deploy-broker.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
 import { identitySecret, planMember, siteConfigMap } from '../../../../install/plan-member.ts'
-import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure, messageOf } from '../../../support/failure.ts'
-import { secretAccess } from '../../../../cli/kube/access/secret-access.ts'
-import { joinProblem, secretIdentity } from '../../../../protocol/identity/secret-identity.ts'
+import { secretAccess } from '../../../../compose/site/secret-access.ts'
+import { joinProblem, secretIdentity } from '../../../../protocol/membership/secret-identity.ts'
 import { ALL_CRDS } from '../../../../install/crds/all-crds.ts'
 import type { CustomResourceDefinition } from '../../../../install/crds/custom-resource.ts'
-import { CLUSTER } from '../../../../install/crds/cluster.ts'
-import { LABEL_CRD_REVISION } from '../../../../install/crds/sealane-kind.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
-import { UserError } from '../../../../runtime/user-error.ts'
+import { CLUSTER, LABEL_CRD_REVISION } from '../../../../install/crds/sealane-crds.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
+import { UserError } from '../../../../runtime/errors.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 
 const { signal } = new AbortController()

@@ -1,9 +1,9 @@
 /** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
 import t from 'tap'
-import type { RekeyingBroker } from '../../../../cli/kube/access/identity-secret.ts'
-import type { JoinedCluster } from '../../../../cli/kube/join/join-cluster.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
-import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import type { RekeyingBroker } from '../../../../cli/cluster/identity-secret.ts'
+import type { JoinedCluster } from '../../../../cli/cluster/join-cluster.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { createJoinToken } from '../../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'

@@ -1,7 +1,7 @@
 /** A whole join on a cluster in memory. */
-import { type JoinClusterInit, joinCluster } from '../../../../cli/kube/join/join-cluster.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
-import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { type JoinClusterInit, joinCluster } from '../../../../cli/cluster/join-cluster.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { parseClusterId } from '../../../../model/ids.ts'
 import { createJoinToken } from '../../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'

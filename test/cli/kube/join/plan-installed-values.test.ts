@@ -1,16 +1,16 @@
 /** What is installed is read back: whatever could be said about an installation is said again by a second join. */
 import t from 'tap'
-import { upgradedImage } from '../../../../cli/kube/image/upgraded-image.ts'
 import {
-  MEMBER_PARTS,
   type InstalledObjects,
+  MEMBER_PARTS,
   planInstalledMember,
   readInstalledValues,
-} from '../../../../cli/kube/join/plan-installed-values.ts'
-import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+  upgradedImage,
+} from '../../../../cli/installation/plan-installed-values.ts'
+import { refOf, titleOf } from '../../../../kubeapi/kube/kinds.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { planMember } from '../../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { appliedBy } from '../../../support/objects/applied-object.ts'
 
 const SITE = 'kind: Site\n'

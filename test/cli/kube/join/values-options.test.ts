@@ -1,6 +1,6 @@
 import t from 'tap'
-import { withImage, withStatus } from '../../../../cli/kube/join/values-options.ts'
-import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { withImage, withStatus } from '../../../../cli/installation/values-options.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { runCli } from '../../run-cli.ts'
 
 t.test('flags become values', (t) => {

@@ -1,6 +1,6 @@
 /** What leaving waits for. */
 import t from 'tap'
-import { nodesLeft } from '../../../../cli/kube/leave/leave-cluster.ts'
+import { nodesLeft } from '../../../../cli/cluster/leave/leave-cluster.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { nodeObject } from '../../../support/objects/node-objects.ts'
 

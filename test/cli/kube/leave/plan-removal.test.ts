@@ -1,6 +1,6 @@
 /** What leave and uninstall say before they do anything, and when they refuse. */
 import t from 'tap'
-import { type RemovalFacts, type RemovalOptions, planRemoval } from '../../../../cli/kube/leave/plan-removal.ts'
+import { type RemovalFacts, type RemovalOptions, planRemoval } from '../../../../cli/cluster/leave/plan-removal.ts'
 
 const NOTHING: RemovalFacts = {
   title: 'context "c1" of FILE',

@@ -1,16 +1,20 @@
 /** What leaving takes out. */
 import t from 'tap'
-import { removeBroker, removeCrds, removeInstallation } from '../../../../cli/kube/leave/remove-installation.ts'
-import { calicoPools } from '../../../../cli/discovery/advice/calico-pools.ts'
-import type { LeaveClusterInit } from '../../../../cli/kube/leave/leave-step.ts'
+import {
+  type LeaveClusterInit,
+  removeBroker,
+  removeCrds,
+  removeInstallation,
+} from '../../../../cli/cluster/leave/remove-installation.ts'
+import { calicoPools } from '../../../../cli/discovery/advice/advice-cni.ts'
 import { discover } from '../../../../cli/discovery/discover.ts'
 import { ALL_CRDS } from '../../../../install/crds/all-crds.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
 import { planMember } from '../../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
-import type { ObjectRef } from '../../../../kubeapi/kube/write/object-ref.ts'
+import type { ObjectRef } from '../../../../kubeapi/kube/kinds.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { fixture } from '../../discovery/support/fixtures.ts'
 

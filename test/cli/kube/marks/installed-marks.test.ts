@@ -1,16 +1,18 @@
 /** Marks are kept by the next command without flags, can be taken away, and reach what was there before. */
 import t from 'tap'
-import { planInstalledMember, readInstalledValues } from '../../../../cli/kube/join/plan-installed-values.ts'
-import { installedBroker, keepInstalled } from '../../../../cli/kube/broker/installed-broker.ts'
-import { readMarks } from '../../../../cli/kube/marks/installed-marks.ts'
-import { type MarkOptions, withMarks } from '../../../../cli/kube/marks/mark-options.ts'
-import { NO_MARKS, decideCrds, markedCrds } from '../../../../cli/kube/marks/marked-crds.ts'
-import { planSecretMarks } from '../../../../cli/kube/marks/mark-secrets.ts'
-import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import {
+  planInstalledMember,
+  readInstalledValues,
+  readMarks,
+} from '../../../../cli/installation/plan-installed-values.ts'
+import { installedBroker, keepInstalled } from '../../../../cli/broker/deploy/installed-broker.ts'
+import { type MarkOptions, withMarks } from '../../../../cli/installation/values-options.ts'
+import { NO_MARKS, decideCrds, markedCrds, planSecretMarks } from '../../../../cli/installation/marks.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { planBroker } from '../../../../install/plan-broker.ts'
 import { planMember } from '../../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
-import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
+import { refOf, titleOf } from '../../../../kubeapi/kube/kinds.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { appliedBy } from '../../../support/objects/applied-object.ts'
 import { cluster, gateway, join, node, secret } from '../join/joining.ts'

@@ -1,8 +1,8 @@
 /** Flags of labels, annotations and resources: what they say, and what they refuse. */
 import t from 'tap'
-import { type MarkOptions, markFlags, withMarks } from '../../../../cli/kube/marks/mark-options.ts'
-import { withOptions } from '../../../../cli/kube/broker/broker-options.ts'
-import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { type MarkOptions, markFlags, withMarks } from '../../../../cli/installation/values-options.ts'
+import { withOptions } from '../../../../cli/broker/deploy/deploy-options.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { runCli } from '../../run-cli.ts'
 

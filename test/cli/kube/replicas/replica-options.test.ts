@@ -7,11 +7,11 @@ import {
   parseReplicas,
   readEtcdUrl,
   withReplicas,
-} from '../../../../cli/kube/replicas/replica-options.ts'
-import { refuseMove } from '../../../../cli/kube/replicas/refuse-move.ts'
-import { includedEtcdUrl } from '../../../../install/etcd-names.ts'
-import { DEFAULT_VALUES, type InstallValues, formOf } from '../../../../install/values.ts'
-import { UserError } from '../../../../runtime/user-error.ts'
+} from '../../../../cli/broker/deploy/deploy-options.ts'
+import { refuseMove } from '../../../../cli/broker/deploy/move-broker.ts'
+import { includedEtcdUrl } from '../../../../install/values/names.ts'
+import { DEFAULT_VALUES, type InstallValues, formOf } from '../../../../install/values/install-values.ts'
+import { UserError } from '../../../../runtime/errors.ts'
 
 const OWN = DEFAULT_VALUES
 const INCLUDED = withReplicas(OWN, { replicas: 3 })

@@ -1,6 +1,6 @@
 /** Why pods do not run, as commands say it. */
 import t from 'tap'
-import { firstTrouble } from '../../../../cli/kube/wait/pod-trouble.ts'
+import { firstTrouble } from '../../../../cli/installation/pod-trouble.ts'
 
 const NAMESPACE = 'sealane-system'
 

@@ -1,7 +1,7 @@
 /** Waiting: each thing is printed once, what comes and goes is not, and it ends. */
 import t from 'tap'
 import { ClusterApiError } from '../../../../kubeapi/cluster-api.ts'
-import { type Missing, waitUntil } from '../../../../cli/kube/wait/wait-until.ts'
+import { type Missing, waitUntil } from '../../../../cli/installation/wait-until.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 
 /** What is said while the looks of a script come one after the other, every 250 ms; the last one stays. */

@@ -10,7 +10,7 @@ import {
   promoteNextKey,
   readKey,
   removeOtherLaneKeys,
-} from '../../../../gateway/cable/wireguard/lane-key.ts'
+} from '../../../../gateway/cable/wireguard/lane-keys.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const KEY = Buffer.alloc(32, 7).toString('base64')

@@ -1,7 +1,7 @@
 /** Which peers are given their place anew, since this node sends from another address than before. */
 import t from 'tap'
-import { OwnSources } from '../../../../gateway/cable/wireguard/own-sources.ts'
-import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
+import { OwnSources } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
+import type { DeviceState } from '../../../../kernel/wireguard/wireguard-device.ts'
 import { key, peerState } from '../../support/worlds.ts'
 
 const PARIS = '198.51.100.20:4500'

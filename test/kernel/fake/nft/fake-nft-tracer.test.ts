@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FakeNft } from '../../../../kernel/fake/nft/fake-nft.ts'
-import { traceNft, type TracePacket } from '../../../../kernel/fake/nft/fake-nft-tracer.ts'
+import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
+import { traceNft, type TracePacket } from '../../../../kernel/fake/fake-nft-tracer.ts'
 import type { NftBaseChain, NftStatement } from '../../../../kernel/nft/nft-transaction.ts'
 
 const table = 'sealane_node'

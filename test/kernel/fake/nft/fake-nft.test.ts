@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FakeNft } from '../../../../kernel/fake/nft/fake-nft.ts'
+import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { nftCompliance } from '../../../compliance/nft.ts'
 
 nftCompliance(t, () => new FakeNft())

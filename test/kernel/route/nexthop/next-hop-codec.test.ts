@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { NEXT_HOP_IDS, ROUTE_PROTOCOL } from '../../../../model/kernel-ids.ts'
 import { KernelError } from '../../../../kernel/errors.ts'
-import { checkGroup, checkHop, normalGroup, normalHop } from '../../../../kernel/route/nexthop/check-next-hop.ts'
+import { checkGroup, checkHop, normalGroup, normalHop } from '../../../../kernel/route/check-next-hop.ts'
 import {
   decodeBucket,
   decodeNextHop,
@@ -11,8 +11,8 @@ import {
   encodeHop,
   encodeNextHopDump,
   encodeNextHopId,
-} from '../../../../kernel/route/nexthop/next-hop-codec.ts'
-import type { GroupMember, NextHopGroup, NextHopObject } from '../../../../kernel/route/nexthop/next-hop-table.ts'
+} from '../../../../kernel/route/next-hop-codec.ts'
+import type { GroupMember, NextHopGroup, NextHopObject } from '../../../../kernel/route/next-hop-table.ts'
 import { body, nested, u16, u32 } from '../../../../kernel/route/rtnetlink-codec.ts'
 
 const NAMES: Readonly<Record<number, string>> = { 7: 'sealane0', 8: 'sealane1' }

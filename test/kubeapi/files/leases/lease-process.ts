@@ -8,7 +8,7 @@
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { FileApi } from '../../../../kubeapi/files/file-api.ts'
-import type { LeaseStore, StoredLease } from '../../../../kubeapi/lease-store.ts'
+import type { LeaseStore, StoredLease } from '../../../../kubeapi/cluster-api.ts'
 import { SystemClock } from '../../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { heldBy, newLease } from '../../../compliance/lease-store.ts'

@@ -1,7 +1,7 @@
 /** Which files of a Lease's folder are its versions. */
 import fc from 'fast-check'
 import t from 'tap'
-import { readVersions } from '../../../../kubeapi/files/leases/lease-versions.ts'
+import { readVersions } from '../../../../kubeapi/files/lease-folder.ts'
 
 t.test('by name', async (t) => {
   const rows: readonly (readonly [names: string, versions: string, strange: string])[] = [

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { parseObjects } from '../../../../kubeapi/files/user/parse-objects.ts'
-import { formatProblem } from '../../../../kubeapi/files/problem.ts'
+import { formatProblem } from '../../../../kubeapi/files/problem-board.ts'
 import { formatYaml, parseYaml } from '../../../../kubeapi/yaml.ts'
 import { MOST_GROWTH, growth, processorMs } from '../../../support/growth.ts'
 import { serviceYaml } from '../file-site.ts'

@@ -7,7 +7,7 @@ import { type AddressInfo, type Server, type Socket, createServer } from 'node:n
 import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
 import { type PodCommand, execInPod } from '../../../../kubeapi/kube/http/pod-exec.ts'
-import type { RequestHeaders, ServerAccess } from '../../../../kubeapi/kube/access/server-access.ts'
+import type { RequestHeaders, ServerAccess } from '../../../../kubeapi/kube/server-access.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { failure } from '../../../support/failure.ts'

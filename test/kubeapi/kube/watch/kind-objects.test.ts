@@ -1,6 +1,6 @@
 /** What vanishes from a server vanishes here; but a Membership says that it ends before it does. */
 import t from 'tap'
-import { KindObjects } from '../../../../kubeapi/kube/watch/kind-objects.ts'
+import { KindObjects } from '../../../../kubeapi/kube/kind-objects.ts'
 import type { Kind } from '../../../../model/objects.ts'
 
 function raw(kind: Kind, name: string, version: number, spec: object = {}) {

@@ -1,5 +1,5 @@
 /** A broker that writes without a look at what the others have written since: without the comparison of decision 57. */
-import { EtcdClient } from '../../../../../broker/log/etcd/client/etcd-client.ts'
+import { EtcdClient } from '../../../../../broker/store/etcd/client/etcd-client.ts'
 
 // eslint-disable-next-line @typescript-eslint/unbound-method -- called with the client as it is given
 const { txn } = EtcdClient.prototype

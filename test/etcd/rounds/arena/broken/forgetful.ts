@@ -1,5 +1,5 @@
 /** A broker whose store leaves a write out now and then, and acknowledges it all the same: the head moves, the rows do not. */
-import { EtcdClient } from '../../../../../broker/log/etcd/client/etcd-client.ts'
+import { EtcdClient } from '../../../../../broker/store/etcd/client/etcd-client.ts'
 
 const EVERY = 5
 // eslint-disable-next-line @typescript-eslint/unbound-method -- called with the client as it is given

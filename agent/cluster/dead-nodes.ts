@@ -1,0 +1,161 @@
+/**
+ * Sets the condition Ready of each gateway that has stopped to report to Unknown: a dead gateway cannot do so itself.
+ * The gateway's next report takes it back. Nodes and the node controller do the same.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
+import { CONDITION_READY, REASON_STATUS_STALE, findCondition, setCondition } from '../../model/conditions.ts'
+import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import { owningNode } from '../../model/node-owner.ts'
+import { type Condition, type Gateway, type KubeObject, NODE_OWNED_KINDS } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import { planOrphans } from './plan-orphans.ts'
+
+export interface GatewayLoopDeps {
+  readonly api: ClusterApi
+  readonly gateways: HeardGateways
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export class GatewayLoop {
+  readonly #deps: GatewayLoopDeps
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+
+  constructor(deps: GatewayLoopDeps, init: { readonly loop: LoopInit }) {
+    this.#deps = deps
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'gateways'), init.loop, (signal) => this.#round(signal))
+    const { gateways } = deps
+    const stop = gateways.onChange((change) => {
+      if (change?.type !== 'set') return
+      if (heardAgain(change.previous, change.object)) this.#reportHeard(change.object)
+      if (gateways.liveness(change.object.metadata.name) !== 'fresh') this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { api, gateways, clock, metrics } = this.#deps
+    const stale = gateways.stale()
+    metrics.staleGateways.set(stale.length)
+    for (const name of stale) {
+      const gateway = api.cache('Gateway').get(name)
+      const condition = gateway === undefined ? undefined : staleFinding(gateway, clock.now())
+      if (gateway === undefined || condition === undefined) continue
+      await api.setCondition({ kind: 'Gateway', name }, condition, signal)
+      const regarding = { kind: 'Gateway' as const, name, uid: gateway.metadata.uid }
+      api.report({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
+    }
+  }
+
+  #reportHeard({ metadata: { name, uid } }: Gateway): void {
+    const regarding = { kind: 'Gateway' as const, name, uid }
+    const note = `the gateway on node ${name} is heard again`
+    this.#deps.api.report({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
+    this.#loop.poke()
+  }
+}
+
+/** The condition to set; undefined where it is set already. Takes milliseconds since 1970. */
+function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
+  if (isTakenAsSilent(gateway)) return undefined
+  const { metadata, status } = gateway
+  const since = status?.heartbeatTime === undefined ? '' : ` since ${status.heartbeatTime}`
+  const message = `nothing was heard from the gateway on node ${metadata.name}${since}: its connections are not known`
+  const finding = { type: CONDITION_READY, status: 'Unknown', reason: REASON_STATUS_STALE, message } as const
+  return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
+}
+
+/** The gateway has taken back what was said of it while it was silent. */
+function heardAgain(before: Gateway | undefined, after: Gateway): boolean {
+  return before !== undefined && isTakenAsSilent(before) && !isTakenAsSilent(after)
+}
+
+interface OrphanLoopDeps {
+  readonly api: ClusterApi
+  readonly writer: MirrorWriter
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+interface OrphanLoopInit {
+  readonly loop: LoopInit
+  /** A Node that is away for less than this is not gone. */
+  readonly orphanGraceMs: number
+}
+
+/**
+ * Removes what is left of nodes that are gone: on a site without Kubernetes, where there is no garbage collector. A
+ * node is gone when its Node's YAML has been away for longer than an editor needs to write it anew. A folder that has
+ * not been read, or has no Nodes, says nothing.
+ */
+export class OrphanLoop {
+  readonly #deps: OrphanLoopDeps
+  readonly #graceMs: number
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  /** Nodes that are away, by name: since when, by the monotonic clock. */
+  #awaySince: ReadonlyMap<string, number> = new Map()
+  #cancelWake: () => void = () => undefined
+
+  constructor(deps: OrphanLoopDeps, init: OrphanLoopInit) {
+    this.#deps = deps
+    this.#graceMs = init.orphanGraceMs
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'orphans'), init.loop, (signal) => this.#round(signal))
+    this.#subscriptions.add(deps.api.cache('Node').onChange(() => this.#loop.poke()))
+    for (const kind of NODE_OWNED_KINDS) {
+      this.#subscriptions.add(
+        deps.api.cache(kind).onChange((change) => {
+          if (change?.type !== 'set' || change.previous === undefined) this.#loop.poke()
+        }),
+      )
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#cancelWake()
+    this.#subscriptions.end()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { api, writer, logger } = this.#deps
+    const nodes = api.cache('Node')
+    if (!nodes.synced) return
+    const objects = NODE_OWNED_KINDS.flatMap((kind) => (api.cache(kind).synced ? api.cache(kind).list() : []))
+    const orphans = this.#afterGrace(planOrphans(objects, nodes.list()))
+    for (const { kind, metadata } of orphans) {
+      logger.info('removed, since its node is gone', { kind, name: metadata.name })
+    }
+    const [failure] = await writer.remove(orphans, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  /** Those whose Node has been away long enough. Asks for a round when the next is. */
+  #afterGrace<T extends KubeObject>(orphans: readonly T[]): T[] {
+    const { clock } = this.#deps
+    const now = clock.monotonic()
+    const names = new Set(orphans.map((object) => owningNode(object) ?? ''))
+    this.#awaySince = new Map([...names].map((name) => [name, this.#awaySince.get(name) ?? now]))
+    const waits = [...this.#awaySince.values()].map((since) => since + this.#graceMs - now).filter((ms) => ms > 0)
+    this.#cancelWake()
+    if (waits.length > 0) this.#cancelWake = clock.setTimer(Math.min(...waits), () => this.#loop.poke())
+    return orphans.filter((object) => {
+      const since = this.#awaySince.get(owningNode(object) ?? '')
+      return since !== undefined && now - since >= this.#graceMs
+    })
+  }
+}

@@ -1,0 +1,141 @@
+/** How many connections the pods of this cluster have with those of others: the sum of what its nodes report. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import {
+  MAX_OPEN_CONNECTIONS,
+  type OpenConnections,
+  isWorthReporting,
+  openConnectionsProblem,
+  openConnectionsText,
+} from '../../model/member-status.ts'
+import { type Cluster, MEMBERSHIP_NAME, type Node, type RouteAgent } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+
+/**
+ * Of all nodes together. A node that reports nothing, or an impossible figure, makes the sum a lower bound. Undefined
+ * where no node reports, or where nothing but zero is known of a part.
+ */
+export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
+  const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
+  const reported = nodes.flatMap(({ metadata }) => {
+    const one = byNode.get(metadata.name)
+    return one === undefined || openConnectionsProblem(one) !== undefined ? [] : [one]
+  })
+  const sum = reported.reduce((all, { count }) => all + count, 0)
+  const isWhole =
+    reported.length === nodes.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
+  if (reported.length === 0 || (sum === 0 && !isWhole)) return undefined
+  return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
+}
+
+type Api = Pick<ClusterApi, 'cache'>
+
+/** Reads from now on; what it gives is the sum as it is then. Undefined: not known. */
+export function openConnectionsReader(api: Api): () => OpenConnections | undefined {
+  const [nodes, agents] = [api.cache('Node'), api.cache('RouteAgent')]
+  return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
+}
+
+/** The sum as the other members get it: every change of it goes to all of them. */
+export class ReportedConnections {
+  readonly #api: Api
+  readonly #read: () => OpenConnections | undefined
+  readonly #clock: Pick<Clock, 'monotonic'>
+  #reported: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
+
+  constructor(api: Api, clock: Pick<Clock, 'monotonic'>) {
+    this.#api = api
+    this.#read = openConnectionsReader(api)
+    this.#clock = clock
+  }
+
+  get(): OpenConnections | undefined {
+    const sum = this.#read()
+    const at = this.#clock.monotonic()
+    const reported = this.#reported
+    if (reported !== undefined && !isWorthReporting(reported.sum, sum, at - reported.at)) return reported.sum
+    this.#reported = { sum, at }
+    return sum
+  }
+
+  /** Calls back when a node reports another figure. Gives the function that ends it. */
+  onChange(listener: () => void): () => void {
+    return this.#api.cache('RouteAgent').onChange((change) => {
+      const isSame =
+        change?.type === 'set' &&
+        change.object.status?.openConnections?.count === change.previous?.status?.openConnections?.count &&
+        change.object.status?.openConnections?.atLeast === change.previous?.status?.openConnections?.atLeast
+      if (!isSame) listener()
+    })
+  }
+}
+
+// This cluster has global addresses from now on, because another member's pods or services have addresses of its own.
+// Reported once, when it happens, so that people who find broken connections see when it was and which member caused
+// it.
+
+interface OwnRenumberingDeps {
+  readonly api: Pick<ClusterApi, 'cache' | 'report'>
+  readonly clock: Pick<Clock, 'setTimer'>
+  readonly logger: Logger
+}
+
+/** The broker writes both clusters at once; here the other one may be mirrored a moment later. */
+const SETTLE_MS = 2000
+const MAX_NAMED = 10
+
+/** Watches the Cluster of this id. Gives the function that ends it. */
+export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
+  const clusters = api.cache('Cluster')
+  const openConnections = openConnectionsReader(api)
+  let cancel = (): void => undefined
+  const report = (): void => {
+    const now = clusters.get(own)
+    if (now === undefined || now.spec.globalCIDRs.length === 0) return
+    const note = renumberingNote(now, clusters.list(), openConnections())
+    logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
+    const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+    api.report({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
+  }
+  const stop = clusters.onChange((change) => {
+    if (change?.type !== 'set' || change.object.metadata.name !== own) return
+    const had = change.previous?.spec.globalCIDRs.length
+    if (had !== 0 || change.object.spec.globalCIDRs.length === 0) return
+    cancel()
+    cancel = clock.setTimer(SETTLE_MS, report)
+  })
+  return () => {
+    stop()
+    cancel()
+  }
+}
+
+/** In words, for an Event. `open`: connections that its pods had with other clusters; undefined: not known. */
+export function renumberingNote(own: Cluster, all: readonly Cluster[], open: OpenConnections | undefined): string {
+  const pairs = own.spec.podCIDRs.map((cidr, i) => `${cidr} is ${own.spec.globalCIDRs[i] ?? ''}`)
+  const others = all.filter(({ spec }) => spec.id !== own.spec.id && shares(own, { spec })).map(({ spec }) => spec.id)
+  const named = others.sort().slice(0, MAX_NAMED).join(', ')
+  const more = others.length > MAX_NAMED ? ` and ${others.length - MAX_NAMED} more` : ''
+  const whose = others.length === 0 ? 'another member' : `${named}${more}`
+  return (
+    `other clusters reach the pods of this one by global addresses from now on (${pairs.join(', ')}), since pods or services ` +
+    `of ${whose} have the same ones; ${brokenText(open)}`
+  )
+}
+
+function brokenText(open: OpenConnections | undefined): string {
+  if (open === undefined) return 'connections with them that were open break (how many is not known)'
+  return `${openConnectionsText(open)} with them break`
+}
+
+/** Pods of the one, and pods or services of the other. IPv6 is never translated. */
+function shares(own: Pick<Cluster, 'spec'>, other: Pick<Cluster, 'spec'>): boolean {
+  const pods = ipv4Among(own.spec.podCIDRs).map((text) => parsePrefix(text))
+  const otherPods = ipv4Among(other.spec.podCIDRs).map((text) => parsePrefix(text))
+  const meets = (texts: readonly string[], prefixes: typeof pods): boolean =>
+    ipv4Among(texts).some((text) => prefixes.some((prefix) => overlaps(prefix, parsePrefix(text))))
+  return (
+    meets(other.spec.podCIDRs, pods) || meets(other.spec.serviceCIDRs, pods) || meets(own.spec.serviceCIDRs, otherPods)
+  )
+}

@@ -1,0 +1,140 @@
+/**
+ * Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts.
+ */
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { IdentityStore } from '../../protocol/membership/member-files.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type MachineNetwork, readMachineNetwork } from '../../runtime/machine-network.ts'
+import type { Publisher } from '../link/broker-link.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { SharedFindings } from '../loop/shared-findings.ts'
+import { type NeedsWorld, planNeeds } from './plan-required-ranges.ts'
+
+export interface Surroundings {
+  readonly machine: MachineNetwork
+  /** Addresses that the broker is called at. */
+  readonly broker: readonly string[]
+}
+
+export interface NeedsLoopDeps {
+  readonly api: ClusterApi
+  readonly publisher: Publisher
+  readonly findings: SharedFindings
+  readonly surroundings: () => Promise<Surroundings>
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface NeedsLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as it joined, and nothing is sent to the broker. */
+  readonly facts: ClusterFacts | undefined
+  readonly loop: LoopInit
+}
+
+const KINDS = ['Node', 'RouteAgent', 'EndpointSlice', 'Cluster'] as const
+/** Nodes change often, by their heartbeats; addresses hardly ever do. */
+const LOOK_MS = 1000
+/** What cannot be read in this time (the rights may be those of an earlier release) does not hold up the facts. */
+const PATIENCE_MS = 60_000
+/** API servers write this slice of their own Service themselves. */
+const API_SERVER = { namespace: 'default', name: 'kubernetes' } as const
+
+export class NeedsLoop {
+  readonly #deps: NeedsLoopDeps
+  readonly #init: NeedsLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  readonly #startedAt: number
+  #reported: ClusterFacts | undefined
+
+  constructor(deps: NeedsLoopDeps, init: NeedsLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#startedAt = deps.clock.monotonic()
+    const pace = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), pace, () => this.#round())
+    for (const kind of ['Node', 'RouteAgent', 'Cluster'] as const) {
+      this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  async #round(): Promise<void> {
+    const { findings, surroundings } = this.#deps
+    const { needed, reported } = planNeeds(this.#world(await surroundings()))
+    findings.setNeeded(needed)
+    this.#report(reported)
+  }
+
+  #report(reported: readonly string[]): void {
+    const { publisher, api, clock } = this.#deps
+    const { facts } = this.#init
+    if (facts === undefined) return
+    // A part of them would withdraw the others at the broker, and the next round would state those again.
+    const isWhole = KINDS.every((kind) => api.cache(kind).synced)
+    if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
+    const now = reported.length === 0 ? facts : { ...facts, neededCIDRs: reported }
+    if (isDeepStrictEqual(now, this.#reported)) return
+    this.#reported = now
+    publisher.setFacts(now)
+  }
+
+  #world({ machine, broker }: Surroundings): NeedsWorld {
+    const { api } = this.#deps
+    const { own, facts } = this.#init
+    const apiServer = api.cache('EndpointSlice').get(API_SERVER.name, API_SERVER.namespace)
+    return {
+      own: facts ?? api.cache('Cluster').get(own)?.spec ?? { podCIDRs: [], serviceCIDRs: [] },
+      nodes: api.cache('Node').list(),
+      routeAgents: api.cache('RouteAgent').list(),
+      apiServers: apiServer === undefined ? [] : [apiServer],
+      machine,
+      broker,
+    }
+  }
+}
+
+// Reads what the agent's own machine or pod is connected by, and where the broker is called.
+
+/** Of one name. */
+const MAX_ADDRESSES = 8
+
+/** Gives a reader that remembers the last answer about each name: no answer now does not mean that it leads nowhere. */
+export function surroundingsReader(
+  identity: Pick<IdentityStore, 'read'>,
+  ask: (host: string) => Promise<readonly string[]> = lookUp,
+): () => Promise<Surroundings> {
+  const known = new Map<string, readonly string[]>()
+  const addressesOf = async (host: string): Promise<readonly string[]> => {
+    if (isIP(host) !== 0) return [host]
+    const found = await ask(host).catch(() => undefined)
+    if (found !== undefined) known.set(host, found.slice(0, MAX_ADDRESSES))
+    return known.get(host) ?? []
+  }
+  return async () => {
+    const { brokerAddresses = [], learnedAddresses = [] } = (await identity.read().catch(() => undefined)) ?? {}
+    const book = [...brokerAddresses, ...learnedAddresses]
+    const hosts = [...new Set(book.map((one) => parseBrokerAddress(one).host))]
+    const broker = (await Promise.all(hosts.map(addressesOf))).flat()
+    return { machine: await readMachineNetwork(), broker: [...new Set(broker)].sort() }
+  }
+}
+
+async function lookUp(host: string): Promise<readonly string[]> {
+  return (await lookup(host, { all: true })).map(({ address }) => address)
+}

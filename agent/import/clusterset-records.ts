@@ -1,0 +1,260 @@
+/** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
+import { isDeepStrictEqual } from 'node:util'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lane-number.ts'
+import type { ClusterSpec, EndpointSpec } from '../../model/objects.ts'
+import { type Problem, problem } from '../../model/reasons/reasons.ts'
+import {
+  type ClusterSetIpBody,
+  type EndpointSliceBody,
+  type RecordKey,
+  type ServiceExportBody,
+  type StoredRecord,
+  recordKeyText,
+} from '../../model/records.ts'
+import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
+import { ValueMap } from '../../reconcile/incremental.ts'
+import type { OwnExport } from '../export/plan-exports.ts'
+import { recordProblem } from './check-record.ts'
+
+type Of<B> = StoredRecord & { readonly body: B }
+export type ExportRecord = Of<ServiceExportBody>
+export type SliceRecord = Of<EndpointSliceBody>
+export type ClusterSetIpRecord = Of<ClusterSetIpBody>
+
+export interface ServiceFacts {
+  readonly exports: readonly ExportRecord[]
+  readonly slices: readonly SliceRecord[]
+  readonly ips?: ClusterSetIpRecord
+}
+
+/** Facts that are being put together. */
+interface OpenFacts {
+  exports: ExportRecord[]
+  slices: SliceRecord[]
+  ips?: ClusterSetIpRecord
+}
+
+export interface RemoteEndpoint {
+  readonly cluster: string
+  readonly recordName: string
+  readonly createdAtMs: number
+  readonly spec: EndpointSpec
+}
+
+/** Something received that is not used. */
+export interface Dropped extends Problem {
+  /** Which record, in short. */
+  readonly what: string
+  /** It may be a matter of moments; only what lasts is worth telling. */
+  readonly settles?: true
+}
+
+export interface ClustersetView {
+  readonly services: ValueMap<ServiceKey, ServiceFacts>
+  readonly clusters: ReadonlyMap<string, ClusterSpec>
+  readonly endpoints: readonly RemoteEndpoint[]
+  readonly dropped: readonly Dropped[]
+  /** ServiceExports among those. */
+  readonly refusedExports: readonly RecordKey[]
+}
+
+export interface RecordValidatorInit {
+  readonly allowedNamespaces: readonly string[]
+  /** Of a cluster: it is in the local API from before. By default none is. */
+  readonly isKnown?: (cluster: string) => boolean
+}
+
+/** Records never change once received: each is validated once. */
+export class RecordValidator {
+  readonly #validation = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
+  readonly #init: RecordValidatorInit
+  constructor(init: RecordValidatorInit) {
+    this.#init = init
+  }
+  problem(record: StoredRecord): Problem | undefined {
+    let validation = this.#validation.get(record)
+    if (validation === undefined) {
+      validation = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
+      this.#validation.set(record, validation)
+    }
+    return validation.problem
+  }
+}
+
+/** Sorts records in whatever order they come; the result does not depend on it. */
+export function viewClusterset(records: Iterable<StoredRecord>, validate: RecordValidator): ClustersetView {
+  const services = new Map<ServiceKey, OpenFacts>()
+  const clusters = new Map<string, ClusterSpec>()
+  const endpoints: RemoteEndpoint[] = []
+  const dropped: Dropped[] = []
+  const refusedExports: RecordKey[] = []
+  for (const record of records) {
+    const { key, body, createdAtMs } = record
+    // Nothing to mirror: report-loop.ts reads it.
+    if (body.kind === 'MemberStatus') continue
+    const found = validate.problem(record)
+    if (found !== undefined) {
+      dropped.push({ what: recordKeyText(key), ...found })
+      if (body.kind === 'ServiceExport') refusedExports.push(key)
+    } else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
+    else if (body.kind === 'Endpoint')
+      endpoints.push({ cluster: key.cluster, recordName: key.name, createdAtMs, spec: body.spec })
+    else addToService(services, record)
+  }
+  for (const facts of services.values()) sortFacts(facts)
+  endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
+  return {
+    services: new ValueMap(services),
+    clusters,
+    endpoints: withinLimit(endpoints, dropped),
+    dropped,
+    refusedExports,
+  }
+}
+
+/** Of each member those that came first: a flood of new ones takes no gateway away. Keeps their order. */
+function withinLimit(endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): readonly RemoteEndpoint[] {
+  const byCluster = [...Map.groupBy(endpoints, ({ cluster }) => cluster)]
+  const surplus = new Set<RemoteEndpoint>()
+  for (const [cluster, own] of byCluster) {
+    const late = own.toSorted((a, b) => a.createdAtMs - b.createdAtMs).slice(MAX_ENDPOINTS_PER_CLUSTER)
+    if (late.length === 0) continue
+    for (const one of late) surplus.add(one)
+    const message = `${late.length} of ${own.length} Endpoints: a member has at most ${MAX_ENDPOINTS_PER_CLUSTER}`
+    dropped.push({ what: `${cluster}/Endpoint`, ...problem('RecordLimit', message) })
+  }
+  return surplus.size === 0 ? endpoints : endpoints.filter((one) => !surplus.has(one))
+}
+
+function addToService(services: Map<ServiceKey, OpenFacts>, record: StoredRecord): void {
+  const { body } = record
+  const at = serviceOf(record)
+  let facts = services.get(at)
+  if (facts === undefined) services.set(at, (facts = { exports: [], slices: [] }))
+  if (body.kind === 'ServiceExport') facts.exports.push(record as ExportRecord)
+  else if (body.kind === 'EndpointSlice') facts.slices.push(record as SliceRecord)
+  else if (body.kind === 'ClusterSetIP') facts.ips = record as ClusterSetIpRecord
+}
+
+function sortFacts(facts: OpenFacts): void {
+  facts.exports.sort(byKey)
+  facts.slices.sort(byKey)
+}
+
+export interface ChangedView {
+  readonly view: ClustersetView
+  /** Services that are not what they were, or may not be. */
+  readonly touched: ReadonlySet<ServiceKey>
+}
+
+/**
+ * The view with its services brought up to date; the one that was given stays as it is. Undefined when the change
+ * concerns more than single services, or something that is not used: then the view has to be made anew.
+ */
+export function changeServices(
+  view: ClustersetView,
+  changes: readonly ReplicaChange[],
+  validate: RecordValidator,
+): ChangedView | undefined {
+  const isPlain = ({ body }: StoredRecord): boolean => body.kind !== 'Cluster' && body.kind !== 'Endpoint'
+  const isKnown = (record: StoredRecord): boolean => isPlain(record) && validate.problem(record) === undefined
+  const known = changes.every((change) => {
+    return (
+      isKnown(change.record) && (change.t === 'removed' || change.previous === undefined || isKnown(change.previous))
+    )
+  })
+  if (!known) return undefined
+  const open = new Map<ServiceKey, OpenFacts>()
+  for (const change of changes) {
+    const previous = change.t === 'removed' ? change.record : change.previous
+    takeFromService(openFacts(open, view, previous ?? change.record), previous ?? change.record)
+    if (change.t !== 'put') continue
+    openFacts(open, view, change.record)
+    addToService(open, change.record)
+  }
+  const changed = new Map<ServiceKey, ServiceFacts | undefined>()
+  for (const [key, facts] of open) {
+    sortFacts(facts)
+    const isEmpty = facts.exports.length + facts.slices.length === 0 && facts.ips === undefined
+    changed.set(key, isEmpty ? undefined : facts)
+  }
+  return { view: { ...view, services: view.services.with(changed) }, touched: new Set(open.keys()) }
+}
+
+/** A copy of what the view knows of the record's service, made at its first change. */
+function openFacts(open: Map<ServiceKey, OpenFacts>, view: ClustersetView, record: StoredRecord): OpenFacts {
+  const at = serviceOf(record)
+  const known = open.get(at)
+  if (known !== undefined) return known
+  const { exports = [], slices = [], ips } = view.services.get(at) ?? {}
+  const facts: OpenFacts = { exports: [...exports], slices: [...slices], ...(ips === undefined ? {} : { ips }) }
+  open.set(at, facts)
+  return facts
+}
+
+function takeFromService(facts: OpenFacts, record: StoredRecord): void {
+  const text = recordKeyText(record.key)
+  const isOther = (one: StoredRecord): boolean => recordKeyText(one.key) !== text
+  facts.exports = facts.exports.filter(isOther)
+  facts.slices = facts.slices.filter(isOther)
+  if (facts.ips !== undefined && !isOther(facts.ips)) delete facts.ips
+}
+
+function serviceOf({ key, body }: StoredRecord): ServiceKey {
+  return serviceKey(key.namespace, body.kind === 'EndpointSlice' ? body.service : key.name)
+}
+
+function byKey(a: StoredRecord, b: StoredRecord): number {
+  return compare(a.key.cluster, b.key.cluster) || compare(a.key.name, b.key.name)
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}
+
+// What this cluster exports, according to its own API. The broker's records of it only say since when. Pure but for the
+// memory of which records were found to be right.
+
+export interface OwnExports {
+  /** Id of this cluster. */
+  readonly own: string
+  /** False until the own exports have been read: then the broker's word is all there is. */
+  readonly ownKnown: boolean
+  /** Undefined when the service is not exported here, or not as it has to be. */
+  readonly ownExport: (key: ServiceKey) => OwnExport | undefined
+}
+
+/** The broker's record with this cluster's own body, so that what is planned from it stays the same object. */
+const WITH_OWN_BODY = new WeakMap<ExportRecord, ExportRecord>()
+
+/** The facts of one service with this cluster's own part put right, and what was left out for it. */
+export function withOwnExport(
+  key: ServiceKey,
+  facts: ServiceFacts,
+  { own, ownKnown, ownExport }: OwnExports,
+): { readonly facts: ServiceFacts; readonly dropped: readonly Dropped[] } {
+  const isOwn = (record: { readonly key: { readonly cluster: string } }): boolean => record.key.cluster === own
+  if (!ownKnown || !(facts.exports.some(isOwn) || facts.slices.some(isOwn))) return { facts, dropped: [] }
+  const body = ownExport(key)?.body
+  if (body !== undefined) {
+    const exports = facts.exports.map((record) => (isOwn(record) ? withBody(record, body) : record))
+    return { facts: { ...facts, exports }, dropped: [] }
+  }
+  const others = {
+    exports: facts.exports.filter((one) => !isOwn(one)),
+    slices: facts.slices.filter((one) => !isOwn(one)),
+  }
+  // It may have been withdrawn a moment ago, and the broker may not know it yet.
+  const why = { reason: 'NotExported', message: 'this cluster does not export it', settles: true } as const
+  return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, ...why }] }
+}
+
+function withBody(record: ExportRecord, body: ExportRecord['body']): ExportRecord {
+  if (record.body === body || isDeepStrictEqual(record.body, body)) return record
+  const known = WITH_OWN_BODY.get(record)
+  if (known?.body === body) return known
+  const own = { ...record, body }
+  WITH_OWN_BODY.set(record, own)
+  return own
+}

@@ -1,0 +1,394 @@
+/** One imported service: its ServiceImport and the EndpointSlices behind it. Pure. */
+import {
+  type PrefixPair,
+  clustersetIpv4,
+  clustersetIpv6,
+  podFamilies,
+  prefixPairs,
+  toGlobalText,
+} from '../../model/addresses/addressing.ts'
+import {
+  type Address,
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
+import type { ConditionFinding } from '../../model/conditions.ts'
+import { endpointHostname } from '../../model/dns-name.ts'
+import { type ServiceKey, nameHash } from '../../model/ids.ts'
+import type {
+  ClusterSpec,
+  EndpointPort,
+  EndpointSlice,
+  ServiceImport,
+  ServiceImportSpec,
+  ServiceImportType,
+  SliceEndpoint,
+} from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { EndpointSliceBody } from '../../model/records.ts'
+import { ANNOTATION_PODS, podsText } from '../../model/services/endpoint-pods.ts'
+import {
+  type ConflictFinding,
+  type ExposedPort,
+  type IpFamily,
+  type MergedService,
+  exposedPorts,
+  mergeServices,
+} from '../../model/services/merge-services.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  CARRIED_FAMILIES,
+  LABEL_APP_MANAGED_BY,
+  LABEL_MANAGED_BY,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  MANAGED_BY_SEALANE,
+} from '../../model/spec-constants.ts'
+import { KeyedMemo } from '../../reconcile/incremental.ts'
+import { addressProblem, usableTopology } from '../export/member-records.ts'
+import type { PublishedSlice } from '../export/plan-exports.ts'
+import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-records.ts'
+
+export interface ServiceInput {
+  readonly key: ServiceKey
+  readonly facts: ServiceFacts
+  /** Id of this cluster. */
+  readonly own: string
+  /** Of the addresses that this cluster's own pods have. */
+  readonly ownFamilies: readonly IpFamily[]
+  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whatever the broker says. */
+  readonly ownPods: readonly string[]
+  /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
+  readonly ownSlices: readonly PublishedSlice[] | undefined
+  /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
+  readonly clusters: ReadonlyMap<string, ClusterSpec>
+  /**
+   * Set while a cluster that was part of the service has not been shown since the broker lost its memory: the
+   * ServiceImport stays as it is, with these ports, this type and these families.
+   */
+  readonly held: Pick<ServiceImportSpec, 'ports' | 'type' | 'ipFamilies'> | undefined
+  /** Addresses to keep while the broker has not said which are right. */
+  readonly previousIps: readonly string[]
+  readonly clustersetIpRange: Prefix | undefined
+  /** Clusters taken as dead: their endpoints are left out. */
+  readonly expired: ReadonlySet<string>
+}
+
+/** One slice and what was left out of it. */
+interface PlannedSlice {
+  readonly slice: EndpointSlice | undefined
+  readonly dropped: readonly Dropped[]
+}
+
+/** Slices of one service as they came out last time: of 5,000 endpoints one changes, and 49 slices stay. */
+export type SliceMemo = KeyedMemo<PlannedSlice>
+
+export interface ServicePlan {
+  /** Undefined while held. */
+  readonly serviceImport: ServiceImport | undefined
+  /** Condition Ready of the ServiceImport. */
+  readonly ready: ConditionFinding
+  readonly clusters: readonly string[]
+  readonly slices: readonly EndpointSlice[]
+  /** Conflicts, if this cluster is one of the exporters. */
+  readonly ownFinding: ConflictFinding | undefined
+  readonly dropped: readonly Dropped[]
+}
+
+/** Takes a service with at least one export and, to save work, what the last plan of this service remembers. */
+export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo()): ServicePlan {
+  const { facts, own, held } = input
+  const merged = mergeServices(
+    facts.exports.map(({ key: { cluster }, createdAtMs, body }) => {
+      return { cluster, createdAtMs, body, carried: carriedFamilies(input, cluster) }
+    }),
+  )
+  const dropped: Dropped[] = []
+  const addresses = planAddresses(input, merged.spec, dropped)
+  const type = held?.type ?? merged.spec.type
+  const families = held?.ipFamilies ?? addresses.usable
+  const slices = facts.exports.flatMap((exported) => {
+    const cluster = exported.key.cluster
+    const ports =
+      held === undefined ? (merged.portsOf.get(cluster) ?? []) : exposedPorts(held.ports, exported.body.ports)
+    return planSlices({ input, memo, dropped }, exported, { ports, type, families })
+  })
+  memo.endRound()
+  return {
+    serviceImport: held === undefined ? importObject(input.key, merged, addresses) : undefined,
+    ready: addresses.ready,
+    clusters: merged.clusters,
+    slices,
+    ownFinding: merged.conflicts.get(own),
+    dropped,
+  }
+}
+
+/** Undefined while nothing is known about the cluster. */
+function carriedFamilies({ own, ownFamilies, clusters }: ServiceInput, id: string): readonly IpFamily[] | undefined {
+  if (id === own) return ownFamilies
+  const spec = clusters.get(id)
+  return spec === undefined ? undefined : podFamilies(spec)
+}
+
+function importObject(
+  key: ServiceKey,
+  merged: MergedService,
+  { ips, ipFamilies }: Pick<AddressPlan, 'ips' | 'ipFamilies'>,
+): ServiceImport {
+  const [namespace = '', name = ''] = key.split('/')
+  return {
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: {
+      name,
+      namespace,
+      // Ours by this label, whatever an exporter says.
+      labels: { ...merged.labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+      ...(Object.keys(merged.annotations).length === 0 ? {} : { annotations: merged.annotations }),
+    },
+    spec: { ...merged.spec, ipFamilies, ...(ips === undefined ? {} : { ips }) },
+  }
+}
+
+interface SlicePlanning {
+  readonly input: ServiceInput
+  readonly memo: SliceMemo
+  readonly dropped: Dropped[]
+}
+
+function planSlices(
+  { input, memo, dropped }: SlicePlanning,
+  exported: ExportRecord,
+  exposure: {
+    readonly ports: readonly ExposedPort[]
+    readonly type: ServiceImportType
+    readonly families: readonly IpFamily[]
+  },
+): EndpointSlice[] {
+  const cluster = exported.key.cluster
+  const isOwn = cluster === input.own
+  if (!isOwn && input.expired.has(cluster)) return []
+  const spec = input.clusters.get(cluster)
+  if (!isOwn && spec === undefined) {
+    const message = `nothing is known about cluster ${cluster}'s addresses`
+    dropped.push({ what: `${cluster}/${input.key}`, reason: 'ClusterUnknown', message })
+    return []
+  }
+  const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
+  const exposed = JSON.stringify(exposure.ports)
+  const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
+  return bodies.flatMap(({ name, body }) => {
+    // DNS would give addresses that no pod here can use.
+    if (!exposure.families.includes(body.addressType)) return []
+    const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
+    const source = { key: input.key, cluster, name, body, inside, spec: isOwn ? undefined : spec }
+    const planned = memo.get(`${cluster}/${name}`, [body, source.spec, inside, exposed, exposure.type], () => {
+      const left: Dropped[] = []
+      return { slice: importedSlice(source, exposure, left), dropped: left }
+    })
+    dropped.push(...planned.dropped)
+    return planned.slice ?? []
+  })
+}
+
+// A published slice as an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure.
+
+interface SliceSource {
+  readonly key: ServiceKey
+  readonly cluster: string
+  /** Name of the slice in its own cluster. */
+  readonly name: string
+  readonly body: EndpointSliceBody
+  /** Of the source cluster; undefined for this cluster itself, whose addresses are used as they are. */
+  readonly spec: ClusterSpec | undefined
+  /** Pod CIDRs of the source cluster, its own ones. */
+  readonly inside: readonly string[]
+}
+
+interface Translation {
+  readonly pairs: readonly PrefixPair[]
+  readonly inside: readonly Prefix[]
+}
+
+/**
+ * The slice with translated addresses, a hostname on every endpoint, and only the ports that its cluster exposes,
+ * under their merged names. Undefined when it has nothing left to offer.
+ */
+function importedSlice(
+  source: SliceSource,
+  exposure: { readonly ports: readonly ExposedPort[]; readonly type: ServiceImportType },
+  dropped: Dropped[],
+): EndpointSlice | undefined {
+  const { body, cluster, spec } = source
+  const [namespace = '', service = ''] = source.key.split('/')
+  const ports = body.ports.flatMap((port) => exposedPort(port, exposure.ports) ?? [])
+  // Behind a clusterset IP such a slice serves nothing; of a headless service the addresses still count.
+  if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
+  const translation: Translation = {
+    pairs: spec === undefined ? [] : prefixPairs(spec),
+    inside: source.inside.map((text) => parsePrefix(text)),
+  }
+  const imported = body.endpoints.flatMap((endpoint) =>
+    importedEndpoint(source, endpoint, translation, dropped).map((one) => ({ one, pod: endpoint.pod })),
+  )
+  const pods = podsText(imported.map(({ pod }) => pod))
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      name: `${service}-${cluster}-${nameHash(service, cluster, source.name)}`,
+      namespace,
+      labels: {
+        [LABEL_SERVICE_NAME]: service,
+        [LABEL_SOURCE_CLUSTER]: cluster,
+        [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
+        [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE,
+      },
+      ...(pods === undefined ? {} : { annotations: { [ANNOTATION_PODS]: pods } }),
+    },
+    addressType: body.addressType,
+    ports,
+    endpoints: imported.map(({ one }) => one),
+  }
+}
+
+function exposedPort(port: EndpointPort, exposed: readonly ExposedPort[]): EndpointPort | undefined {
+  const protocol = port.protocol ?? 'TCP'
+  const match = exposed.find((one) => one.ownName === (port.name ?? '') && one.protocol === protocol)
+  if (match === undefined) return undefined
+  return {
+    ...(match.mergedName === '' ? {} : { name: match.mergedName }),
+    protocol,
+    ...(port.port === undefined ? {} : { port: port.port }),
+    ...(port.appProtocol === undefined ? {} : { appProtocol: port.appProtocol }),
+  }
+}
+
+function importedEndpoint(
+  source: SliceSource,
+  endpoint: SliceEndpoint,
+  { pairs, inside }: Translation,
+  dropped: Dropped[],
+): SliceEndpoint[] {
+  const what = `${source.cluster}/EndpointSlice/${source.key}/${source.name}`
+  const good = endpoint.addresses.filter((text) => {
+    const problem = addressProblem(text, source.body.addressType, inside)
+    if (problem !== undefined)
+      dropped.push({ what, reason: problem.reason, message: `endpoint ${JSON.stringify(text)}: ${problem.message}` })
+    return problem === undefined
+  })
+  if (good.length === 0) return []
+  const { conditions, nodeName } = endpoint
+  // From the original address: the name must be the same for every importer, and before and after renumbering.
+  const hostname = endpointHostname({ ...endpoint, addresses: good })
+  return [
+    {
+      addresses: good.map((text) => toGlobalText(pairs, text)),
+      ...(hostname === undefined ? {} : { hostname }),
+      ...usableTopology(endpoint, (note) =>
+        dropped.push({ what, reason: 'InvalidValue', message: `endpoint ${JSON.stringify(good[0])}: ${note}` }),
+      ),
+      // Another cluster's node names mean nothing here, or worse, the wrong node.
+      ...(source.spec === undefined && nodeName !== undefined ? { nodeName } : {}),
+      ...(conditions === undefined ? {} : { conditions }),
+    },
+  ]
+}
+
+// Families and clusterset IPs of a ServiceImport (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure.
+
+interface AddressInput {
+  readonly key: string
+  readonly facts: Pick<ServiceFacts, 'ips'>
+  readonly previousIps: readonly string[]
+  readonly clustersetIpRange: Prefix | undefined
+  /** Of the addresses that this cluster's own pods have. */
+  readonly ownFamilies: readonly IpFamily[]
+}
+
+interface AddressPlan {
+  /** In the order of ipFamilies; undefined for none. */
+  readonly ips: readonly string[] | undefined
+  readonly ipFamilies: readonly IpFamily[]
+  /** Those that pods of this cluster can use: of no other family are there endpoints here. */
+  readonly usable: readonly IpFamily[]
+  readonly ready: ConditionFinding
+}
+
+/**
+ * Of the merged service's families those that this cluster's pods have. A headless service needs no address; a
+ * ClusterSetIP one is ready once it has one: the broker gives that of IPv4, and that of IPv6 follows from it.
+ */
+function planAddresses(
+  input: AddressInput,
+  spec: Pick<ServiceImportSpec, 'type' | 'ipFamilies'>,
+  dropped: Dropped[],
+): AddressPlan {
+  const merged = spec.ipFamilies ?? ['IPv4']
+  const own = CARRIED_FAMILIES.filter((family) => input.ownFamilies.includes(family))
+  const usable = merged.filter((family) => own.includes(family))
+  if (usable.length === 0) {
+    const message = `the service is offered by ${merged.join(' and ')} only, this cluster's pods have ${own.join(' and ')}`
+    return { ips: undefined, ipFamilies: merged, usable, ready: finding('False', 'IPFamilyNotSupported', message) }
+  }
+  const families = { ipFamilies: usable, usable }
+  if (spec.type === 'Headless')
+    return { ips: undefined, ...families, ready: finding('True', 'Ready', 'consumed by DNS') }
+  const given = input.facts.ips?.body.ips ?? input.previousIps.map(givenFor)
+  const address = firstUsable(given, input, dropped)
+  if (address === undefined) {
+    return { ips: undefined, ...families, ready: finding('False', 'Pending', 'has no clusterset IP yet') }
+  }
+  const ips = usable.map((family) => formatAddress(family === 'IPv4' ? address : clustersetIpv6(address)))
+  return { ips, ...families, ready: finding('True', 'Ready', 'has its clusterset IP') }
+}
+
+/** The IPv4 address that an address of a ServiceImport was made from. */
+function givenFor(text: string): string {
+  const address = tryParse(text)
+  const v4 = address === undefined ? undefined : clustersetIpv4(address)
+  return v4 === undefined ? text : formatAddress(v4)
+}
+
+function firstUsable(
+  texts: readonly string[],
+  { key, clustersetIpRange }: AddressInput,
+  dropped: Dropped[],
+): Address | undefined {
+  const addresses = texts.flatMap((text) => {
+    const problem = ipProblem(text, clustersetIpRange)
+    if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${key}`, reason: 'InvalidValue', message: problem })
+    return problem === undefined ? [parseAddress(text)] : []
+  })
+  return addresses[0]
+}
+
+function ipProblem(text: string, range: Prefix | undefined): string | undefined {
+  const address = tryParse(text)
+  if (address === undefined) return `${JSON.stringify(text)} is not an IP address`
+  if (address.family !== 4) return `${text} is no IPv4 address`
+  // Class E is where clusterset IPs come from; classifyAddress lets it pass.
+  if (classifyAddress(address) !== 'usable') return `${text} is no usable address`
+  if (range !== undefined && !containsAddress(range, address)) {
+    return `${text} is outside the clusterset IP range ${formatPrefix(range)}`
+  }
+  return undefined
+}
+
+function tryParse(text: string): Address | undefined {
+  try {
+    return parseAddress(text)
+  } catch {
+    return undefined
+  }
+}
+
+function finding(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {
+  return { type: 'Ready', status, reason, message }
+}

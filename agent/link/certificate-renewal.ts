@@ -1,0 +1,265 @@
+/**
+ * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
+ * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used
+ * once it is stored, and a later one that somebody else stored there (another agent of this cluster, or a later join)
+ * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A
+ * wrong clock is logged. It makes renewals neither follow each other without end nor come too late.
+ */
+import { X509Certificate } from 'node:crypto'
+import type { Authorities } from '../../protocol/broker-api.ts'
+import { type BrokerClient, ProtocolError } from '../../protocol/broker-client.ts'
+import {
+  type CertificateFacts,
+  certificateProblem,
+  fingerprint,
+  readCertificate,
+} from '../../protocol/identity/certificates.ts'
+import { createCsr } from '../../protocol/identity/x509.ts'
+import type { IdentityStore, MemberIdentity } from '../../protocol/membership/member-files.ts'
+import { reasonField } from '../../protocol/transport/error-reason.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Backoff } from '../../reconcile/retry.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { AgentMetrics } from '../loop/metrics.ts'
+import { clockDoubt, isPremature, renewalDueInMs } from './plan-renewal.ts'
+
+export interface CertificateRenewalDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly agentMetrics: AgentMetrics
+  /** The client in use now. */
+  readonly client: () => BrokerClient
+  /** Addresses to be stored with the next certificate: those that the broker named, and that have worked. */
+  readonly learned?: () => readonly string[]
+  /** The new certificate is stored; from now on it is to be used. */
+  readonly onRenewed: (identity: MemberIdentity) => void
+}
+
+export interface CertificateRenewalInit {
+  /** Where the identity is kept. */
+  readonly store: IdentityStore
+  readonly identity: MemberIdentity
+}
+
+/** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
+const LOOK_EVERY_MS = 60_000
+/** Between two renewals of which the second is due at once, because this machine's clock is ahead of the broker's. */
+const AGAIN = { minMs: 10 * 60_000, maxMs: 4 * 3_600_000 }
+/** Between two renewals after which the authorities are still not those that the broker says. */
+const BEHIND = { minMs: 5000, maxMs: 10 * 60_000 }
+/** A broker that says more is not believed. */
+const MAX_WITHIN_MS = 3_600_000
+/** And the store so often while the certificate is of no use. */
+const LOOK_AT_STORE_MS = 5000
+
+export class CertificateRenewal {
+  readonly #deps: CertificateRenewalDeps
+  readonly #store: IdentityStore
+  #identity: MemberIdentity
+  #facts: CertificateFacts
+  /** When this process got the certificate, by the monotonic clock; undefined: it was there before. */
+  #gotAtMs: number | undefined
+  #failure: string | undefined
+  #isRefused = false
+  /** As the broker said last. */
+  #authorities: Authorities | undefined
+  /** When to renew because of them, monotonic; undefined: they are those that this member has. */
+  #followAtMs: number | undefined
+  /** After a renewal that changed nothing, whatever the broker says meanwhile; monotonic. */
+  #followNotBeforeMs = 0
+  readonly #behind: Backoff
+  #wake = new AbortController()
+
+  constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
+    this.#deps = deps
+    this.#store = init.store
+    this.#identity = init.identity
+    this.#facts = readCertificate(init.identity.certificate)
+    this.#behind = new Backoff(deps.clock, BEHIND)
+  }
+
+  /** Why the certificate was not renewed in time; undefined while all is well. */
+  problem(): string | undefined {
+    return this.#failure
+  }
+
+  /** When the certificate ends, milliseconds since 1970. */
+  get endsMs(): number {
+    return this.#facts.notAfterMs
+  }
+
+  /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
+  takeRefusal(isRefused: boolean): void {
+    this.#isRefused = isRefused
+    if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
+  }
+
+  /** The broker has said which authorities count. Where this member has others, it renews within the time that is said. */
+  takeAuthorities(authorities: Authorities): void {
+    const { clock } = this.#deps
+    this.#authorities = authorities
+    if (!isBehind(this.#identity, authorities)) {
+      this.#followAtMs = undefined
+      return
+    }
+    const atMs = clock.monotonic() + Math.min(authorities.withinMs, MAX_WITHIN_MS) * clock.random()
+    this.#followAtMs = Math.max(this.#followNotBeforeMs, Math.min(this.#followAtMs ?? atMs, atMs))
+    this.#wake.abort(new Error('the authorities have changed'))
+  }
+
+  /** Until the signal. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { agentMetrics, clock } = this.#deps
+    const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
+    const again = new Backoff(clock, AGAIN)
+    while (!signal.aborted) {
+      await this.#adopt()
+      const { notBeforeMs, notAfterMs } = this.#facts
+      agentMetrics.certificateStart.set(Math.floor(notBeforeMs / 1000))
+      agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
+      const dueInMs = this.#dueInMs()
+      if (dueInMs > 0) {
+        await this.#sleep(Math.min(dueInMs, this.#isRefused ? LOOK_AT_STORE_MS : LOOK_EVERY_MS), signal)
+      } else if (await this.#renew(notAfterMs, signal)) {
+        backoff.reset()
+        if (this.#dueInMs() > 0) again.reset()
+        else await this.#pause(again.next(), signal)
+      } else {
+        await this.#pause(backoff.next(), signal)
+      }
+    }
+  }
+
+  #dueInMs(): number {
+    const { clock } = this.#deps
+    const monotonicMs = clock.monotonic()
+    const due = renewalDueInMs(this.#facts, { nowMs: clock.now(), monotonicMs, gotAtMs: this.#gotAtMs })
+    return this.#followAtMs === undefined ? due : Math.min(due, this.#followAtMs - monotonicMs)
+  }
+
+  /** With another identity: it may still be behind, where one replica of the broker knows more than another. */
+  #follow(): void {
+    if (this.#authorities !== undefined && isBehind(this.#identity, this.#authorities)) {
+      this.#followNotBeforeMs = this.#deps.clock.monotonic() + this.#behind.next()
+      this.#followAtMs = this.#followNotBeforeMs
+      return
+    }
+    this.#followNotBeforeMs = 0
+    this.#behind.reset()
+    this.#followAtMs = undefined
+  }
+
+  /** Over before its time when the broker says that the certificate is refused. */
+  async #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    if (this.#wake.signal.aborted) this.#wake = new AbortController()
+    await this.#deps.clock.sleep(ms, AbortSignal.any([signal, this.#wake.signal])).catch(() => undefined)
+  }
+
+  /**
+   * Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew
+   * itself.
+   */
+  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const end = clock.monotonic() + ms
+    for (let left = ms; left > 0 && !signal.aborted; left = end - clock.monotonic()) {
+      if (await this.#adopt()) return
+      await clock.sleep(Math.min(left, LOOK_AT_STORE_MS), signal).catch(() => undefined)
+    }
+  }
+
+  async #adopt(): Promise<boolean> {
+    const { clock, logger, onRenewed } = this.#deps
+    // Where it cannot be read, the next look may.
+    const stored = await this.#store.read().catch(() => undefined)
+    if (stored === undefined || stored.cluster !== this.#identity.cluster) return false
+    if (stored.clusterset !== this.#identity.clusterset) return false
+    const { serial, notBeforeMs, notAfterMs, renews } = readCertificate(stored.certificate)
+    if (serial === this.#facts.serial || notAfterMs <= clock.now()) return false
+    // An earlier one, as from a copy of the store, is of use only where this one is of none.
+    const isOfUse = this.#facts.notAfterMs > clock.now() && !this.#isRefused
+    if (isOfUse && notBeforeMs < this.#facts.notBeforeMs) return false
+    this.#use(stored)
+    const what = renews === undefined ? 'joined anew' : 'another agent of this cluster has renewed the certificate'
+    logger.info(what, { until: endOf(this.#facts.notAfterMs) })
+    onRenewed(stored)
+    return true
+  }
+
+  #use(identity: MemberIdentity): void {
+    this.#identity = identity
+    this.#facts = readCertificate(identity.certificate)
+    this.#gotAtMs = undefined
+    this.#failure = undefined
+    this.#isRefused = false
+    this.#follow()
+  }
+
+  async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
+    const { client, clock, logger, learned, onRenewed } = this.#deps
+    const askedMs = clock.now()
+    try {
+      const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
+      // "sealane leave" removes the identity: it must not come back.
+      signal.throwIfAborted()
+      // What takes the place of the identity cannot be taken back.
+      const { caBundle: trusted } = this.#identity
+      const firstAuthority = this.#identity.firstAuthority ?? trusted.slice(0, 1).map(fingerprint).join()
+      const problem = certificateProblem({ ...this.#identity, trusted }, { certificate, caBundle }, clock.now())
+      if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
+      const next = readCertificate(certificate)
+      const time = { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs }
+      if (isPremature(next, this.#facts, time))
+        throw new ProtocolError(`the certificate begins at ${endOf(next.notBeforeMs)}: check the clocks of the brokers`)
+      const renewed = {
+        ...this.#identity,
+        certificate,
+        caBundle,
+        firstAuthority,
+        ...(learned === undefined ? {} : { learnedAddresses: learned() }),
+      }
+      await this.#store.write(renewed)
+      this.#use(renewed)
+      this.#gotAtMs = clock.monotonic()
+      logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
+      this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
+      if (this.#failure !== undefined)
+        logger.warn('check the clock of this machine', { reason: 'ClockDiffers', why: this.#failure })
+      onRenewed(renewed)
+      return true
+    } catch (error) {
+      if (signal.aborted) return false
+      const ended = clock.now() >= notAfterMs
+      const state = ended
+        ? `ended at ${endOf(notAfterMs)}; join again with a new token`
+        : `ends at ${endOf(notAfterMs)}`
+      this.#failure = `the certificate ${state}: ${messageOf(error)}`
+      const fields = { reason: reasonField(error).reason ?? 'CertificateNotRenewed', why: this.#failure }
+      if (ended) logger.error('certificate not renewed and no longer valid', fields)
+      else logger.warn('certificate not renewed yet', fields)
+      return false
+    }
+  }
+}
+
+function endOf(ms: number): string {
+  return new Date(ms).toISOString()
+}
+
+// Whether this member has the authorities that the broker says. Pure.
+
+/** True where it trusts others, or its certificate is not of the one that signs now: then it is to be renewed. */
+export function isBehind(
+  { caBundle, certificate }: Pick<MemberIdentity, 'caBundle' | 'certificate'>,
+  { bundle, signing }: Authorities,
+): boolean {
+  const own = caBundle.map((der) => fingerprint(der))
+  const isSame = own.length === bundle.length && bundle.every((one) => own.includes(one))
+  const signer = caBundle[own.indexOf(signing)]
+  return !isSame || signer === undefined || !isSignedBy(certificate, signer)
+}
+
+function isSignedBy(certificate: Uint8Array, authority: Uint8Array): boolean {
+  return new X509Certificate(certificate).verify(new X509Certificate(authority).publicKey)
+}

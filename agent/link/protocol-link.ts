@@ -1,0 +1,375 @@
+/** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { nameHash } from '../../model/ids.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { AddressBook } from '../../protocol/broker-addresses.ts'
+import { RefusedError, type SilentMember } from '../../protocol/broker-api.ts'
+import { type BrokerClient, BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { fingerprint } from '../../protocol/identity/certificates.ts'
+import { IdentityFileError, type MemberIdentity } from '../../protocol/membership/member-files.ts'
+import { Replica, type ReplicaChange } from '../../protocol/replica/record-replica.ts'
+import { type ReplicaStore, replicaFile } from '../../protocol/replica/replica-file.ts'
+import { HeldRecords } from '../../protocol/sessions/held-records.ts'
+import { PublishSession } from '../../protocol/sessions/publish-session.ts'
+import { WatchSession, type WatchState } from '../../protocol/sessions/watch-session.ts'
+import { connectBroker } from '../../protocol/transport/grpc-client.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
+import { reasonOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { AgentConfig } from '../loop/config.ts'
+import type { AgentMetrics } from '../loop/metrics.ts'
+import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView } from './broker-link.ts'
+import { CertificateRenewal } from './certificate-renewal.ts'
+
+// Since when the way to the broker is open or not, and when the broker was heard last.
+
+export class LinkLife {
+  readonly #clock: Pick<Clock, 'now'>
+  #isLive = false
+  #sinceMs: number
+  #heardMs: number | undefined
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
+    this.#sinceMs = clock.now()
+  }
+
+  /** Takes whether all of it is live now. */
+  onState(isLive: boolean): void {
+    if (isLive === this.#isLive) return
+    this.#isLive = isLive
+    this.#sinceMs = this.#clock.now()
+  }
+
+  heard(): void {
+    this.#heardMs = this.#clock.now()
+  }
+
+  /** RFC 3339, both. */
+  times(): { readonly since: string; readonly heardAt?: string } {
+    const heardAt = this.#heardMs === undefined ? {} : { heardAt: timeText(this.#heardMs) }
+    return { since: timeText(this.#sinceMs), ...heardAt }
+  }
+}
+
+/** Whole seconds. A clock that is beyond what a date can say is told as the first of all times. */
+export function timeText(ms: number): string {
+  const date = new Date(ms)
+  return Number.isNaN(date.getTime()) ? '1970-01-01T00:00:00Z' : date.toISOString().replace(/\.\d+Z$/, 'Z')
+}
+
+export interface LinkDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly agentMetrics: AgentMetrics
+  /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
+  readonly onRefused: (why: string | undefined, reason?: ReasonCode) => void
+  /** What the broker knows this process by (newProcessMark()). Absent: it is not known again. */
+  readonly processMark?: string
+  /** setInterest() will say what is asked for; until then nothing is. Absent: everything is asked for. */
+  readonly followsInterest?: boolean
+}
+
+/** Refused records are offered again after this time: an operator may have changed the broker's rules. */
+const RETRY_REFUSED_MS = 5 * 60_000
+
+/**
+ * Throws IdentityFileError when this site has not joined or its identity cannot be read. A damaged replica file is
+ * logged and replaced: the broker has everything, and the local API keeps what it holds.
+ */
+export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
+  const identity = await config.identity.read()
+  if (identity === undefined) {
+    throw new IdentityFileError(config.identity.place, 'no identity in it: join with "sealane join"')
+  }
+  const file = join(config.replicaDirectory, replicaName(identity))
+  const store = replicaFile(file)
+  return new ProtocolLink(deps, config, { identity, file, store, replica: await loadReplica(store, deps.logger) })
+}
+
+/** Another clusterset, or another id in it, must never see the records of this one. */
+function replicaName({ cluster, clusterset, caBundle, firstAuthority }: MemberIdentity): string {
+  const first = firstAuthority === undefined ? caBundle.slice(0, 1).map(fingerprint) : [firstAuthority]
+  return `replica-${nameHash(cluster, clusterset, ...first)}`
+}
+
+async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica> {
+  try {
+    return await store.load()
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error
+    logger.error('saved replica is damaged, a new one will be fetched from the broker', {
+      reason: 'StateFileDamaged',
+      why: error.message,
+    })
+    return new Replica()
+  }
+}
+
+interface LinkInit {
+  readonly identity: MemberIdentity
+  /** Of the saved replica. */
+  readonly file: string
+  readonly store: ReplicaStore
+  readonly replica: Replica
+}
+
+class ProtocolLink implements BrokerLink {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly contact: ContactView
+  readonly #deps: LinkDeps
+  readonly #publish: PublishSession
+  readonly #watch: WatchSession
+  readonly #renewal: CertificateRenewal
+  readonly #file: string
+  readonly #life: LinkLife
+  #book: AddressBook
+  #client: BrokerClient
+
+  constructor(deps: LinkDeps, config: AgentConfig, { identity, file, store, replica }: LinkInit) {
+    const { clock, logger, metrics } = deps
+    const published = new Listeners<[readonly string[] | undefined]>()
+    const watched = new Listeners<[readonly ReplicaChange[]]>()
+    const exported = new Listeners()
+    const connect = (): BrokerClient => this.#client
+    const held = new HeldRecords(clock, replica)
+    this.#deps = deps
+    this.#file = file
+    this.#life = new LinkLife(clock)
+    this.#book = this.#bookOf(identity)
+    this.#client = this.#open(identity)
+    const onChange = (keys: readonly string[] | undefined): void => published.call(keys)
+    const onAsked = (epoch: string, ended: AbortSignal) => held.records(epoch, ended)
+    const { cluster } = identity
+    const members = (): number => replica.complete.size
+    const common = { cluster, connect, clock, logger, metrics }
+    this.#publish = new PublishSession({
+      ...common,
+      members,
+      held: onAsked,
+      onChange,
+      onState: () => this.#onState(),
+    })
+    const contact = new LatestContact(clock)
+    this.#watch = new WatchSession({
+      connect,
+      replica,
+      store,
+      clock,
+      logger,
+      metrics,
+      onChange: (changes) => watched.call(changes),
+      onExported: () => exported.call(),
+      waitsForInterest: deps.followsInterest === true,
+      onContact: (silent) => {
+        contact.set(silent)
+        this.#life.heard()
+        deps.agentMetrics.brokerHeard.set(clock.now() / 1000)
+      },
+      onAuthorities: (authorities) => this.#renewal.takeAuthorities(authorities),
+      onState: (state) => {
+        if (state.t !== 'live') contact.forget()
+        held.onWatch()
+        this.#onState()
+        this.#reportRefused(state)
+      },
+    })
+    this.contact = contact
+    this.#renewal = new CertificateRenewal(
+      {
+        ...deps,
+        client: connect,
+        learned: () => this.#book.proven,
+        onRenewed: (renewed) => this.#replaceClient(renewed),
+      },
+      { store: config.identity, identity },
+    )
+    this.publisher = publisherOf(this.#publish, published)
+    this.replica = replicaViewOf(replica, watched, exported)
+  }
+
+  setInterest(namespaces: ReadonlySet<string> | undefined): void {
+    this.#watch.setInterest(namespaces)
+  }
+
+  problem(): string | undefined {
+    const states = [this.#publish.state(), this.#watch.state()]
+    const failed = states.find((state) => state.t === 'waiting' && state.error !== undefined)
+    if (failed?.t === 'waiting' && failed.error !== undefined) return failed.error.message
+    return this.#renewal.problem() ?? (states.every(({ t }) => t === 'live') ? undefined : 'not connected yet')
+  }
+
+  state(): LinkState {
+    const [publish, watch] = [this.#publish.state(), this.#watch.state()]
+    const failed = [publish, watch].find((state) => state.t === 'waiting' && state.error !== undefined)
+    const answeredMs = this.#publish.answeredMs()
+    const factsRefused = this.#publish.factsRefused()
+    const aheadMs = this.#watch.brokerAheadMs()
+    const reason = failed?.t === 'waiting' ? noConnectionReason(failed.error) : undefined
+    return {
+      publish: publish.t,
+      watch: watch.t,
+      ...this.#life.times(),
+      ...(reason === undefined ? {} : { reason }),
+      ...(factsRefused === undefined ? {} : { factsRefused }),
+      addresses: this.#book.size,
+      failing: this.#book.failing,
+      certificateEnds: timeText(this.#renewal.endsMs),
+      ...(answeredMs === undefined ? {} : { answeredMs: Math.round(answeredMs) }),
+      ...(aheadMs === undefined ? {} : { aheadMs: Math.round(aheadMs) }),
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#publish.run(signal), this.#watch.run(signal), this.#retryRefused(signal)])
+    this.#client.close()
+  }
+
+  async keepIdentity(signal: AbortSignal): Promise<void> {
+    await this.#renewal.run(signal)
+    // A renewal at the very end has opened it anew.
+    this.#client.close()
+  }
+
+  async forget(): Promise<void> {
+    await rm(this.#file, { force: true })
+  }
+
+  async #retryRefused(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const slept = await this.#deps.clock.sleep(RETRY_REFUSED_MS, signal).then(
+        () => true,
+        () => false,
+      )
+      if (slept) this.#publish.retryRefused()
+    }
+  }
+
+  #onState(): void {
+    this.#life.onState([this.#publish, this.#watch].every((session) => session.state().t === 'live'))
+  }
+
+  #reportRefused(state: WatchState): void {
+    const error = state.t === 'waiting' && isAboutUs(state.error) ? state.error : undefined
+    if (state.t !== 'live' && error === undefined) return
+    this.#renewal.takeRefusal(error !== undefined)
+    this.#deps.onRefused(error?.message, error?.reason)
+  }
+
+  /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */
+  #replaceClient(identity: MemberIdentity): void {
+    const old = this.#client
+    // Another token may name another broker; of the same one everything stays known.
+    if (!this.#book.has(identity.brokerAddresses)) this.#book = this.#bookOf(identity)
+    this.#client = this.#open(identity)
+    old.close()
+  }
+
+  #bookOf({ brokerAddresses, learnedAddresses = [] }: MemberIdentity): AddressBook {
+    return new AddressBook({ own: brokerAddresses, proven: learnedAddresses, clock: this.#deps.clock })
+  }
+
+  #open({ brokerAddresses, clusterset, caBundle, certificate, key }: MemberIdentity): BrokerClient {
+    const { clock, logger, processMark } = this.#deps
+    return connectBroker({
+      addresses: brokerAddresses,
+      book: this.#book,
+      clusterset,
+      ca: caBundle,
+      identity: { certificate, key },
+      ...(processMark === undefined ? {} : { processMark }),
+      clock,
+      logger,
+    })
+  }
+}
+
+/** Undefined: it has no name of its own. */
+function noConnectionReason(error: Error | undefined): ReasonCode | undefined {
+  return reasonOf(error) ?? (error instanceof BrokerUnreachableError ? 'BrokerSilent' : undefined)
+}
+
+/** Other refusals are about a moment; these about who we are, and whom we take for the broker. */
+function isAboutUs(error: Error | undefined): error is RefusedError | CertificateError {
+  if (error instanceof CertificateError) return true
+  return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
+}
+
+function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {
+  return {
+    get answered() {
+      return session.answered
+    },
+    setDesired: (records) => session.setDesired(records),
+    setFacts: (facts) => session.setFacts(facts),
+    setStatus: (status) => session.setStatus(status),
+    state: (key) => session.recordState(key),
+    onChange: (listener) => listeners.add(listener),
+  }
+}
+
+function replicaViewOf(
+  replica: Replica,
+  listeners: Listeners<[readonly ReplicaChange[]]>,
+  onExported: Listeners,
+): ReplicaView {
+  return {
+    get synced() {
+      return replica.synced
+    },
+    get confirmed() {
+      return replica.confirmed
+    },
+    get complete() {
+      return replica.complete
+    },
+    get departed() {
+      return replica.departed
+    },
+    get exported() {
+      return replica.exported
+    },
+    holds: (namespace) => replica.holds(namespace),
+    records: () => replica.records.values(),
+    onChange: (listener) => listeners.add(listener),
+    onExported: (listener) => onExported.add(listener),
+  }
+}
+
+/** The broker speaks every few seconds; after so long without a word, what it said is no news. */
+const CONTACT_STALE_MS = 60_000
+
+class LatestContact implements ContactView {
+  readonly #clock: Clock
+  readonly #listeners = new Listeners()
+  #latest: { readonly at: number; readonly silent: ReadonlyMap<string, number> } | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  set(silent: readonly SilentMember[]): void {
+    const known = new Map(silent.map(({ cluster, forMs }) => [cluster, forMs]))
+    this.#latest = { at: this.#clock.monotonic(), silent: known }
+    this.#listeners.call()
+  }
+
+  forget(): void {
+    this.#latest = undefined
+  }
+
+  silent(): ReadonlyMap<string, number> | undefined {
+    const latest = this.#latest
+    return latest === undefined || this.#clock.monotonic() - latest.at > CONTACT_STALE_MS ? undefined : latest.silent
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#listeners.add(listener)
+  }
+}

@@ -1,0 +1,121 @@
+/** Everything that the agent counts itself; the sessions with the broker count in protocol/. */
+import type { Clock } from '../../reconcile/clock.ts'
+import type { LoopDeps } from '../../reconcile/loop.ts'
+import { reportedLoop } from '../../runtime/component.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/instruments.ts'
+
+export interface AgentMetrics {
+  readonly exports: Gauge
+  readonly imports: Gauge
+  readonly members: Gauge
+  readonly silent: Gauge
+  readonly staleGateways: Gauge
+  readonly notUsed: Gauge
+  readonly notImported: Gauge
+  readonly writes: Counter
+  readonly writeFailures: Counter
+  readonly loopSeconds: Histogram
+  readonly loopFailures: Counter
+  readonly certificateStart: Gauge
+  readonly certificateExpiry: Gauge
+  readonly brokerHeard: Gauge
+  readonly importDelay: Histogram
+}
+
+export function agentMetrics(metrics: Metrics): AgentMetrics {
+  return {
+    exports: metrics.gauge({
+      name: 'sealane_agent_exports',
+      help: 'ServiceExports of this cluster, by what became of them: exported, pending, failed or invalid.',
+      labels: ['state'],
+    }),
+    imports: metrics.gauge({ name: 'sealane_agent_imports', help: 'Services imported into this cluster.' }),
+    members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, this one included.' }),
+    silent: metrics.gauge({
+      name: 'sealane_agent_silent_clusters',
+      help: 'Clusters taken as dead: for the time of a lease they had no connection to the broker and no lane.',
+    }),
+    staleGateways: metrics.gauge({
+      name: 'sealane_agent_stale_gateways',
+      help: 'Gateways of this cluster that have stopped to tell how their lanes do.',
+    }),
+    notUsed: metrics.gauge({
+      name: 'sealane_agent_records_not_used',
+      help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',
+    }),
+    notImported: metrics.gauge({
+      name: 'sealane_agent_not_imported',
+      help: 'Exports of other clusters that are not imported here, by reason; all of a namespace that is missing count once.',
+      labels: ['reason'],
+    }),
+    writes: metrics.counter({
+      name: 'sealane_agent_writes_total',
+      help: 'Objects written to the local API.',
+      labels: ['verb', 'kind'],
+    }),
+    writeFailures: metrics.counter({
+      name: 'sealane_agent_write_failures_total',
+      help: 'Objects that the local API did not take.',
+      labels: ['verb', 'kind'],
+    }),
+    loopSeconds: metrics.histogram({
+      name: 'sealane_agent_loop_seconds',
+      help: 'Duration of one round of a loop.',
+      labels: ['loop'],
+      buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10],
+    }),
+    loopFailures: metrics.counter({
+      name: 'sealane_agent_loop_failures_total',
+      help: 'Rounds of a loop that failed and are tried again.',
+      labels: ['loop'],
+    }),
+    certificateStart: metrics.gauge({
+      name: 'sealane_agent_certificate_start_timestamp_seconds',
+      help: "When this cluster's certificate begins, seconds since 1970; 0: none was looked at yet.",
+    }),
+    certificateExpiry: metrics.gauge({
+      name: 'sealane_agent_certificate_expiry_timestamp_seconds',
+      help: "When this cluster's certificate ends, seconds since 1970; 0: none was looked at yet.",
+    }),
+    brokerHeard: metrics.gauge({
+      name: 'sealane_agent_broker_heard_timestamp_seconds',
+      help: 'When the broker was heard last, seconds since 1970: the replica may be as old as that. 0: not heard yet.',
+    }),
+    importDelay: metrics.histogram({
+      name: 'sealane_agent_import_delay_seconds',
+      help: 'Time from a change that came from the broker until the local API has it; of each round that of its first change.',
+      buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15, 60],
+    }),
+  }
+}
+
+/** Without a value until the cluster DNS has been asked. */
+export function clusterDnsGauge(metrics: Metrics): Gauge {
+  return metrics.gauge({
+    name: 'sealane_agent_cluster_dns_answers',
+    help: '1 while the DNS of this cluster hands clusterset.local to Sealane, 0 while it does not.',
+    labels: ['zone'],
+  })
+}
+
+// What the agent's loops have in common: how their rounds are counted.
+
+export interface LoopParts {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+/** `loop` names it in metrics and log lines. */
+export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): LoopDeps {
+  return reportedLoop({
+    clock,
+    logger,
+    loop,
+    count: ({ ok, ms }) => {
+      if (!ok) metrics.loopFailures.inc({ loop })
+      metrics.loopSeconds.observe(ms / 1000, { loop })
+    },
+  })
+}

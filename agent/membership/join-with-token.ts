@@ -1,0 +1,293 @@
+/**
+ * Joining from inside a real cluster: the agent makes the key here, and it never leaves. The installer brings a token
+ * and nothing else. Until the join has worked, the agent reports to the waiting `sealane join` what prevents it.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import {
+  type ClusterFacts,
+  type JoinLook,
+  type JoinResponse,
+  RefusedError,
+  type Renumbered,
+} from '../../protocol/broker-api.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { brokenConnectionsText, renumberedText } from '../../model/member-status.ts'
+import type { IdentityStore } from '../../protocol/membership/member-files.ts'
+import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
+import { joinedMembership } from '../../model/membership.ts'
+import { ownCluster } from '../../model/addresses/own-cluster.ts'
+import {
+  APPROVAL_PACE,
+  type JoinAsk,
+  type JoinStore,
+  askToJoin,
+  awaitsApproval,
+  endOfIdentity,
+  inOwnWords,
+  joinedIdentity,
+  lookAtJoin,
+} from '../../protocol/membership/join.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { Backoff } from '../../reconcile/retry.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { reasonField } from '../../protocol/transport/error-reason.ts'
+import { errorOf } from '../../runtime/errors.ts'
+
+export interface JoinWithTokenInit {
+  readonly cluster: ClusterId
+  readonly facts: ClusterFacts
+  readonly identity: IdentityStore
+  readonly store: JoinStore
+}
+
+/** A token that was refused is looked at again this often: a new one may lie there. */
+const LOOK_MS = 1000
+/** The clock may be set, and the identity be renewed or taken away, meanwhile. */
+const LOOK_AT_IDENTITY_MS = 5000
+/** A broker, or an API server, that does not answer is asked again after so long. */
+const AWAY_MS = 5000
+/** And so is one whose operator has not accepted this cluster yet, until then. */
+const UNAPPROVED_MS = APPROVAL_PACE.maxMs
+
+/**
+ * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's
+ * reason, or when the JoinStore cannot be read or written.
+ */
+export async function joinWithToken(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<void> {
+  const { identity, store } = init
+  const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
+  const approvalBackoff = new Backoff(deps.clock, APPROVAL_PACE)
+  let state: string | undefined = 'joins the clusterset'
+  deps.status.readiness('join', () => state)
+  let refused: string | undefined
+  const attempt = new JoinAttempt(deps, init, 'not joined')
+  let known = await identity.read()
+  for (; known === undefined; known = await identity.read()) {
+    signal.throwIfAborted()
+    const token = await store.token()
+    if (token === undefined || (token === refused && (await store.isRefused(token)))) {
+      if (token === undefined) state = `waits for a join token in ${identity.place}`
+      await deps.clock.sleep(LOOK_MS, signal)
+      continue
+    }
+    const failure = await attempt.join(token, signal)
+    if (failure === undefined) break
+    state = failure.message
+    refused = isFinal(failure) ? token : undefined
+    await attempt.report(failure, token)
+    const pause = awaitsApproval(failure) ? approvalBackoff : backoff
+    if (refused === undefined) await deps.clock.sleep(pause.next(), signal)
+  }
+  state = undefined
+  attempt.forget()
+  // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
+  if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, store, signal)
+}
+
+/** A process that runs with the earlier identity has to start again. */
+export class JoinedAnewError extends Error {
+  constructor(cluster: ClusterId) {
+    super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
+    this.name = 'JoinedAnewError'
+  }
+}
+
+/**
+ * Beside the running agent, until the signal or until the cluster leaves. Once its certificate has ended, a token makes
+ * another one of the same id; until one comes everything stays as it is. In the place of an identity that somebody took
+ * away a token may lie: then it is joined anew. Throws JoinedAnewError when that is done.
+ */
+export async function rejoinWhenEnded(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger } = deps
+  const attempt = new JoinAttempt(deps, init, 'not joined anew')
+  let reported: string | undefined
+  const onFailure = (error: unknown): number => {
+    if (error instanceof JoinedAnewError) throw error
+    const why = String(error)
+    if (!signal.aborted && why !== reported) {
+      logger.warn('the identity is not as it should be, yet', { reason: 'RoundFailed', why })
+    }
+    reported = why
+    return AWAY_MS
+  }
+  while (!signal.aborted) {
+    const waitMs = await rejoin(deps, init, attempt, signal).catch(onFailure)
+    if (waitMs === undefined) return
+    await clock.sleep(waitMs, signal).catch(() => undefined)
+  }
+}
+
+/** Gives when to look again; undefined when this cluster has no identity any more. */
+async function rejoin(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  init: JoinWithTokenInit,
+  attempt: JoinAttempt,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const { clock } = deps
+  const { identity, store } = init
+  const known = await identity.read()
+  if (known === undefined && hasLeft(deps.api)) return undefined
+  const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
+  if (leftMs > 0) attempt.forget()
+  if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
+  const token = await store.token()
+  if (token === undefined || (await store.isRefused(token))) return LOOK_MS
+  const failure = await attempt.join(token, signal)
+  if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
+  if (failure === undefined) return LOOK_MS
+  await attempt.report(failure, token)
+  if (awaitsApproval(failure)) return UNAPPROVED_MS
+  return isFinal(failure) ? LOOK_MS : AWAY_MS
+}
+
+/** Whether it is leaving, or no member. Leaving says so first, then takes the identity away. */
+export function hasLeft(api: ClusterApi): boolean {
+  return api.cache('Membership').synced && !isJoined(api)
+}
+
+function isJoined(api: ClusterApi): boolean {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+}
+
+/** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
+async function dropToken({ logger }: ComponentDeps, store: JoinStore, signal: AbortSignal): Promise<void> {
+  try {
+    if (await store.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
+  } catch (error) {
+    signal.throwIfAborted()
+    logger.warn('a token that is not needed could not be removed', { reason: 'TokenNotRemoved', why: String(error) })
+  }
+}
+
+const MAX_NAMED = 10
+
+function reportRenumbered(
+  { api, logger }: Pick<ComponentDeps, 'logger'> & { readonly api: ClusterApi },
+  renumbered: readonly Renumbered[],
+): void {
+  if (renumbered.length === 0) return
+  const listed = renumbered.slice(0, MAX_NAMED)
+  const named = listed.map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
+  const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
+  const broken = brokenConnectionsText(listed, 'broke')
+  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}. ${broken}`
+  logger.warn('other members got global addresses by this join', {
+    reason: 'MembersRenumbered',
+    members: `${named.join(', ')}${more}`,
+    why: broken,
+  })
+  const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+  api.report({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
+}
+
+/**
+ * Asking again with a token that the broker refused changes nothing. A broker that is away comes back, one that had
+ * too many joins of others says when it takes more, and its operator may still accept this one.
+ */
+function isFinal(failure: Error): boolean {
+  if (failure instanceof RefusedError) return !PASSING.includes(failure.reason)
+  return failure instanceof TokenError
+}
+
+const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsAgreement', 'JoinAwaitsApproval', 'WaitingLimit']
+
+/** Joins with what lies there, again and again, and tells why it does not work. */
+class JoinAttempt {
+  readonly #deps: ComponentDeps & { readonly api: ClusterApi }
+  readonly #init: JoinWithTokenInit
+  readonly #message: string
+  /** The token that an operator has to accept: whether it has ended by then, the broker says. */
+  #waiting: string | undefined
+  #logged: string | undefined
+  /** Why the broker refused it last. */
+  #refusedFor: string | undefined
+
+  constructor(deps: ComponentDeps & { readonly api: ClusterApi }, init: JoinWithTokenInit, message: string) {
+    this.#deps = deps
+    this.#init = init
+    this.#message = message
+    deps.status.report('joinRefused', () => this.#refusedFor)
+  }
+
+  /** There is an identity that counts: why it was refused before is over. */
+  forget(): void {
+    this.#refusedFor = undefined
+  }
+
+  /** Undefined: it has joined. */
+  async join(token: string, signal: AbortSignal): Promise<Error | undefined> {
+    const nowMs = token === this.#waiting ? 0 : this.#deps.clock.now()
+    const failure = await tryToJoin(this.#deps, this.#init, { text: token, nowMs }, signal)
+    if (awaitsApproval(failure)) this.#waiting = token
+    this.#refusedFor = failure === undefined ? undefined : reasonField(failure).reason
+    return failure
+  }
+
+  /** Logged once while an operator is waited for: he may take a day, and is asked four times a minute. */
+  async report(failure: Error, token: string): Promise<void> {
+    const { message } = failure
+    const isRefused = isFinal(failure)
+    const fields = { reason: reasonField(failure).reason ?? 'NotJoined', why: message, refused: isRefused } as const
+    if (!awaitsApproval(failure) || this.#logged !== message) this.#deps.logger.warn(this.#message, fields)
+    this.#logged = message
+    const refused = isRefused ? { refused: token } : {}
+    await this.#init.store.problem({ text: message, ...reasonField(failure), ...refused })
+  }
+}
+
+/**
+ * Somebody has to agree first: throws RefusedError (JoinAwaitsAgreement), and what lookAtJoin() throws, but for a broker
+ * of an older release, which knows no looks.
+ */
+async function requireNobodyRenumbered(deps: ComponentDeps, ask: JoinAsk, signal: AbortSignal): Promise<void> {
+  let found: JoinLook
+  try {
+    found = await lookAtJoin(ask, deps, signal)
+  } catch (error) {
+    if (error instanceof RefusedError && error.field === 'csr') return
+    // The operator is told, and agrees.
+    if (awaitsApproval(error)) return
+    throw error
+  }
+  if (found.renumbered.length === 0) return
+  throw new RefusedError('JoinAwaitsAgreement', 'facts', renumberedText(found.renumbered, 'get'))
+}
+
+async function tryToJoin(
+  deps: ComponentDeps & { readonly api: ClusterApi },
+  init: JoinWithTokenInit,
+  { text, nowMs }: { readonly text: string; readonly nowMs: number },
+  signal: AbortSignal,
+): Promise<Error | undefined> {
+  let ask: JoinAsk | undefined
+  let response: JoinResponse
+  try {
+    const token = parseJoinToken(text.trim(), nowMs)
+    ask = { token, cluster: init.cluster, key: await init.store.key(), facts: init.facts }
+    if (await init.store.asksFirst()) await requireNobodyRenumbered(deps, ask, signal)
+    response = await askToJoin(ask, deps, signal)
+  } catch (error) {
+    signal.throwIfAborted()
+    return awaitsApproval(error) && ask !== undefined ? inOwnWords(error, ask) : errorOf(error)
+  }
+  // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
+  await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)
+  await deps.api.apply(joinedMembership(init.cluster, response), signal)
+  await init.identity.write(joinedIdentity(ask, response))
+  deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
+  for (const note of response.notes ?? []) {
+    deps.logger.warn('addresses are not used as stated', { reason: 'AddressesNotAsStated', note })
+  }
+  reportRenumbered(deps, response.renumbered ?? [])
+  return undefined
+}

@@ -1,0 +1,88 @@
+/**
+ * The broker does not take this cluster for a member any more (evicted, or another site has taken its id). Each reason
+ * is reported once: it does not mend itself, and everything that was received stays as it is.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { JoinStore } from '../../protocol/membership/join.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Backoff } from '../../reconcile/retry.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+
+export interface RefusedMembershipDeps {
+  readonly api: Pick<ClusterApi, 'report'>
+  readonly logger: Logger
+  /** For each word of the broker that says something new. */
+  readonly note?: ((reason: string | undefined) => void) | undefined
+}
+
+export class RefusedMembership {
+  readonly #deps: RefusedMembershipDeps
+  #reported: { readonly reason: string | undefined } | undefined
+
+  constructor(deps: RefusedMembershipDeps) {
+    this.#deps = deps
+  }
+
+  /** The broker's word; undefined when it has taken this cluster as a member. */
+  onReason(reason: string | undefined, code?: ReasonCode): void {
+    if (this.#reported?.reason === reason && this.#reported !== undefined) return
+    this.#reported = { reason }
+    this.#deps.note?.(reason)
+    if (reason !== undefined) this.#report(reason, code)
+  }
+
+  #report(reason: string, code: ReasonCode = 'Refused'): void {
+    const { api, logger } = this.#deps
+    logger.error('the broker refuses this cluster', { reason: code, why: reason })
+    const note = `the broker refuses this cluster: ${reason}`
+    api.report({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
+  }
+}
+
+/**
+ * Notes what the broker says of this member where the next `sealane join` reads it. One write at a time, the last one
+ * wins, and a write that fails is tried again.
+ */
+export class RefusalNote {
+  readonly #deps: { readonly clock: Clock; readonly logger: Logger }
+  readonly #store: Pick<JoinStore, 'problem'>
+  readonly #signal: AbortSignal
+  /** Not written yet. */
+  #word: { readonly reason: string | undefined } | undefined
+  #writing = false
+
+  constructor(
+    deps: { readonly clock: Clock; readonly logger: Logger },
+    store: Pick<JoinStore, 'problem'>,
+    signal: AbortSignal,
+  ) {
+    this.#deps = deps
+    this.#store = store
+    this.#signal = signal
+  }
+
+  /** Undefined: the broker takes this cluster for a member. */
+  onReason(reason: string | undefined): void {
+    this.#word = { reason }
+    if (!this.#writing) void this.#write()
+  }
+
+  async #write(): Promise<void> {
+    const { clock, logger } = this.#deps
+    const backoff = new Backoff(clock, { minMs: 500, maxMs: 60_000 })
+    this.#writing = true
+    while (this.#word !== undefined && !this.#signal.aborted) {
+      const word = this.#word
+      try {
+        await this.#store.problem(word.reason === undefined ? undefined : { text: word.reason })
+        if (this.#word === word) this.#word = undefined
+      } catch (error) {
+        logger.warn('what the broker said is not noted yet', { reason: 'RoundFailed', why: String(error) })
+        await clock.sleep(backoff.next(), this.#signal).catch(() => undefined)
+      }
+    }
+    this.#writing = false
+  }
+}

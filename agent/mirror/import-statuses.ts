@@ -1,0 +1,118 @@
+/** Keeps the status of every ServiceImport right, and reports to the user what changed. */
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import { findCondition, setConditions } from '../../model/conditions.ts'
+import { firstReason } from '../../model/reasons/reasons.ts'
+import { type KubeObject, type ServiceImport, objectKeyText } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { ServicePlan } from '../import/plan-service.ts'
+
+export interface ImportStatusesDeps {
+  readonly api: ClusterApi
+  readonly writer: MirrorWriter
+  readonly clock: Clock
+}
+
+interface WrittenStatus {
+  readonly key: string
+  /** What the cache showed at that time. */
+  readonly present: ServiceImport | undefined
+  readonly object: ServiceImport
+  /** Monotonic. */
+  readonly at: number
+}
+
+/** The cache shows a write sooner than this. */
+const LAG_MS = 30_000
+
+export class ImportStatuses {
+  readonly #deps: ImportStatusesDeps
+  /** The object that was last found right for a plan. */
+  readonly #right = new WeakMap<ServicePlan, ServiceImport>()
+  /** By objectKeyText; the cache may show it later. */
+  readonly #written = new Map<string, WrittenStatus>()
+
+  constructor(deps: ImportStatusesDeps) {
+    this.#deps = deps
+  }
+
+  /** To be called when an object has vanished from the cache. */
+  forget(object: KubeObject): void {
+    this.#written.delete(objectKeyText(object))
+  }
+
+  /** Gives the failures that may pass. */
+  async write(services: Iterable<ServicePlan>, signal: AbortSignal): Promise<ClusterApiError[]> {
+    const { api, writer } = this.#deps
+    const changes = [...services].flatMap((service) => this.#change(service) ?? [])
+    const failures = await writer.applyStatuses(
+      changes.map(({ object }) => object),
+      signal,
+    )
+    if (failures.length === 0) for (const change of changes) this.#written.set(change.key, change)
+    for (const change of changes) for (const event of importEvents(change.object, change.present)) api.report(event)
+    // Deleted in the meantime: the cache will say so.
+    return failures.filter(({ code }) => code !== 'NotFound')
+  }
+
+  /** The ServiceImport with the status it should have; undefined when there is nothing to write. */
+  #change(service: ServicePlan): WrittenStatus | undefined {
+    const { api, writer, clock } = this.#deps
+    const { serviceImport } = service
+    if (serviceImport === undefined) return undefined
+    const { namespace, name } = serviceImport.metadata
+    const present = api.cache('ServiceImport').get(name, namespace)
+    if (present !== undefined && this.#right.get(service) === present) return undefined
+    if (present === undefined && writer.isRefused(serviceImport)) return undefined
+    const status = importStatus(service, present, clock.now())
+    if (present !== undefined && isDeepStrictEqual(status, present.status)) {
+      this.#right.set(service, present)
+      return undefined
+    }
+    const key = objectKeyText(serviceImport)
+    const now = clock.monotonic()
+    const written = this.#written.get(key)
+    if (written !== undefined && isDeepStrictEqual(written.object.status, status)) {
+      // Not shown by the cache yet.
+      if (written.present === present && now - written.at < LAG_MS) return undefined
+      // An API server with an older schema loses this field each time.
+      const { endpointSliceObjects } = status
+      if (isDeepStrictEqual({ ...present?.status, endpointSliceObjects }, status)) return undefined
+    }
+    return { key, present, object: { ...serviceImport, status }, at: now }
+  }
+}
+
+/** Takes the plan and what the local API holds now. */
+function importStatus(
+  plan: Pick<ServicePlan, 'ready' | 'clusters'>,
+  present: ServiceImport | undefined,
+  nowMs: number,
+): NonNullable<ServiceImport['status']> {
+  const generation = present?.metadata.generation
+  const ready = generation === undefined ? plan.ready : { ...plan.ready, observedGeneration: generation }
+  return {
+    clusters: plan.clusters.map((cluster) => ({ cluster })),
+    conditions: setConditions(present?.status?.conditions ?? [], [ready], nowMs),
+    endpointSliceObjects: 'Present',
+  }
+}
+
+/** Events for the user. Takes the object with its new status, and the one before. */
+function importEvents(object: ServiceImport, before: ServiceImport | undefined): ObjectEvent[] {
+  const { name, namespace } = object.metadata
+  const regarding = { kind: 'ServiceImport' as const, name, namespace, uid: before?.metadata.uid }
+  const is = findCondition(object.status?.conditions, 'Ready')
+  const was = findCondition(before?.status?.conditions, 'Ready')
+  const clusters = (object.status?.clusters ?? []).map(({ cluster }) => cluster).join(', ')
+  const events: ObjectEvent[] = []
+  if (before?.status === undefined) {
+    events.push({ regarding, type: 'Normal', reason: 'Imported', note: `imported from ${clusters}` })
+  }
+  // While the address is on its way there is nothing to worry about.
+  if (is?.status === 'False' && is.reason !== 'Pending' && was?.reason !== is.reason) {
+    events.push({ regarding, type: 'Warning', reason: firstReason(is.reason), note: is.message })
+  }
+  return events
+}

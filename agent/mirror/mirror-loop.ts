@@ -1,0 +1,353 @@
+/** Keeps the local API's view of the clusterset equal to the replica. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import type { NotImportedReason } from '../../model/member-status.ts'
+import { type Cluster, type KubeObject, objectKeyText } from '../../model/objects.ts'
+import { problemText } from '../../model/reasons/reasons.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { takesNeeded } from '../import/check-record.ts'
+import { type Dropped, changeServices } from '../import/clusterset-records.ts'
+import {
+  type ImportMemory,
+  type ImportPlan,
+  type ImportWorld,
+  newImportMemory,
+  objectsOf,
+  planImports,
+  replanServices,
+} from '../import/plan-imports.ts'
+import { type MirroredObjects, ownedByMirror, planPrune } from '../import/plan-prune.ts'
+import type { ServicePlan } from '../import/plan-service.ts'
+import type { ReplicaView } from '../link/broker-link.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { SharedFindings } from '../loop/shared-findings.ts'
+import { ImportStatuses } from './import-statuses.ts'
+import { DirtyServices, type Touched, WorldReader, type WorldReaderInit } from './read-world.ts'
+
+// Logs which of the broker's records are not used: each once, and a bounded number in one round.
+
+/** Log lines about bad records in one round; a member could send any number of them. */
+const MAX_LINES = 20
+/** The broker and this cluster receive each other's changes sooner than this. */
+const SETTLE_MS = 10_000
+
+export class LeftOut {
+  readonly #deps: { readonly logger: Logger; readonly clock: Clock }
+  /** By text: since when it is left out, monotonic, and whether that is logged. */
+  #known = new Map<string, { readonly since: number; readonly isReported: boolean }>()
+
+  constructor(deps: { readonly logger: Logger; readonly clock: Clock }) {
+    this.#deps = deps
+  }
+
+  /** Takes all that is left out now. */
+  report(dropped: readonly Dropped[]): void {
+    const { clock, logger } = this.#deps
+    const now = clock.monotonic()
+    const before = this.#known
+    this.#known = new Map()
+    const fresh: Dropped[] = []
+    for (const one of dropped) {
+      const text = leftOutText(one)
+      const { since, isReported } = before.get(text) ?? { since: now, isReported: false }
+      const isDue = one.settles !== true || now - since >= SETTLE_MS
+      if (isDue && !isReported && this.#known.get(text)?.isReported !== true) fresh.push(one)
+      this.#known.set(text, { since, isReported: isReported || isDue })
+    }
+    for (const one of fresh.slice(0, MAX_LINES)) {
+      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })
+    }
+    if (fresh.length > MAX_LINES)
+      logger.warn('more left out of what the broker sent', { reason: 'LinesOmitted', count: fresh.length - MAX_LINES })
+  }
+}
+
+function leftOutText(one: Dropped): string {
+  return `${one.what}: ${problemText(one)}`
+}
+
+export interface MirrorLoopDeps {
+  readonly api: ClusterApi
+  readonly replica: ReplicaView
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface MirrorLoopInit extends WorldReaderInit {
+  readonly allowedNamespaces: readonly string[]
+  readonly loop: LoopInit
+}
+
+interface LastPlan {
+  readonly world: ImportWorld
+  readonly plan: ImportPlan
+}
+
+/** A whole plan, or what of it has changed. */
+interface PlanPart {
+  readonly objects: ReadonlyMap<string, KubeObject>
+  readonly services: ReadonlyMap<string, ServicePlan>
+}
+
+interface Round extends LastPlan {
+  /** What of the plan is looked at. */
+  readonly part: PlanPart
+  /** What there is in the local API of that part. */
+  readonly mirrored: MirroredObjects
+  /** ReplicaView.confirmed, as it was when this was planned. */
+  readonly confirmed: boolean
+}
+
+const KINDS = ['Namespace', 'ServiceImport', 'EndpointSlice', 'Cluster', 'Endpoint', 'Membership'] as const
+
+export class MirrorLoop {
+  readonly #deps: MirrorLoopDeps
+  readonly #own: string
+  readonly #reader: WorldReader
+  readonly #loop: ReconcileLoop
+  readonly #memory: ImportMemory
+  readonly #leftOut: LeftOut
+  readonly #dirty = new DirtyServices()
+  #last: LastPlan | undefined
+  #wasConfirmed = false
+  /** When the first change came that is not written yet, monotonic. */
+  #changedAtMs: number | undefined
+  /** Services of namespaces that are here, and why they are not imported all the same. */
+  readonly #problems = new Map<ServiceKey, NotImportedReason>()
+  readonly #statuses: ImportStatuses
+  readonly #subscriptions = new Subscriptions()
+
+  constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
+    this.#deps = deps
+    this.#own = init.own
+    this.#reader = new WorldReader(deps, init)
+    this.#statuses = new ImportStatuses(deps)
+    this.#leftOut = new LeftOut(deps)
+    const isKnown = (id: string): boolean => id === init.own || deps.api.cache('Cluster').get(id) !== undefined
+    this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
+    for (const kind of KINDS) this.#follow(kind)
+    const stop = deps.replica.onChange((changes) => {
+      // What members report about themselves is not mirrored.
+      const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
+      const isNews = mirrored.length > 0 || changes.length === 0 || deps.replica.confirmed !== this.#wasConfirmed
+      if (!isNews) return
+      this.#wasConfirmed = deps.replica.confirmed
+      this.#changedAtMs ??= deps.clock.monotonic()
+      this.#dirty.noteRecords(mirrored)
+      this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+    deps.findings.onExports((keys) => {
+      this.#dirty.noteServices(keys)
+      this.#loop.poke()
+    })
+    deps.findings.onNeeded(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
+    deps.findings.onExpired(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  notReady(): string | undefined {
+    const missing = KINDS.find((kind) => !this.#deps.api.cache(kind).synced)
+    return missing === undefined ? undefined : `${missing} objects are not read yet`
+  }
+
+  /** Objects of the latest plan, one line each. */
+  print(): string {
+    const plan = this.#last?.plan
+    if (plan === undefined) return 'nothing received from the broker yet'
+    return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${leftOutText(one)}`)].join('\n')
+  }
+
+  /** Removes everything that was mirrored: this cluster is leaving. */
+  async removeAll(signal: AbortSignal): Promise<void> {
+    const owned = ownedByMirror({ ...this.#reader.mirrored(), own: this.#own })
+    const all = [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters]
+    const [failure] = await this.#deps.writer.remove(all, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  #follow(kind: (typeof KINDS)[number]): void {
+    const { api, writer } = this.#deps
+    const stop = api.cache(kind).onChange((change) => {
+      if (change?.type === 'removed') {
+        writer.forget(change.object)
+        if (kind === 'ServiceImport') this.#statuses.forget(change.object)
+      }
+      if (this.#dirty.noteObject(change)) this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { replica, findings } = this.#deps
+    // Until a whole snapshot was seen, everything stays as it was before.
+    const { expired } = findings
+    if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
+    // What this cluster exports is known from now on.
+    if (this.#last?.world.ownKnown === false && findings.exportPlan !== undefined) this.#dirty.noteAll()
+    const changedAtMs = this.#changedAtMs
+    const taken = this.#dirty.take(replica)
+    this.#changedAtMs = undefined
+    try {
+      const last = this.#last
+      if (taken === undefined || last === undefined) await this.#all(expired, signal)
+      else await this.#some(last, taken, signal)
+    } catch (error) {
+      this.#changedAtMs = changedAtMs ?? this.#changedAtMs
+      // What was left undone is found by looking at everything.
+      this.#dirty.noteAll()
+      throw error
+    }
+    if (changedAtMs === undefined) return
+    this.#deps.metrics.importDelay.observe((this.#deps.clock.monotonic() - changedAtMs) / 1000)
+  }
+
+  /**
+   * Before anything was received from the broker: a route into a lane may be what keeps the broker out of reach. Such
+   * routes are removed first.
+   */
+  async #endHarm(signal: AbortSignal): Promise<void> {
+    const { api, findings, logger, writer } = this.#deps
+    const own = api.cache('Cluster').get(this.#own)?.spec
+    if (!api.cache('Cluster').synced || own === undefined) return
+    const harmful = api
+      .cache('Cluster')
+      .list()
+      .filter(({ spec }) => spec.id !== this.#own)
+      .flatMap((object) => {
+        const found = takesNeeded(object.spec, own, findings.needed)
+        return found === undefined ? [] : [{ object, found }]
+      })
+    if (harmful.length === 0) return
+    for (const { object, found } of harmful.slice(0, MAX_LINES)) {
+      const { reason, message: why } = found
+      logger.warn('cluster taken out', { cluster: object.metadata.name, reason, why })
+    }
+    const [failure] = await writer.remove(
+      harmful.map(({ object }) => object),
+      signal,
+    )
+    if (failure !== undefined) throw failure
+  }
+
+  async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const { confirmed, complete, departed } = this.#deps.replica
+    // A route of another cluster may be what keeps the broker out of reach.
+    if (!confirmed) await this.#endHarm(signal)
+    const world = this.#reader.world(new Set(confirmed ? [...complete, ...departed] : []), expired)
+    if (world === undefined) return
+    const plan = planImports(world, this.#memory)
+    this.#last = { world, plan }
+    await this.#apply({ world, plan, part: plan, mirrored: this.#reader.mirrored(), confirmed }, signal)
+  }
+
+  /** Costs what has changed, not what there is. */
+  async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
+    const changed = changeServices(before.basis.view, changes, this.#memory.validate)
+    if (changed === undefined) return this.#all(world.expired, signal)
+    const touched = [...new Set([...keys.keys(), ...changed.touched])].sort()
+    const old = touched.flatMap((key) => objectsOf(before.services.get(`ServiceImport/${key}`)))
+    const plan = replanServices(world, this.#memory, before, { view: changed.view, touched })
+    this.#last = { world, plan }
+    const services = new Map<string, ServicePlan>()
+    for (const key of touched) {
+      const service = plan.services.get(`ServiceImport/${key}`)
+      if (service !== undefined) services.set(`ServiceImport/${key}`, service)
+    }
+    const objects = new Map([...services.values()].flatMap(objectsOf).map((object) => [objectKeyText(object), object]))
+    const mirrored = this.#reader.mirroredOf(touched, [...old, ...[...keys.values()].flat()])
+    const { confirmed } = this.#deps.replica
+    await this.#apply({ world, plan, part: { objects, services }, mirrored, confirmed }, signal)
+  }
+
+  /**
+   * What was saved may be older than what another agent of this cluster has written since. Until the broker has said what
+   * there is, only what this cluster knows by itself is written, or taken away.
+   */
+  async #apply({ world, plan, part, mirrored, confirmed }: Round, signal: AbortSignal): Promise<void> {
+    const { writer, findings } = this.#deps
+    if (confirmed) findings.setOwnFindings(plan.ownFindings)
+    this.#report(plan)
+    // One object that cannot be written now holds nothing else up.
+    const failures = await writer.apply(confirmed ? part.objects : this.#ownSlices(part.objects), signal)
+    if (confirmed) failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    this.#noteProblems(part, part === plan)
+    findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
+    const { own, holds, expired, namespaces } = world
+    // What it exports itself is known here, and nowhere better.
+    const certain = confirmed || !world.ownKnown ? world.certain : new Set([own])
+    const gone = planPrune({
+      ...mirrored,
+      ...(confirmed ? {} : { serviceImports: [], endpoints: [], clusters: [] }),
+      own,
+      desired: plan.objects,
+      kept: plan.services,
+      certain,
+      holds,
+      expired,
+      harmful: harmfulAmong(mirrored.clusters, world),
+      namespaces,
+    })
+    failures.push(...(await writer.remove(gone, signal)))
+    if (failures[0] !== undefined) throw failures[0]
+  }
+
+  /** What this cluster alone knows, whatever the broker has said since. */
+  #ownSlices(objects: ReadonlyMap<string, KubeObject>): ReadonlyMap<string, KubeObject> {
+    const isOwn = ({ metadata }: KubeObject): boolean => metadata.labels?.[LABEL_SOURCE_CLUSTER] === this.#own
+    return new Map([...objects].filter(([, object]) => isOwn(object)))
+  }
+
+  /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
+  #noteProblems({ services }: Pick<PlanPart, 'services'>, isWhole: boolean): void {
+    if (isWhole) this.#problems.clear()
+    for (const [at, service] of services) {
+      const key = at.slice('ServiceImport/'.length) as ServiceKey
+      const problem = this.#importProblem(key, service)
+      if (problem === undefined) this.#problems.delete(key)
+      else this.#problems.set(key, problem)
+    }
+  }
+
+  #importProblem(key: ServiceKey, { ready, serviceImport }: ServicePlan): NotImportedReason | undefined {
+    if (ready.reason === 'IPFamilyNotSupported') return 'IPFamilyNotSupported'
+    if (serviceImport === undefined || !this.#deps.writer.isRefused(serviceImport)) return undefined
+    const present = this.#reader.serviceImport(key)
+    const isOurs = present?.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+    return present === undefined || isOurs ? 'ImportRefused' : 'NameTaken'
+  }
+
+  #report(plan: ImportPlan): void {
+    const { metrics } = this.#deps
+    metrics.imports.set(plan.services.size)
+    metrics.members.set(plan.basis.clusters.size)
+    metrics.notUsed.set(plan.dropped.length)
+    this.#leftOut.report(plan.dropped)
+  }
+}
+
+function harmfulAmong(clusters: readonly Cluster[], { own, ownSpec, needed }: ImportWorld): ReadonlySet<string> {
+  const others = clusters.filter(({ spec }) => spec.id !== own)
+  return new Set(
+    others.filter(({ spec }) => takesNeeded(spec, ownSpec, needed) !== undefined).map(({ spec }) => spec.id),
+  )
+}

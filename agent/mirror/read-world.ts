@@ -1,0 +1,235 @@
+/** Reads what the mirror plans from, out of the replica and the local API. Changes nothing. */
+import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
+import { type Prefix, parsePrefix } from '../../model/addresses/ip.ts'
+import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import {
+  type ClusterSpec,
+  type EndpointSlice,
+  type KubeObject,
+  MEMBERSHIP_NAME,
+  type ServiceImport,
+  objectKeyText,
+} from '../../model/objects.ts'
+import { LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
+import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
+import type { ImportWorld } from '../import/plan-imports.ts'
+import type { MirroredObjects } from '../import/plan-prune.ts'
+import type { ReplicaView } from '../link/broker-link.ts'
+import type { SharedFindings } from '../loop/shared-findings.ts'
+
+export interface WorldReaderDeps {
+  readonly api: ClusterApi
+  readonly replica: ReplicaView
+  readonly findings: SharedFindings
+}
+
+export interface WorldReaderInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as its own API has it. */
+  readonly facts: OwnFacts['stated']
+}
+
+export class WorldReader {
+  readonly #deps: WorldReaderDeps
+  readonly #own: string
+  readonly #facts: OwnFacts['stated']
+  #range: { readonly text: string; readonly prefix: Prefix } | undefined
+
+  constructor(deps: WorldReaderDeps, { own, facts }: WorldReaderInit) {
+    this.#deps = deps
+    this.#own = own
+    this.#facts = facts
+  }
+
+  /** Undefined while nothing believable is known of this cluster. `certain`: whose absent records are really gone. */
+  world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
+    const { api, replica, findings } = this.#deps
+    const clusters = api.cache('Cluster')
+    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+    const local = clusters.get(this.#own)?.spec
+    const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
+    // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
+    const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
+    if (ownSpec === undefined) return undefined
+    const live = api
+      .cache('Namespace')
+      .list()
+      .filter(({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating')
+    return {
+      own: this.#own,
+      ownSpec,
+      ownFacts,
+      records: replica.records(),
+      certain,
+      holds: (namespace) => replica.holds(namespace),
+      namespaces: new Set(live.map(({ metadata }) => metadata.name)),
+      ownKnown: findings.exportPlan !== undefined,
+      ownExport: (key) => findings.exportPlan?.exports.get(key)?.exported,
+      serviceImport: (key) => this.serviceImport(key),
+      clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
+      clustersetIpRange: this.#clustersetIpRange(),
+      needed: findings.needed,
+      expired,
+    }
+  }
+
+  /** As the local API has it. */
+  serviceImport(key: ServiceKey): ServiceImport | undefined {
+    const slash = key.indexOf('/')
+    return this.#deps.api.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
+  }
+
+  /** All that may be mirrored, and what users made of the same kinds. */
+  mirrored(): MirroredObjects {
+    const { api } = this.#deps
+    return {
+      serviceImports: api.cache('ServiceImport').list(),
+      slices: api.cache('EndpointSlice').list(),
+      clusters: api.cache('Cluster').list(),
+      endpoints: api.cache('Endpoint').list(),
+    }
+  }
+
+  /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
+  mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
+    const { api } = this.#deps
+    const slices = new Map<string, EndpointSlice>()
+    for (const { kind, metadata } of candidates) {
+      const found = kind === 'EndpointSlice' ? api.cache(kind).get(metadata.name, metadata.namespace) : undefined
+      if (found !== undefined) slices.set(objectKeyText(found), found)
+    }
+    return {
+      serviceImports: keys.flatMap((key) => this.serviceImport(key) ?? []),
+      slices: [...slices.values()],
+      clusters: api.cache('Cluster').list(),
+      endpoints: [],
+    }
+  }
+
+  #ownRecord(): ClusterSpec | undefined {
+    for (const { key, body } of this.#deps.replica.records()) {
+      if (key.cluster === this.#own && body.kind === 'Cluster' && body.spec.id === this.#own) return body.spec
+    }
+    return undefined
+  }
+
+  /** The same object while the text is the same: the plan's memory goes by identity. */
+  #clustersetIpRange(): Prefix | undefined {
+    const text = this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
+    if (text === undefined || text === '') return undefined
+    if (this.#range?.text !== text) this.#range = { text, prefix: parsePrefix(text, 'clustersetIpRange') }
+    return this.#range.prefix
+  }
+}
+
+export interface Touched {
+  /** Services, each with the objects of the local API that changed. */
+  readonly keys: ReadonlyMap<ServiceKey, readonly KubeObject[]>
+  /** Records, in the order in which they came. */
+  readonly changes: readonly ReplicaChange[]
+}
+
+/** More changes than this are better looked at as a whole. */
+const MAX_CHANGES = 2000
+/**
+ * The same of objects of the local API: while nothing is looked at, as before the broker's first snapshot, they pile
+ * up.
+ */
+const MAX_NOTED = 20_000
+
+/** What has changed since the mirror last looked: some services, or more than that. */
+export class DirtyServices {
+  #all = true
+  #keys = new Map<ServiceKey, KubeObject[]>()
+  #changes: ReplicaChange[] = []
+  /** Of the local API, since the last look. */
+  #noted = 0
+  #owners: Pick<ReplicaView, 'complete' | 'departed' | 'confirmed'> | undefined
+
+  noteAll(): void {
+    this.#all = true
+    this.#noted = 0
+    this.#keys.clear()
+    this.#changes = []
+  }
+
+  noteRecords(changes: readonly ReplicaChange[]): void {
+    if (this.#all) return
+    if (this.#changes.length + changes.length > MAX_CHANGES) this.noteAll()
+    else this.#changes.push(...changes)
+  }
+
+  noteServices(keys: Iterable<ServiceKey>): void {
+    for (const key of keys) this.#note(key)
+  }
+
+  /**
+   * Takes a change of a cache; undefined when it has become synced. False when it does not matter to what is mirrored.
+   */
+  noteObject(change: ObjectChange<KubeObject> | undefined): boolean {
+    const object = change?.object
+    if (object === undefined) this.noteAll()
+    else if (object.kind === 'ServiceImport') this.#note(keyOf(object, object.metadata.name), object)
+    else if (object.kind === 'EndpointSlice') return this.#noteSlice(change as ObjectChange<EndpointSlice>)
+    else this.noteAll()
+    return true
+  }
+
+  /**
+   * What is to be looked at now; undefined for everything. Also when nothing is known to have changed: then drift may
+   * have.
+   */
+  take({
+    complete,
+    departed,
+    confirmed,
+  }: Pick<ReplicaView, 'complete' | 'departed' | 'confirmed'>): Touched | undefined {
+    const sameOwners =
+      this.#owners?.confirmed === confirmed &&
+      sameSet(this.#owners.complete, complete) &&
+      sameSet(this.#owners.departed, departed)
+    const nothing = this.#keys.size === 0 && this.#changes.length === 0
+    const touched = this.#all || !sameOwners || nothing ? undefined : { keys: this.#keys, changes: this.#changes }
+    this.#all = false
+    this.#noted = 0
+    this.#keys = new Map()
+    this.#changes = []
+    this.#owners = { complete: new Set(complete), departed: new Set(departed), confirmed }
+    return touched
+  }
+
+  #noteSlice(change: ObjectChange<EndpointSlice>): boolean {
+    const versions = [
+      change.object,
+      ...(change.type === 'set' && change.previous !== undefined ? [change.previous] : []),
+    ]
+    const keys = versions.flatMap((slice) => {
+      const service = slice.metadata.labels?.[LABEL_SERVICE_NAME]
+      return service === undefined ? [] : [keyOf(slice, service)]
+    })
+    for (const key of new Set(keys)) this.#note(key, change.object)
+    return keys.length > 0
+  }
+
+  #note(key: ServiceKey, object?: KubeObject): void {
+    if (this.#all) return
+    this.#noted += 1
+    if (this.#noted > MAX_NOTED) {
+      this.noteAll()
+      return
+    }
+    const objects = this.#keys.get(key) ?? []
+    this.#keys.set(key, objects)
+    if (object !== undefined) objects.push(object)
+  }
+}
+
+function keyOf({ metadata }: KubeObject, service: string): ServiceKey {
+  return serviceKey(metadata.namespace ?? '', service)
+}
+
+function sameSet(a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean {
+  return a?.size === b.size && [...b].every((item) => a.has(item))
+}

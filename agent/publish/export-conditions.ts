@@ -1,0 +1,153 @@
+/** Reports on each export what became of it: its conditions, and events when they change. */
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import { CONDITION_IMPORTED, type ConditionFinding, findCondition, setConditions } from '../../model/conditions.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import type { ServiceExport } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Publisher } from '../link/broker-link.ts'
+import { exportEvents, isRefusal, planConditions } from './plan-conditions.ts'
+import { importedCondition } from '../export/importers.ts'
+import type { AgentMetrics } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { ExportPlan, PlannedExport } from '../export/plan-exports.ts'
+import type { SharedFindings } from '../loop/shared-findings.ts'
+
+export interface ExportConditionsDeps {
+  readonly api: ClusterApi
+  readonly publisher: Publisher
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly metrics: AgentMetrics
+}
+
+type State = 'exported' | 'pending' | 'failed' | 'invalid'
+
+interface Change {
+  readonly present: ServiceExport
+  readonly object: ServiceExport
+  readonly wanted: readonly ConditionFinding[]
+}
+
+interface Written {
+  readonly wanted: readonly ConditionFinding[]
+  /** Monotonic. */
+  readonly at: number
+}
+
+/** Planned and written together: of a thousand new exports the broker confirms most before the first plan. */
+const AT_ONCE = 64
+/** The cache shows a write sooner than this. */
+const LAG_MS = 30_000
+
+const LEFT: readonly ConditionFinding[] = [
+  { type: 'Ready', status: 'False', reason: 'Pending', message: 'this cluster has left the clusterset' },
+  { type: 'Conflict', status: 'False', reason: 'NoConflicts', message: '' },
+  { type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message: 'this cluster has left the clusterset' },
+]
+
+export class ExportConditions {
+  readonly #deps: ExportConditionsDeps
+  readonly #states = new Map<ServiceKey, State>()
+  /** What was written for an object; the cache may show it later. */
+  readonly #written = new WeakMap<ServiceExport, Written>()
+
+  constructor(deps: ExportConditionsDeps) {
+    this.#deps = deps
+  }
+
+  /** Throws ClusterApiError when something could not be written now, after all that could be. */
+  async report(plan: ExportPlan, keys: Iterable<ServiceKey>, signal: AbortSignal): Promise<void> {
+    const all = [...keys]
+    const failures: ClusterApiError[] = []
+    for (let i = 0; i < all.length; i += AT_ONCE) {
+      failures.push(...(await this.#reportSome(plan, all.slice(i, i + AT_ONCE), signal)))
+    }
+    this.#count()
+    if (failures[0] !== undefined) throw failures[0]
+  }
+
+  async #reportSome(plan: ExportPlan, keys: readonly ServiceKey[], signal: AbortSignal): Promise<ClusterApiError[]> {
+    const { api, clock } = this.#deps
+    const changes = keys.flatMap((key) => this.#change(key, plan.exports.get(key)) ?? [])
+    const failures = await this.#write(
+      changes.map(({ object }) => object),
+      signal,
+    )
+    if (failures.length > 0) return failures
+    for (const { present, object, wanted } of changes) {
+      this.#written.set(present, { wanted, at: clock.monotonic() })
+      const events = exportEvents(object, present.status?.conditions ?? [], object.status?.conditions ?? [])
+      for (const event of events) api.report(event satisfies ObjectEvent)
+    }
+    return []
+  }
+
+  /** Says on every export that it is no longer one: this cluster has left. */
+  async reportLeft(signal: AbortSignal): Promise<void> {
+    const { api, clock } = this.#deps
+    const changed = api
+      .cache('ServiceExport')
+      .list()
+      .flatMap((object): ServiceExport[] => {
+        const present = object.status?.conditions
+        if (present === undefined) return []
+        const reported = LEFT.filter(
+          ({ type }) => type !== CONDITION_IMPORTED || findCondition(present, type) !== undefined,
+        )
+        const conditions = setConditions(present, reported, clock.now())
+        return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
+      })
+    const [failure] = await this.#write(changed, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  #change(key: ServiceKey, planned: PlannedExport | undefined): Change | undefined {
+    const { api, publisher, findings, clock } = this.#deps
+    // The plan may hold an earlier status.
+    const present = api.cache('ServiceExport').get(key.slice(key.indexOf('/') + 1), key.slice(0, key.indexOf('/')))
+    if (planned === undefined || present === undefined) {
+      this.#states.delete(key)
+      return undefined
+    }
+    const elsewhere = { finding: findings.ownFindings.get(key), imported: this.#imported(key) }
+    const wanted = planConditions({ ...planned, object: present }, publisher, elsewhere)
+    this.#states.set(key, stateOf(planned, wanted.find(({ type }) => type === 'Ready')?.reason))
+    const before = present.status?.conditions ?? []
+    const conditions = setConditions(before, wanted, clock.now())
+    if (conditions === before || this.#isWritten(present, wanted)) return undefined
+    return { present, object: { ...present, status: { ...present.status, conditions } }, wanted }
+  }
+
+  #imported(key: ServiceKey): ConditionFinding | undefined {
+    const found = this.#deps.findings.importers
+    const storedAt = found?.settled.get(key)
+    return found === undefined || storedAt === undefined ? undefined : importedCondition(key, found.importers, storedAt)
+  }
+
+  #isWritten(object: ServiceExport, wanted: readonly ConditionFinding[]): boolean {
+    const written = this.#written.get(object)
+    if (written === undefined || this.#deps.clock.monotonic() - written.at > LAG_MS) return false
+    return isDeepStrictEqual(written.wanted, wanted)
+  }
+
+  #count(): void {
+    const counts: Record<State, number> = { exported: 0, pending: 0, failed: 0, invalid: 0 }
+    for (const state of this.#states.values()) counts[state] += 1
+    for (const [state, count] of Object.entries(counts)) this.#deps.metrics.exports.set(count, { state })
+  }
+
+  /** Gives the failures that may pass. */
+  async #write(changed: readonly ServiceExport[], signal: AbortSignal): Promise<ClusterApiError[]> {
+    const failures = await this.#deps.writer.applyStatuses(changed, signal)
+    // Deleted in the meantime: the cache will say so.
+    return failures.filter(({ code }) => code !== 'NotFound')
+  }
+}
+
+function stateOf(planned: PlannedExport, ready: string | undefined): State {
+  if (planned.valid.status !== 'True') return 'invalid'
+  if (ready !== undefined && isRefusal(ready)) return 'failed'
+  return ready === 'Pending' ? 'pending' : 'exported'
+}

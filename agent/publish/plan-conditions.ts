@@ -1,0 +1,202 @@
+/** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import {
+  CONDITION_COMPLETE,
+  CONDITION_IMPORTED,
+  type ConditionFinding,
+  findCondition,
+  isConditionTrue,
+} from '../../model/conditions.ts'
+import { isQuotaReason } from '../../model/member-quota.ts'
+import type { Condition, ServiceExport } from '../../model/objects.ts'
+import { type ReasonCode, firstReason, joinReasons } from '../../model/reasons/reasons.ts'
+import type { ConflictFinding } from '../../model/services/merge-services.ts'
+import type { LeftOutNote } from '../export/member-records.ts'
+import type { PlannedExport } from '../export/plan-exports.ts'
+import type { PublishState } from '../link/broker-link.ts'
+
+export interface PublishedView {
+  /** The broker has answered in the life of this process; until then the earlier findings count. */
+  readonly answered: boolean
+  state(key: string): PublishState
+}
+
+/** Endpoints left out that are named one by one; the rest is counted. */
+const MAX_NOTES = 3
+
+export interface FoundElsewhere {
+  /** Of the merge; undefined while the broker does not show this export yet. */
+  readonly finding?: ConflictFinding | undefined
+  /** Undefined while the others may not have had the time to report. */
+  readonly imported?: ConditionFinding | undefined
+}
+
+/**
+ * Findings to set on one export, in order: Valid, Ready, Conflict, Imported. A condition about which nothing is known
+ * is left out, so that a restart without the broker changes nothing.
+ */
+export function planConditions(
+  planned: PlannedExport,
+  published: PublishedView,
+  { finding, imported }: FoundElsewhere = {},
+): readonly ConditionFinding[] {
+  const { generation } = planned.object.metadata
+  const findings = [...validate(planned, published, finding), ...validateImported(planned, published, imported)]
+  return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
+}
+
+function validate(
+  planned: PlannedExport,
+  published: PublishedView,
+  finding: ConflictFinding | undefined,
+): readonly ConditionFinding[] {
+  const conditions = planned.object.status?.conditions
+  if (planned.valid.status !== 'True') {
+    const waiting = ready('False', 'Pending', 'waits until the export is valid')
+    return [planned.valid, waiting, conflict({ reasons: [], message: '' }), ...unknownComplete(planned)]
+  }
+  const findings: ConditionFinding[] = [planned.valid]
+  const unsure = !published.answered && isConditionTrue(conditions, 'Ready')
+  if (!unsure) findings.push(planReady(planned, published), ...planComplete(planned))
+  if (finding !== undefined) findings.push(conflict(finding))
+  else if (findCondition(conditions, 'Conflict') === undefined) findings.push(conflict({ reasons: [], message: '' }))
+  return findings
+}
+
+/** An export that is none is imported by nobody, and that is no news of the others. */
+function validateImported(
+  planned: PlannedExport,
+  published: PublishedView,
+  imported: ConditionFinding | undefined,
+): readonly ConditionFinding[] {
+  const [exportKey = ''] = planned.recordKeys
+  const isRefused = published.state(exportKey).t === 'refused'
+  if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
+  if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
+  const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
+  return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
+}
+
+/** What was left out of it says nothing of what it is now. */
+function unknownComplete({ object }: PlannedExport): readonly ConditionFinding[] {
+  if (findCondition(object.status?.conditions, CONDITION_COMPLETE) === undefined) return []
+  return [
+    { type: CONDITION_COMPLETE, status: 'Unknown', reason: 'Pending', message: 'waits until the export is valid' },
+  ]
+}
+
+function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {
+  const states = planned.recordKeys.map((key) => ({ key, state: published.state(key) }))
+  const leftOut = planLeftOut(states)
+  if (leftOut !== undefined) return leftOut
+  const refusals = states.flatMap(({ key, state }) =>
+    state.t === 'refused' ? [`${key}: ${state.field}: ${state.message} (${state.reason})`] : [],
+  )
+  if (refusals.length > 0) {
+    const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
+    // What a person can allow has a name of its own.
+    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.reason === 'NamespaceNotAllowed'
+    return ready(
+      'False',
+      isForbidden ? 'NamespaceNotAllowed' : 'Failed',
+      `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`,
+    )
+  }
+  // Endpoints come and go all the time; being exported is about the service itself.
+  if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
+  const { notes } = planned
+  return ready('True', 'Exported', notes.length === 0 ? 'exported' : `exported; ${notesText(notes)}`)
+}
+
+function notesText(notes: readonly LeftOutNote[]): string {
+  const more = notes.length > MAX_NOTES ? `; and ${notes.length - MAX_NOTES} more` : ''
+  const named = notes.slice(0, MAX_NOTES).map(({ message }) => message)
+  return `${named.join('; ')}${more}`
+}
+
+/** Beside an export that is ready: what of it has a name of its own and is left out. */
+function planComplete(planned: PlannedExport): readonly ConditionFinding[] {
+  const named = planned.notes.flatMap((note) => (note.reason === undefined ? [] : [{ ...note, reason: note.reason }]))
+  const [first, ...others] = new Set(named.map(({ reason }) => reason))
+  if (first !== undefined)
+    return [
+      { type: CONDITION_COMPLETE, status: 'False', reason: joinReasons([first, ...others]), message: notesText(named) },
+    ]
+  const was = findCondition(planned.object.status?.conditions, CONDITION_COMPLETE)
+  return was === undefined ? [] : [{ type: CONDITION_COMPLETE, status: 'True', reason: 'Exported', message: '' }]
+}
+
+/** For want of room: what a person can allow has a name of its own. Refusals of another kind come first. */
+function planLeftOut(
+  states: readonly { readonly key: string; readonly state: PublishState }[],
+): ConditionFinding | undefined {
+  const refused = states.flatMap(({ key, state }) => (state.t === 'refused' ? [{ key, ...state }] : []))
+  const [first] = refused
+  if (first === undefined || refused.some(({ reason }) => !isQuotaReason(reason))) return undefined
+  const part = `${refused.length} of ${states.length} records of this export`
+  const all = states[0]?.state.t === 'refused' ? 'left out' : `left out in part (${part})`
+  return ready('False', first.reason, `${all}: ${first.message}; it is taken by itself as soon as there is room`)
+}
+
+function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {
+  return { type: 'Ready', status, reason, message }
+}
+
+function conflict(finding: ConflictFinding): ConditionFinding {
+  const { reasons, message } = finding
+  const [first, ...more] = reasons
+  if (first === undefined) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
+  return { type: 'Conflict', status: 'True', reason: joinReasons([first, ...more]), message }
+}
+
+// Events about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure.
+
+/** Takes the conditions before and after. A restart changes none, so it reports nothing again. */
+export function exportEvents(
+  object: ServiceExport,
+  before: readonly Condition[],
+  after: readonly Condition[],
+): ObjectEvent[] {
+  const { name, namespace, uid } = object.metadata
+  const regarding = { kind: 'ServiceExport' as const, name, namespace, uid }
+  return TYPES.flatMap((type) => {
+    const was = findCondition(before, type)
+    const is = findCondition(after, type)
+    const words = is === undefined || sameFinding(was, is) ? undefined : wordsFor(was, is)
+    return words === undefined ? [] : [{ regarding, ...words }]
+  })
+}
+
+const TYPES = ['Valid', 'Ready', 'Conflict', CONDITION_IMPORTED] as const
+
+type Words = Pick<ObjectEvent, 'type' | 'reason' | 'note'>
+
+function wordsFor(was: Condition | undefined, is: Condition): Words | undefined {
+  if (is.type === 'Valid') {
+    return is.status === 'False' ? { type: 'Warning', reason: firstReason(is.reason), note: is.message } : undefined
+  }
+  if (is.type === 'Ready') {
+    if (is.status === 'True' && was?.status !== 'True') return { type: 'Normal', reason: 'Exported', note: is.message }
+    if (isQuotaReason(is.reason)) return { type: 'Warning', reason: is.reason, note: is.message }
+    return isRefusal(is.reason) ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
+  }
+  if (is.type === CONDITION_IMPORTED) {
+    // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.
+    if (is.status === 'False' && was?.status !== 'False')
+      return { type: 'Warning', reason: firstReason(is.reason), note: is.message }
+    if (is.status !== 'True' || was?.status !== 'False') return undefined
+    return { type: 'Normal', reason: firstReason(is.reason), note: is.message }
+  }
+  if (is.status === 'True') return { type: 'Warning', reason: 'Conflict', note: `${is.reason}: ${is.message}` }
+  if (was?.status !== 'True') return undefined
+  return { type: 'Normal', reason: 'ConflictCleared', note: 'all exports of this service agree' }
+}
+
+/** As the reason of condition Ready: the broker does not take the export. */
+export function isRefusal(reason: string): boolean {
+  return reason === 'Failed' || reason === 'NamespaceNotAllowed' || isQuotaReason(reason)
+}
+
+function sameFinding(was: Condition | undefined, is: Condition): boolean {
+  return was?.status === is.status && was.reason === is.reason && was.message === is.message
+}

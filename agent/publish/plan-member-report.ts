@@ -1,0 +1,195 @@
+/** How this cluster does, for operators of the broker: versions, lanes, exports, problems by code. Pure. */
+import {
+  CONDITION_CLUSTER_DNS,
+  CONDITION_CONNECTED,
+  CONDITION_IN_CONTACT,
+  CONDITION_NODES_ANSWER,
+  CONDITION_READY,
+  findCondition,
+} from '../../model/conditions.ts'
+import { type ServiceKey, guardedNamespace, isDnsLabel } from '../../model/ids.ts'
+import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import {
+  MAX_NOT_IMPORTED,
+  MAX_REPORTED_PROBLEMS,
+  MAX_REPORTED_VERSIONS,
+  type MemberReport,
+  type MemberStatus,
+  type NotImported,
+  type NotImportedReason,
+  PROBLEM_SEVERITIES,
+  type ProblemSeverity,
+  type ReportedProblem,
+  findingProblem,
+  reportProblem,
+} from '../../model/member-status.ts'
+import type { Cluster, ClusterSpec, Condition, Gateway, RouteAgent } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { ConflictFinding } from '../../model/services/merge-services.ts'
+import type { PlannedExport } from '../export/plan-exports.ts'
+import type { ClustersetView } from '../import/clusterset-records.ts'
+
+const CUT_OFF: ReasonCode = 'NodesCutOff'
+const AWAITED: ReasonCode = 'FarGatewayAwaited'
+
+export interface MemberReportWorld {
+  /** Id of this cluster. */
+  readonly own: string
+  /** Of the agent. */
+  readonly version: string
+  readonly gateways: readonly Gateway[]
+  readonly routeAgents: readonly RouteAgent[]
+  readonly clusters: readonly Cluster[]
+  readonly exports: ReadonlyMap<ServiceKey, Pick<PlannedExport, 'valid'>>
+  /** Of own exports. */
+  readonly conflicts: ReadonlyMap<ServiceKey, ConflictFinding>
+  readonly notImported: MemberStatus['notImported']
+}
+
+/** Numbers that change with every packet are no part of it: a report goes out when something has become so. */
+export function planMemberReport(world: MemberReportWorld): MemberReport {
+  // What a gateway wrote before it fell silent says nothing of its links now.
+  const connections = world.gateways.flatMap((gateway) =>
+    (gateway.status?.connections ?? []).map(({ state }) => (isTakenAsSilent(gateway) ? 'unknown' : state)),
+  )
+  const failed = [...world.exports.values()].filter(({ valid }) => valid.status === 'False')
+  return {
+    versions: versionsOf(world),
+    lanes: { up: connections.filter((state) => state === 'up').length, of: connections.length },
+    exports: { count: world.exports.size, failed: failed.length },
+    problems: problemsOf(world),
+  }
+}
+
+function versionsOf({ version, gateways, routeAgents }: MemberReportWorld): string[] {
+  const all = [version, ...[...gateways, ...routeAgents].flatMap(({ status }) => status?.version ?? [])]
+  return [...new Set(all)]
+    .filter((one) => isSendable({ versions: [one] }))
+    .sort()
+    .slice(0, MAX_REPORTED_VERSIONS)
+}
+
+function problemsOf(world: MemberReportWorld): ReportedProblem[] {
+  const found = new Map<string, { severity: ProblemSeverity; count: number }>()
+  const add = (severity: ProblemSeverity, reasons: string): void => {
+    for (const code of reasons.split(',')) {
+      const before = found.get(code)
+      const worst = PROBLEM_SEVERITIES.find((one) => one === before?.severity || one === severity) ?? severity
+      found.set(code, { severity: worst, count: (before?.count ?? 0) + 1 })
+    }
+  }
+  const unlessTrue = (severity: ProblemSeverity, conditions: readonly Condition[] | undefined, type: string): void => {
+    const condition = findCondition(conditions, type)
+    if (condition !== undefined && condition.status !== 'True') add(severity, condition.reason)
+  }
+  for (const { status, metadata } of world.clusters) {
+    if (metadata.name === world.own) unlessTrue('degraded', status?.conditions, CONDITION_CLUSTER_DNS)
+    else {
+      // One that has no gateway yet is missed by nobody.
+      const isAwaited = findCondition(status?.conditions, CONDITION_CONNECTED)?.reason === AWAITED
+      unlessTrue(isAwaited ? 'notice' : 'down', status?.conditions, CONDITION_CONNECTED)
+      unlessTrue('notice', status?.conditions, CONDITION_IN_CONTACT)
+    }
+  }
+  const failure: ReasonCode = 'RoundFailed'
+  for (const { status } of world.gateways) {
+    unlessTrue('degraded', status?.conditions, CONDITION_READY)
+    if (status?.failure !== undefined) add('degraded', failure)
+  }
+  for (const { status } of world.routeAgents) {
+    const answer = findCondition(status?.conditions, CONDITION_NODES_ANSWER)
+    unlessTrue(answer?.reason === CUT_OFF ? 'down' : 'degraded', status?.conditions, CONDITION_NODES_ANSWER)
+    if (status?.failure !== undefined) add('degraded', failure)
+  }
+  for (const { valid } of world.exports.values()) if (valid.status === 'False') add('degraded', valid.reason)
+  for (const { reasons } of world.conflicts.values()) for (const reason of reasons) add('notice', reason)
+  for (const { reason } of world.notImported) add('notice', reason)
+  return [...found]
+    .map(([code, { severity, count }]) => ({ code, severity, count }))
+    .filter((one) => isSendable({ problems: [one] }))
+    .sort((a, b) => rank(a) - rank(b) || (a.code < b.code ? -1 : 1))
+    .slice(0, MAX_REPORTED_PROBLEMS)
+}
+
+function rank({ severity }: ReportedProblem): number {
+  return PROBLEM_SEVERITIES.indexOf(severity)
+}
+
+/** Objects here may have been written by anybody who may write them. */
+function isSendable(part: Partial<MemberReport>): boolean {
+  const nothing = { versions: [], lanes: { up: 0, of: 0 }, exports: { count: 0, failed: 0 }, problems: [] }
+  return reportProblem({ ...nothing, ...part }) === undefined
+}
+
+// What this cluster reports about itself to the others: which of their exports it does not import, and why. Pure.
+
+interface MemberStatusWorld {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly view: Pick<ClustersetView, 'services' | 'refusedExports'>
+  /** Namespaces in which some cluster exports something, as the broker says. Undefined: the view has all of them. */
+  readonly exported: ReadonlySet<string> | undefined
+  /** That exist here and are not terminating. */
+  readonly namespaces: ReadonlySet<string>
+  readonly allowedNamespaces: readonly string[]
+  /** Whose addresses can be used here. */
+  readonly clusters: ReadonlyMap<string, ClusterSpec>
+  /** Those of the broker's view, usable or not. */
+  readonly members: ReadonlyMap<string, ClusterSpec>
+  /** Services of namespaces that are here, and why they are not imported all the same. */
+  readonly problems: ReadonlyMap<ServiceKey, NotImportedReason>
+}
+
+/** Bytes of all findings together, well below what the wire takes. */
+const MAX_BYTES = 48 * 1024
+/** What one finding needs beside its texts. */
+const FRAME_BYTES = 16
+
+/** Findings that hold for more come first: those that are left out, when there are too many, are of single services. */
+export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
+  const findings = new Map<string, NotImported>()
+  const add = (reason: NotImportedReason, where: Partial<Omit<NotImported, 'reason'>>): void => {
+    const one = { reason, namespace: '', name: '', cluster: '', ...where }
+    // What came from others may have names that cannot be sent.
+    if (findingProblem(one) === undefined) findings.set(sortKey(one), one)
+  }
+  for (const [key, { exports }] of world.view.services) {
+    const others = exports.filter((record) => record.key.cluster !== world.own)
+    if (others.length === 0) continue
+    const [namespace = '', name = ''] = key.split('/')
+    if (!world.namespaces.has(namespace)) add('NamespaceMissing', { namespace })
+    else {
+      const reason = world.problems.get(key)
+      if (reason !== undefined) add(reason, { namespace, name })
+    }
+    for (const { cluster } of others.map((record) => record.key)) {
+      if (world.members.has(cluster) && !world.clusters.has(cluster)) add('ClusterNotUsable', { cluster })
+    }
+  }
+  const isForbidden = (namespace: string): boolean =>
+    isDnsLabel(namespace) && guardedNamespace(namespace) !== undefined && !world.allowedNamespaces.includes(namespace)
+  for (const namespace of world.exported ?? []) {
+    if (!world.namespaces.has(namespace))
+      add(isForbidden(namespace) ? 'NamespaceNotAllowed' : 'NamespaceMissing', { namespace })
+  }
+  for (const { namespace, name, cluster } of world.view.refusedExports) {
+    if (cluster === world.own) continue
+    if (isForbidden(namespace)) add('NamespaceNotAllowed', { namespace })
+    else add('ExportRefused', { namespace, name, cluster })
+  }
+  const sorted = [...findings].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one)
+  const kept = withinBounds(sorted)
+  return { notImported: kept, leftOut: sorted.length - kept.length }
+}
+
+function withinBounds(findings: readonly NotImported[]): NotImported[] {
+  let bytes = 0
+  return findings.slice(0, MAX_NOT_IMPORTED).filter(({ reason, namespace, name, cluster }) => {
+    bytes += FRAME_BYTES + reason.length + namespace.length + name.length + cluster.length
+    return bytes <= MAX_BYTES
+  })
+}
+
+function sortKey({ reason, namespace, name, cluster }: NotImported): string {
+  return `${name === '' ? 0 : 1} ${namespace}/${name} ${cluster} ${reason}`
+}

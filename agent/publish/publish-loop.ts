@@ -1,0 +1,232 @@
+/** Keeps what the broker has of this cluster equal to this cluster's exports. */
+import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
+import { podFamilies } from '../../model/addresses/addressing.ts'
+import { type Prefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
+import { ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import type { ClusterSpec, ServiceExport } from '../../model/objects.ts'
+import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { KeyedMemo } from '../../reconcile/incremental.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/plan-exports.ts'
+import type { Publisher } from '../link/broker-link.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { SharedFindings } from '../loop/shared-findings.ts'
+import { ExportConditions } from './export-conditions.ts'
+
+export interface PublishLoopDeps {
+  readonly api: ClusterApi
+  readonly publisher: Publisher
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface PublishLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as it joined. */
+  readonly facts: ClusterFacts | undefined
+  readonly loop: LoopInit
+}
+
+export class PublishLoop {
+  readonly #deps: PublishLoopDeps
+  readonly #own: string
+  readonly #facts: ClusterFacts | undefined
+  readonly #loop: ReconcileLoop
+  readonly #memory = newExportMemory()
+  readonly #conditions: ExportConditions
+  readonly #subscriptions = new Subscriptions()
+  readonly #leftOut = new KeyedMemo<string | undefined>()
+  #reportedLeftOut: string | undefined
+  #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
+  /** The plan in force; undefined when what it was made from has changed. */
+  #plan: ExportPlan | undefined
+  #last: ExportPlan | undefined
+  /** Which export each record belongs to, by the record's key. */
+  #exportOf = new Map<string, ServiceKey>()
+  /** Exports whose conditions may not be right any more; undefined for all. */
+  #unreported: Set<ServiceKey> | undefined
+
+  constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
+    this.#deps = deps
+    this.#own = init.own
+    this.#facts = init.facts
+    this.#conditions = new ExportConditions(deps)
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
+    const { api, publisher, findings } = deps
+    for (const kind of ['Service', 'Endpoint', 'Cluster'] as const) {
+      this.#subscriptions.add(api.cache(kind).onChange(() => this.#changed()))
+    }
+    const exports = api.cache('ServiceExport').onChange((change) => {
+      if (change !== undefined && isStatusAlone(change)) this.#report([keyOf(change.object)])
+      else this.#changed()
+    })
+    const slices = api.cache('EndpointSlice').onChange((change) => {
+      // What was imported is not exported again.
+      if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
+    })
+    const published = publisher.onChange((keys) => {
+      if (keys === undefined) this.#report(undefined)
+      else this.#report(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
+    })
+    for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
+    findings.onFindings((keys) => this.#report(keys))
+    // At most once in reportMs; an export of which nothing has changed costs a look.
+    findings.onImporters(() => this.#report(undefined))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  /** Why nothing can be published yet; undefined once it can. */
+  notReady(): string | undefined {
+    const { api } = this.#deps
+    for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
+      if (!api.cache(kind).synced) return `${kind} objects are not read yet`
+    }
+    return api.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
+  }
+
+  /** Says on every export that it is no longer one: this cluster has left. */
+  reportLeft(signal: AbortSignal): Promise<void> {
+    return this.#conditions.reportLeft(signal)
+  }
+
+  #changed(): void {
+    this.#plan = undefined
+    this.#loop.poke()
+  }
+
+  #report(keys: Iterable<ServiceKey> | undefined): void {
+    if (keys === undefined) this.#unreported = undefined
+    else for (const key of keys) this.#unreported?.add(key)
+    this.#loop.poke()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    // Publishing half of the exports would withdraw the other half.
+    if (this.notReady() !== undefined) return
+    // Nothing is known to have changed: then drift may have.
+    if (this.#plan !== undefined && this.#unreported?.size === 0) {
+      this.#plan = undefined
+      this.#unreported = undefined
+    }
+    const plan = this.#plan ?? this.#planAnew()
+    if (plan === undefined) return
+    const unreported = this.#unreported ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
+    this.#last = plan
+    this.#unreported = new Set()
+    try {
+      await this.#conditions.report(plan, unreported, signal)
+    } catch (error) {
+      this.#unreported = undefined
+      throw error
+    }
+  }
+
+  #planAnew(): ExportPlan | undefined {
+    const { publisher, findings } = this.#deps
+    const world = this.#world()
+    if (world === undefined) return undefined
+    const before = this.#last
+    const plan = planExports(world, this.#memory)
+    this.#plan = plan
+    this.#exportOf = new Map()
+    for (const [key, { records, recordKeys, valid }] of plan.exports) {
+      for (const record of recordKeys) this.#exportOf.set(record, key)
+      const old = before?.exports.get(key)
+      if (old?.records !== records || old.valid !== valid) this.#unreported?.add(key)
+    }
+    for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#unreported?.add(key)
+    publisher.setDesired(plan.records)
+    findings.setExportPlan(plan)
+    return plan
+  }
+
+  #world(): ExportWorld | undefined {
+    const { api } = this.#deps
+    const own = api.cache('Cluster').get(this.#own)
+    if (own === undefined) return undefined
+    return {
+      cluster: this.#own,
+      podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
+      ipv6LeftOut: this.#ipv6LeftOut(own.spec),
+      exports: api.cache('ServiceExport').list(),
+      services: api.cache('Service').list(),
+      slices: api.cache('EndpointSlice').list(),
+      endpoints: api.cache('Endpoint').list(),
+    }
+  }
+
+  /** Computed anew only when a Cluster has changed; logged once, even where nothing is exported. */
+  #ipv6LeftOut(own: ClusterSpec): string | undefined {
+    const others = this.#deps.api
+      .cache('Cluster')
+      .list()
+      .map(({ spec }) => spec)
+    const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
+    if (why !== undefined && why !== this.#reportedLeftOut) {
+      this.#deps.logger.warn('this cluster is reached by IPv4 only', { reason: 'IPv6NotCarried', why })
+    }
+    this.#reportedLeftOut = why
+    return why
+  }
+
+  /** The same object while the CIDRs are the same: the plan's memory goes by identity. */
+  #parsePodPrefixes(texts: readonly string[]): readonly Prefix[] {
+    const text = texts.join()
+    if (this.#podPrefixes?.text === text) return this.#podPrefixes.prefixes
+    const prefixes = texts.map((one) => parsePrefix(one, 'podCIDRs'))
+    this.#podPrefixes = { text, prefixes }
+    return prefixes
+  }
+}
+
+/** Mostly our own doing: what is exported is still the same. */
+function isStatusAlone(change: ObjectChange<ServiceExport>): boolean {
+  const before = change.type === 'set' ? change.previous?.metadata : undefined
+  const now = change.object.metadata
+  return (
+    before?.generation !== undefined &&
+    before.generation === now.generation &&
+    before.uid === now.uid &&
+    before.deletionTimestamp === now.deletionTimestamp
+  )
+}
+
+function keyOf({ metadata }: ServiceExport): ServiceKey {
+  return serviceKey(metadata.namespace ?? '', metadata.name)
+}
+
+// Why this cluster is not reached by the IPv6 addresses that its pods have, for people. Pure.
+
+interface Ipv6World {
+  /** What this cluster states about itself; undefined where only the broker knows. */
+  readonly facts: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'> | undefined
+  /** What the others know it as. */
+  readonly own: ClusterSpec
+  readonly others: readonly ClusterSpec[]
+}
+
+/** Undefined when nothing that is stated is left out. */
+export function ipv6LeftOut({ facts, own, others }: Ipv6World): string | undefined {
+  const stated = ipv6Among(facts?.podCIDRs ?? [])
+  if (facts === undefined || stated.length === 0 || podFamilies(own).includes('IPv6')) return undefined
+  const { podCIDRs, serviceCIDRs } = facts
+  const all = [{ ...own, podCIDRs, serviceCIDRs }, ...others.filter(({ id }) => id !== own.id)]
+  const clash = ipv6Clashes(all).get(own.id)
+  // The other one's IPv6 may be left out itself, or the broker has refused what is stated.
+  if (clash === undefined) return `the broker does not carry ${stated.join(', ')} of this cluster`
+  return `${clash.own} of this cluster overlaps ${clash.other} of cluster ${clash.cluster}`
+}

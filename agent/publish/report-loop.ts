@@ -1,0 +1,227 @@
+/**
+ * Reports to the other members which of their exports this one imports and how many connections it has with them, and
+ * finds out which of them import this one's exports. All at most once in `reportMs`: they follow from what changes much
+ * more often.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { isConditionTrue } from '../../model/conditions.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import { type MemberReport, type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
+import type { StoredRecord } from '../../model/records.ts'
+import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ContactView, Publisher, ReplicaView } from '../link/broker-link.ts'
+import { ReportedConnections } from '../cluster/open-connections.ts'
+import { recordProblem } from '../import/check-record.ts'
+import { planImporters } from '../export/importers.ts'
+import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
+import type { PlannedExport } from '../export/plan-exports.ts'
+import { planMemberReport, planMemberStatus } from './plan-member-report.ts'
+import type { ImportFindings, SharedFindings } from '../loop/shared-findings.ts'
+import { Subscriptions } from '../../reconcile/listeners.ts'
+
+export interface ReportLoopDeps {
+  readonly api: Pick<ClusterApi, 'cache'>
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly contact: ContactView
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface ReportLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly allowedNamespaces: readonly string[]
+  readonly reportMs: number
+  readonly loop: LoopInit
+}
+
+/**
+ * A member that does not import a new export has reported it after this many times reportMs: it looks at most one such
+ * time later, and so does this loop; one more for the way.
+ */
+const SETTLE_ROUNDS = 3
+
+export class ReportLoop {
+  readonly #deps: ReportLoopDeps
+  readonly #init: ReportLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  readonly #connections: ReportedConnections
+  readonly #version = sealaneVersion()
+  #notImported: Readonly<Record<string, number>> | undefined
+  /** By member. Undefined until all records have been looked at once. */
+  #statuses: Map<string, MemberStatus> | undefined
+  /** Since when the broker has each export, monotonic. */
+  #storedSince = new Map<ServiceKey, { readonly uid: string | undefined; readonly at: number }>()
+
+  #unheardSince: ReadonlyMap<string, number> = new Map()
+
+  constructor(deps: ReportLoopDeps, init: ReportLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    const pace = { ...init.loop, minMs: init.reportMs }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), pace, () => {
+      this.#round()
+      return Promise.resolve()
+    })
+    const { findings, publisher, replica, api, clock } = deps
+    this.#connections = new ReportedConnections(api, clock)
+    const poke = (): void => this.#loop.poke()
+    this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
+    this.#subscriptions.add(replica.onExported(poke))
+    this.#subscriptions.add(publisher.onChange(poke))
+    this.#subscriptions.add(this.#connections.onChange(poke))
+    for (const kind of ['Gateway', 'Cluster'] as const) this.#subscriptions.add(api.cache(kind).onChange(poke))
+    findings.onImports(poke)
+    findings.onExports(poke)
+    findings.onExpired(poke)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  #note(changes: readonly ReplicaChange[]): void {
+    let isOfUse = false
+    for (const change of changes) {
+      if (change.record.body.kind !== 'MemberStatus') continue
+      isOfUse = true
+      if (this.#statuses === undefined) continue
+      if (change.t === 'removed') this.#statuses.delete(change.record.key.cluster)
+      else this.#take(this.#statuses, change.record)
+    }
+    if (isOfUse) this.#loop.poke()
+  }
+
+  /** A malformed report counts as none. */
+  #take(statuses: Map<string, MemberStatus>, record: StoredRecord): void {
+    const { key, body } = record
+    if (body.kind !== 'MemberStatus') return
+    // What a member says of itself is asked for only where the member is used.
+    const found = recordProblem(record, [], () => true)
+    if (found === undefined) statuses.set(key.cluster, body)
+    else {
+      statuses.delete(key.cluster)
+      const { reason, message: why } = found
+      const what = { record: `${key.cluster}/MemberStatus`, reason, why }
+      this.#deps.logger.warn('left out of what the broker sent', what)
+    }
+  }
+
+  #round(): void {
+    const { findings, replica } = this.#deps
+    const { imports, expired } = findings
+    // A part of the findings would be taken for all of them.
+    if (imports === undefined || expired === undefined || !replica.confirmed) return
+    this.#reportOthers(imports)
+    this.#onOthers(imports, expired)
+  }
+
+  /** Exports of others that are not imported here, by reason; undefined before the first look. */
+  get notImported(): Readonly<Record<string, number>> | undefined {
+    return this.#notImported
+  }
+
+  #reportOthers({ plan, namespaces, problems }: ImportFindings): void {
+    const { own, allowedNamespaces } = this.#init
+    const { view, clusters } = plan.basis
+    const members = view.clusters
+    const { exported } = this.#deps.replica
+    const world = { own, view, exported, members, clusters, namespaces, allowedNamespaces, problems }
+    const status = planMemberStatus(world)
+    const openConnections = this.#connections.get()
+    const report = this.#report(status)
+    this.#deps.publisher.setStatus({ ...status, report, ...(openConnections === undefined ? {} : { openConnections }) })
+    const counts: Record<string, number> = {}
+    for (const reason of NOT_IMPORTED_REASONS) {
+      const count = status.notImported.filter((one) => one.reason === reason).length
+      this.#deps.metrics.notImported.set(count, { reason })
+      if (count > 0) counts[reason] = count
+    }
+    this.#notImported = counts
+  }
+
+  #report({ notImported }: MemberStatus): MemberReport {
+    const { api, findings } = this.#deps
+    return planMemberReport({
+      own: this.#init.own,
+      version: this.#version,
+      gateways: api.cache('Gateway').list(),
+      routeAgents: api.cache('RouteAgent').list(),
+      clusters: api.cache('Cluster').list(),
+      exports: findings.exportPlan?.exports ?? new Map(),
+      conflicts: findings.ownFindings,
+      notImported,
+    })
+  }
+
+  #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {
+    const { findings } = this.#deps
+    const exports = findings.exportPlan?.exports
+    if (exports === undefined) return
+    const settled = this.#settled(exports)
+    const namespaces = new Set([...exports.keys()].map((key) => key.slice(0, key.indexOf('/'))))
+    const members = plan.basis.view.clusters.keys()
+    const statuses = this.#allStatuses()
+    const unheardSince = this.#unheard()
+    const importers = planImporters({ own: this.#init.own, members, expired, statuses, unheardSince, namespaces })
+    findings.setImporters({ importers, settled })
+  }
+
+  /**
+   * Since when members have no connection to the broker. While the broker says nothing itself, what it said last
+   * counts.
+   */
+  #unheard(): ReadonlyMap<string, number> {
+    const silent = this.#deps.contact.silent()
+    if (silent === undefined) return this.#unheardSince
+    const now = this.#deps.clock.monotonic()
+    const before = this.#unheardSince
+    this.#unheardSince = new Map([...silent].map(([id, ms]) => [id, before.get(id) ?? now - ms]))
+    return this.#unheardSince
+  }
+
+  #allStatuses(): ReadonlyMap<string, MemberStatus> {
+    if (this.#statuses !== undefined) return this.#statuses
+    const statuses = new Map<string, MemberStatus>()
+    for (const record of this.#deps.replica.records()) this.#take(statuses, record)
+    this.#statuses = statuses
+    return statuses
+  }
+
+  /** Exports that have been at the broker for long enough. Asks for another look while there are others. */
+  #settled(exports: ReadonlyMap<ServiceKey, PlannedExport>): ReadonlyMap<ServiceKey, number> {
+    const now = this.#deps.clock.monotonic()
+    const before = this.#storedSince
+    const settled = new Map<ServiceKey, number>()
+    this.#storedSince = new Map()
+    for (const [key, planned] of exports) {
+      if (!this.#isStored(planned)) continue
+      const { uid } = planned.object.metadata
+      const known = before.get(key)
+      const since = known?.uid === uid && known !== undefined ? known : { uid, at: now }
+      this.#storedSince.set(key, since)
+      if (now - since.at >= SETTLE_ROUNDS * this.#init.reportMs) settled.set(key, since.at)
+    }
+    if (settled.size < this.#storedSince.size) this.#loop.poke()
+    return settled
+  }
+
+  #isStored({ object, recordKeys }: PlannedExport): boolean {
+    const [first] = recordKeys
+    if (first === undefined) return false
+    const { publisher } = this.#deps
+    // Before the broker has answered this process, the export's own condition decides.
+    return publisher.answered
+      ? publisher.state(first).t === 'stored'
+      : isConditionTrue(object.status?.conditions, 'Ready')
+  }
+}

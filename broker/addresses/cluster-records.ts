@@ -1,0 +1,85 @@
+/**
+ * The Cluster record of each member: what it states about itself and the addresses it was given, as the others get to
+ * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
+ */
+import type { ClusterId } from '../../model/ids.ts'
+import { ipv4Among } from '../../model/addresses/ip.ts'
+import type { ClusterSpec } from '../../model/objects.ts'
+import { recordKeyText } from '../../model/records.ts'
+import { canonicalJson } from '../../protocol/codec/content-hash.ts'
+import { globalCIDRs } from './allocation.ts'
+import type { Members } from './address-claims.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import { type MemberRow, isLive } from '../store/rows.ts'
+
+export function clusterRecordKey(cluster: string): string {
+  return recordKeyText({ cluster: cluster as ClusterId, kind: 'Cluster', namespace: '', name: cluster })
+}
+
+/** What the others know the member as; undefined when it is none. */
+export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undefined {
+  return specAt(view, clusterRecordKey(cluster))
+}
+
+function specAt(view: LogView, key: string): ClusterSpec | undefined {
+  const body = view.get('record', key)?.body
+  return body?.kind === 'Cluster' ? body.spec : undefined
+}
+
+export interface ChangedClusters {
+  /** Lost a pod CIDR. */
+  readonly shrunk: readonly ClusterId[]
+  /** Were reached by their own addresses until now, and have global ones from now on. */
+  readonly renumbered: readonly ClusterId[]
+}
+
+/** Writes the records of these members that differ. `notCarried`: ids of those whose IPv6 is left out. */
+export function writeClusterRecords(
+  tx: Transaction,
+  members: Members,
+  notCarried: ReadonlyMap<string, unknown>,
+): ChangedClusters {
+  const [shrunk, renumbered]: [ClusterId[], ClusterId[]] = [[], []]
+  for (const [id, row] of members) {
+    if (!isLive(row)) continue
+    const cluster = id as ClusterId
+    const yields = notCarried.has(id)
+    const known = written.get(row)
+    const key = known?.key ?? clusterRecordKey(id)
+    const before = specAt(tx, key)
+    if (before !== undefined && known?.spec === before && known.yields === yields) continue
+    const spec = specOf(id, row, yields)
+    writeRecord(tx, key, { spec, joinedAtMs: row.joinedAtMs })
+    const now = specAt(tx, key)
+    if (now !== undefined) written.set(row, { key, spec: now, yields })
+    if (!(before?.podCIDRs ?? []).every((cidr) => spec.podCIDRs.includes(cidr))) shrunk.push(cluster)
+    if ((before?.globalCIDRs ?? []).length === 0 && spec.globalCIDRs.length > 0) renumbered.push(cluster)
+  }
+  return { shrunk, renumbered }
+}
+
+/** By a member's row: the record that says what is in it. When one of a thousand comes, those of the others stand. */
+const written = new WeakMap<MemberRow, { readonly key: string; readonly spec: ClusterSpec; readonly yields: boolean }>()
+
+export function removeClusterRecord(tx: Transaction, cluster: string): void {
+  tx.remove('record', clusterRecordKey(cluster))
+}
+
+function specOf(id: string, { facts, index, translated, blocks }: MemberRow, yields: boolean): ClusterSpec {
+  const carried = yields ? ipv4Among : (texts: readonly string[]) => texts
+  const podCIDRs = carried(facts.podCIDRs)
+  const serviceCIDRs = carried(facts.serviceCIDRs)
+  const given = globalCIDRs({ podCIDRs, translated, blocks })
+  return { id, index, podCIDRs, serviceCIDRs, globalCIDRs: given, labels: facts.labels }
+}
+
+function writeRecord(
+  tx: Transaction,
+  key: string,
+  { spec, joinedAtMs }: { readonly spec: ClusterSpec; readonly joinedAtMs: number },
+): void {
+  const body = { kind: 'Cluster', spec } as const
+  const old = tx.get('record', key)
+  if (old !== undefined && canonicalJson(old.body) === canonicalJson(body)) return
+  tx.put('record', key, { createdAtMs: old?.createdAtMs ?? joinedAtMs, body })
+}

@@ -1,0 +1,145 @@
+/** The authority as `sealane broker ca` handles it: on the store, beside the running broker or not. */
+import type { KeyObject } from 'node:crypto'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { createCa } from '../../protocol/identity/x509.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { AuditAct } from '../store/audit-event.ts'
+import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audited-command.ts'
+import type { Transaction } from '../store/record-log.ts'
+import { type OpenedState, openBeside } from '../store/open-store.ts'
+import { sharedKeys } from '../identity/shared-keys.ts'
+import type { AuthorityRow } from '../store/rows.ts'
+import { caFromPem, writeSecond } from '../identity/authority-files.ts'
+import { type SharedKeys, knownAuthority } from '../identity/authority-keys.ts'
+import {
+  type AuthorityStatus,
+  type StepDone,
+  abortRotation,
+  announce,
+  authorityStatus,
+  finishRotation,
+  requireAuthority,
+} from '../identity/rotation.ts'
+import { readIfThere } from '../store/state-directory.ts'
+
+export interface RotateInit {
+  /** File with the certificate of an authority whose key the broker has otherwise; absent: a new one is made here. */
+  readonly certificate?: string
+  /** One that is announced already signs and serves from now on. */
+  readonly force: boolean
+}
+
+/** `repeated`: it was so before, and nothing was done. */
+export type AuthorityStep = AuthorityStatus & { readonly repeated: boolean }
+
+export interface AuthorityStore {
+  status(): Promise<AuthorityStatus>
+  /** Throws as announce() does, and StateError for a file that cannot be read or written. */
+  rotate(init: RotateInit): Promise<AuthorityStep>
+  /** Throws as finishRotation() does. */
+  finish(init: { readonly force: boolean }): Promise<AuthorityStep>
+  /** Throws as abortRotation() does. */
+  abort(): Promise<AuthorityStep>
+  close(): Promise<void>
+}
+
+/** Throws StateError when there is no broker state yet, or it cannot be used. */
+export async function openAuthorityStore(stateDir: string, clock: Clock): Promise<AuthorityStore> {
+  return new LogAuthorityStore(await openBeside(stateDir, clock), clock, stateDir)
+}
+
+class LogAuthorityStore implements AuthorityStore {
+  readonly #opened: OpenedState
+  readonly #clock: Clock
+  readonly #stateDir: string
+  readonly #shared: SharedKeys | undefined
+  readonly #stop = new AbortController()
+  readonly #audited: AuditedCommandDeps
+
+  constructor(opened: OpenedState, clock: Clock, stateDir: string) {
+    const { log, etcd } = opened
+    this.#opened = opened
+    this.#clock = clock
+    this.#stateDir = stateDir
+    this.#shared = etcd === undefined ? undefined : sharedKeys(etcd, this.#stop.signal)
+    this.#audited = { log, clock, who: localOperator() }
+  }
+
+  async status(): Promise<AuthorityStatus> {
+    await this.#opened.log.refresh()
+    return this.#statusOf(requireAuthority(this.#opened.log))
+  }
+
+  async rotate({ certificate: file, force }: RotateInit): Promise<AuthorityStep> {
+    await this.#opened.log.refresh()
+    const made = file === undefined ? await this.#make(force) : await readCertificateFile(file)
+    const wanted = made === undefined ? undefined : knownAuthority(made, this.#clock.now())
+    const { clusterset } = this.#opened.settings
+    const step = (tx: Transaction): StepDone => announce(tx, wanted, { clusterset, nowMs: this.#clock.now(), force })
+    const subject = wanted?.fingerprint ?? this.#next()
+    return this.#step('authority.rotate', subject, { outside: file !== undefined, force }, step)
+  }
+
+  finish({ force }: { readonly force: boolean }): Promise<AuthorityStep> {
+    const step = (tx: Transaction): StepDone => finishRotation(tx, { force }, this.#clock.now())
+    return this.#step('authority.finish', this.#next(), { force }, step)
+  }
+
+  abort(): Promise<AuthorityStep> {
+    const step = (tx: Transaction): StepDone => abortRotation(tx, this.#clock.now())
+    return this.#step('authority.abort', this.#next(), {}, step)
+  }
+
+  close(): Promise<void> {
+    this.#stop.abort(new Error('the command has ended'))
+    return this.#opened.close()
+  }
+
+  async #step(
+    act: AuditAct,
+    subject: string | undefined,
+    details: Readonly<Record<string, boolean>>,
+    decide: (tx: Transaction) => StepDone,
+  ): Promise<AuthorityStep> {
+    const { row, repeated } = await auditedCommand(
+      this.#audited,
+      { act, ...(subject === undefined ? {} : { subject }), details },
+      decide,
+      ({ repeated }) => ({ details: { ...details, repeated } }),
+    )
+    return { ...this.#statusOf(row), repeated }
+  }
+
+  /**
+   * A new key and its certificate, kept before they are announced. Undefined where one is announced already. What is left
+   * by a command that was killed in between is never announced, and signs nothing.
+   */
+  async #make(force: boolean): Promise<Uint8Array | undefined> {
+    const row = requireAuthority(this.#opened.log)
+    if (row.next !== undefined || force) return undefined
+    const key: KeyObject = createKey()
+    const { clusterset } = this.#opened.settings
+    const { certificate } = await createCa({ clusterset, key, nowMs: this.#clock.now() })
+    await writeSecond(this.#stateDir, certificate, key)
+    // Other replicas are to find it when they hear of it.
+    await this.#shared?.put(certificate, key)
+    return certificate
+  }
+
+  #next(): string | undefined {
+    return requireAuthority(this.#opened.log).next?.fingerprint
+  }
+
+  #statusOf(row: AuthorityRow): AuthorityStatus {
+    return authorityStatus(this.#opened.log, row, this.#clock.now())
+  }
+}
+
+async function readCertificateFile(file: string): Promise<Uint8Array> {
+  const found = await readIfThere(file)
+  if (found !== undefined) return caFromPem(file, found)
+  const where = 'where the broker runs; a pod has Secret sealane-broker-authority in /etc/sealane/authority'
+  const text = `certificate ${JSON.stringify(file)}: there is no such file ${where}`
+  throw new RefusedError('AuthorityUnusable', 'certificate', text)
+}

@@ -1,0 +1,62 @@
+/** What each member of an etcd says of itself, and which replicas of the broker hold a session there. */
+import type { Clock } from '../../reconcile/clock.ts'
+import { withDeadline } from '../../reconcile/wait.ts'
+import { formatHostPort } from '../../runtime/flag-values.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { EtcdStoreConfig } from '../config/broker-config.ts'
+import { parseEtcdUrl } from '../store/etcd/etcd-url.ts'
+import type { EtcdStore } from '../store/etcd/etcd-store.ts'
+import { parseSession } from '../store/etcd/replica-session.ts'
+import { connectEtcd } from '../store/etcd/connect-etcd.ts'
+import type { ReplicaFacts, StoreMemberFacts } from './broker-status.ts'
+
+export { connectEtcd } from '../store/etcd/connect-etcd.ts'
+
+interface Deps {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** In the order of the endpoints; each is asked by itself. Throws for files and URLs that cannot be read. */
+export async function readStoreMembers(
+  deps: Deps,
+  config: EtcdStoreConfig,
+  deadlineMs: number,
+  signal: AbortSignal,
+): Promise<readonly StoreMemberFacts[]> {
+  const { endpoints, user, prefix } = parseEtcdUrl(config.url, '--store')
+  const who = user === undefined ? '' : `${user}@`
+  return Promise.all(
+    endpoints.map(async (one) => {
+      const endpoint = formatHostPort(one)
+      const store = connectEtcd(deps, { ...config, url: `etcd://${who}${endpoint}${prefix}` })
+      try {
+        const { version, dbSize, leader, errors } = await withDeadline(deps.clock, deadlineMs, (late) =>
+          store.client.status(AbortSignal.any([signal, late])),
+        )
+        return { endpoint, version, bytes: dbSize, hasLeader: leader, alarms: errors }
+      } catch (error) {
+        signal.throwIfAborted()
+        return { endpoint, why: messageOf(error).replace(`etcd at ${endpoint}: `, '') }
+      } finally {
+        store.client.close()
+      }
+    }),
+  )
+}
+
+/** By id. */
+export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly ReplicaFacts[]> {
+  const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
+  return kvs.map(({ key, value }) => {
+    const { members, host, version } = parseSession(value)
+    const id = keys.parseReplica(key)
+    return {
+      id,
+      members: members.length,
+      ...(host === undefined ? {} : { host }),
+      ...(version === undefined ? {} : { version }),
+    }
+  })
+}

@@ -1,0 +1,373 @@
+/**
+ * Join tokens and members as the CLI handles them: on the database, beside the running broker. The broker sees every
+ * change before it decides anything.
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseClusterId } from '../../model/ids.ts'
+import { parsePrefix } from '../../model/addresses/ip.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { certificatesFromPem, fingerprint } from '../../protocol/identity/certificates.ts'
+import { createJoinToken, hashTokenSecret } from '../../protocol/identity/token.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config/broker-config.ts'
+import { type LogView, type RecordLog, StateError, type Transaction, absentState } from '../store/record-log.ts'
+import {
+  type EvictInit,
+  type Eviction,
+  type MemberSummary,
+  evictMember,
+  memberSummaries,
+  rekeyMember,
+} from '../members/member-list.ts'
+import { checkNewId } from '../members/membership.ts'
+import {
+  type Answer,
+  type AnswerInit,
+  type WaitingSummary,
+  acceptWaiting,
+  rangesDetails,
+  refuseWaiting,
+  waitingDetails,
+  waitingJoin,
+  waitingJoins,
+  waitingSummaries,
+} from '../members/waiting-joins.ts'
+import {
+  type AuditedCommand,
+  type AuditedCommandDeps,
+  auditedCommand,
+  localOperator,
+} from '../audit/audited-command.ts'
+import { DATABASE_FILE } from '../store/state-directory.ts'
+import { type OpenedState, openBeside } from '../store/open-store.ts'
+import { bundleOf, signingAuthority } from '../identity/plan-rotation.ts'
+import { AUTHORITY_KEY, type SettingsRow, type TokenRow } from '../store/rows.ts'
+import { MAX_TOKENS, revokeToken } from '../members/join-tokens.ts'
+import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
+import { type QuotaInit, changeQuota } from '../records/quota.ts'
+
+const MAX_TTL_MS = 30 * 24 * 3_600_000
+const MAX_USES = 1000
+/** As many as a cluster may state of both kinds. */
+const MAX_ALLOWED = 32
+
+export interface TokenInit {
+  /** Milliseconds until it expires; default 15 minutes, at most 30 days. */
+  readonly ttlMs?: number
+  /** How many clusters may join with it; default 1. */
+  readonly uses?: number
+  /** Only this cluster may join with it; also when it is a member already. */
+  readonly cluster?: string
+  /** Public space that a member that joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[]
+  /** Who joins with it waits until an operator accepts, whatever the broker's own setting. */
+  readonly approve?: boolean
+}
+
+export interface RekeyInit {
+  readonly cluster: string
+  /** As of TokenInit. */
+  readonly ttlMs?: number
+}
+
+export interface TokenSummary {
+  readonly id: string
+  /** `waiting`: all that is left of it is held by clusters that wait for approval. */
+  readonly state: 'valid' | 'used' | 'waiting' | 'expired' | 'revoked'
+  readonly createdAtMs: number
+  readonly expiresAtMs: number
+  readonly usesLeft: number
+  readonly cluster?: string
+  readonly allowedCIDRs: readonly string[]
+  /** Who joins with it waits for approval. */
+  readonly approve: boolean
+  /** Clusters that joined with it. */
+  readonly usedBy: readonly string[]
+  /** Clusters that wait with it, or were refused: each holds one of the uses that are left. */
+  readonly heldBy: readonly string[]
+}
+
+export interface BrokerStore {
+  /** `text` is the secret to hand over: it is shown once and stored nowhere. Throws RefusedError. */
+  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
+  /**
+   * Makes a token for this member alone, with which it gets a new identity; those of before are refused from now on.
+   * Throws RefusedError as create() and rekeyMember() do.
+   */
+  rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
+  /** Newest first. */
+  list(): Promise<TokenSummary[]>
+  /** Throws RefusedError when it is not known. */
+  revoke(id: string): Promise<TokenSummary>
+  /** Who belongs to the clusterset, and who did, by id. */
+  members(): Promise<MemberSummary[]>
+  /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
+  evict(init: EvictInit): Promise<Eviction>
+  /** Changes the limits of one member: true, or false where nothing was to be done. Throws as changeQuota() does. */
+  changeQuota(init: QuotaInit): Promise<boolean>
+  /** Who waits for approval, by id. */
+  waiting(): Promise<WaitingSummary[]>
+  /** Throws as acceptWaiting() does. */
+  accept(init: AnswerInit): Promise<Answer>
+  /** Throws as refuseWaiting() does. */
+  refuse(init: AnswerInit): Promise<Answer>
+  close(): Promise<void>
+}
+
+/** Throws StateError when there is no broker state yet, or it cannot be used. */
+export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
+  const opened = await openBeside(stateDir, clock)
+  try {
+    return new LogBrokerStore(opened, clock, await readPin(opened.log, stateDir))
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+}
+
+class LogBrokerStore implements BrokerStore {
+  readonly #opened: OpenedState
+  readonly #log: RecordLog
+  readonly #clock: Clock
+  readonly #settings: SettingsRow
+  /** Of a state that no broker of this release has served yet. */
+  readonly #pin: string
+  readonly #audited: AuditedCommandDeps
+
+  constructor(opened: OpenedState, clock: Clock, pin: string) {
+    const { log, settings } = opened
+    this.#opened = opened
+    this.#audited = { log, clock, who: localOperator() }
+    this.#log = log
+    this.#clock = clock
+    this.#settings = settings
+    this.#pin = pin
+  }
+
+  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
+    return this.#create('token.create', init, () => undefined)
+  }
+
+  rekey({ cluster, ttlMs }: RekeyInit): Promise<TokenSummary & { readonly text: string }> {
+    const init = { cluster, ...(ttlMs === undefined ? {} : { ttlMs }) }
+    return this.#create('cluster.rekey', init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
+  }
+
+  /** `also` is done with it, or nothing is. */
+  #create(
+    act: 'token.create' | 'cluster.rekey',
+    init: TokenInit,
+    also: (tx: Transaction) => void,
+  ): Promise<TokenSummary & { readonly text: string }> {
+    const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [], approve } = init
+    const asks = approve === undefined ? {} : { approve }
+    const subject = act === 'cluster.rekey' && cluster !== undefined ? { subject: cluster } : {}
+    const details = {
+      ...(cluster === undefined ? {} : { cluster }),
+      ttlSeconds: ttlMs / 1000,
+      uses,
+      allowedCIDRs,
+      ...asks,
+    }
+    return auditedCommand(
+      this.#audited,
+      { act, ...subject, details },
+      (tx) => this.#make(tx, init, also),
+      ({ id, expiresAtMs }) => ({
+        ...(act === 'token.create' ? { subject: id } : {}),
+        details: { ...details, token: id, expires: new Date(expiresAtMs).toISOString() },
+      }),
+    )
+  }
+
+  #make(tx: Transaction, init: TokenInit, also: (tx: Transaction) => void): TokenSummary & { readonly text: string } {
+    const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
+    checkInit(ttlMs, uses)
+    checkAllowed(allowedCIDRs)
+    const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
+    const nowMs = this.#clock.now()
+    const { advertise, clusterset } = this.#settings
+    const [caPin = this.#pin, ...otherPins] = pinsOf(tx)
+    const pins = { caPin, ...(otherPins.length === 0 ? {} : { otherPins }) }
+    const token = createJoinToken({ addresses: advertise, ...pins, clusterset, expiresAtMs: nowMs + ttlMs })
+    const row: TokenRow = {
+      hash: hashTokenSecret(token.secret()),
+      createdAtMs: nowMs,
+      expiresAtMs: nowMs + ttlMs,
+      usesLeft: uses,
+      uses: [],
+      pins: [caPin, ...otherPins],
+      ...(cluster === undefined ? {} : { cluster }),
+      ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
+      ...(init.approve === true ? { approve: true } : {}),
+    }
+    if (cluster !== undefined) checkNewId(tx, cluster)
+    also(tx)
+    if (tx.count('token') >= MAX_TOKENS) {
+      throw new RefusedError(
+        'TokenLimit',
+        'token',
+        `token: there are ${MAX_TOKENS} already, which is the limit: dead ones go a week after they expire; ` +
+          'one for many clusters is made with "sealane token create --uses"',
+      )
+    }
+    tx.put('token', token.id, row)
+    return { ...summary(tx, token.id, row, nowMs), text: token.text() }
+  }
+
+  async list(): Promise<TokenSummary[]> {
+    // The broker may have written meanwhile.
+    await this.#log.refresh()
+    return this.#log
+      .list('token')
+      .map(({ key, value }) => summary(this.#log, key, value, this.#clock.now()))
+      .sort((a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? -1 : 1))
+  }
+
+  async revoke(id: string): Promise<TokenSummary> {
+    const command: AuditedCommand = { act: 'token.revoke', subject: id }
+    const row = await auditedCommand(this.#audited, command, (tx) => revokeToken(tx, id, this.#clock.now()))
+    return summary(this.#log, id, row, this.#clock.now())
+  }
+
+  async members(): Promise<MemberSummary[]> {
+    await this.#log.refresh()
+    return memberSummaries(this.#log, this.#clock.now())
+  }
+
+  evict(init: EvictInit): Promise<Eviction> {
+    const { globalRange, clustersetIpRange } = this.#settings
+    const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], quota: DEFAULT_MEMBER_QUOTA }
+    const details = { force: init.force }
+    return auditedCommand(
+      this.#audited,
+      { act: 'cluster.evict', subject: init.cluster, details },
+      (tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }),
+      ({ repeated }) => ({ details: { ...details, repeated } }),
+    )
+  }
+
+  changeQuota(init: QuotaInit): Promise<boolean> {
+    const details = { ...init.change }
+    return auditedCommand(
+      this.#audited,
+      { act: 'cluster.quota', subject: init.cluster, details },
+      (tx) => changeQuota(tx, init),
+      (changed) => ({ details: { ...details, repeated: !changed } }),
+    )
+  }
+
+  async waiting(): Promise<WaitingSummary[]> {
+    await this.#log.refresh()
+    return waitingSummaries(this.#log, this.#clock.now())
+  }
+
+  accept(init: AnswerInit): Promise<Answer> {
+    return this.#answer('cluster.accept', init, acceptWaiting)
+  }
+
+  refuse(init: AnswerInit): Promise<Answer> {
+    return this.#answer('cluster.refuse', init, refuseWaiting)
+  }
+
+  #answer(act: 'cluster.accept' | 'cluster.refuse', init: AnswerInit, answer: typeof acceptWaiting): Promise<Answer> {
+    let details: AuditedCommand['details'] = init.fingerprint === undefined ? {} : { fingerprint: init.fingerprint }
+    const command = { act, subject: init.cluster, details }
+    return auditedCommand(
+      this.#audited,
+      command,
+      (tx) => {
+        const given = answer(tx, init, this.#clock.now())
+        if (given.token === '') details = rangesDetails(tx, given.id) ?? details
+        const row = waitingJoin(tx, given.id, given.token, this.#clock.now())
+        if (row !== undefined) details = waitingDetails({ cluster: given.id, token: given.token, row })
+        return given
+      },
+      ({ repeated }) => ({ details: { ...details, repeated } }),
+    )
+  }
+
+  close(): Promise<void> {
+    return this.#opened.close()
+  }
+}
+
+function checkInit(ttlMs: number, uses: number): void {
+  if (!Number.isFinite(ttlMs) || ttlMs < 1000 || ttlMs > MAX_TTL_MS) {
+    throw new RefusedError('InvalidValue', 'ttl', `ttl ${ttlMs / 1000} s: expected 1 second to 30 days`)
+  }
+  if (!Number.isInteger(uses) || uses < 1 || uses > MAX_USES) {
+    throw new RefusedError('InvalidValue', 'uses', `uses ${uses}: expected 1 to ${MAX_USES}`)
+  }
+}
+
+/** Throws RefusedError: more than a cluster can state, or a text that is no CIDR. */
+function checkAllowed(cidrs: readonly string[]): void {
+  if (cidrs.length > MAX_ALLOWED) {
+    throw new RefusedError(
+      'InvalidValue',
+      'allowedCIDRs',
+      `allowedCIDRs has ${cidrs.length} entries: expected at most ${MAX_ALLOWED}`,
+    )
+  }
+  for (const cidr of cidrs) {
+    try {
+      parsePrefix(cidr, 'allowedCIDRs')
+    } catch (error) {
+      throw new RefusedError('InvalidValue', 'allowedCIDRs', (error as Error).message)
+    }
+  }
+}
+
+function summary(view: LogView, id: string, row: TokenRow, nowMs: number): TokenSummary {
+  const { createdAtMs, expiresAtMs, usesLeft, cluster } = row
+  const held = waitingJoins(view, nowMs).filter(({ token }) => token === id)
+  const state = stateOf(row, nowMs)
+  return {
+    id,
+    state: state === 'valid' && held.length >= usesLeft ? 'waiting' : state,
+    createdAtMs,
+    expiresAtMs,
+    usesLeft,
+    ...(cluster === undefined ? {} : { cluster }),
+    allowedCIDRs: row.allowedCIDRs ?? [],
+    approve: row.approve === true,
+    usedBy: row.uses.map((use) => use.cluster),
+    heldBy: held.map((one) => one.cluster),
+  }
+}
+
+function stateOf(row: TokenRow, nowMs: number): TokenSummary['state'] {
+  if (row.revokedAtMs !== undefined) return 'revoked'
+  if (row.usesLeft <= 0) return 'used'
+  return row.expiresAtMs <= nowMs ? 'expired' : 'valid'
+}
+
+/** The one that serves first: readers of earlier releases look at no other. */
+function pinsOf(view: LogView): readonly string[] {
+  const row = view.get('authority', AUTHORITY_KEY)
+  if (row === undefined) return []
+  const signing = signingAuthority(row).fingerprint
+  return [signing, ...bundleOf(row).flatMap(({ fingerprint }) => (fingerprint === signing ? [] : [fingerprint]))]
+}
+
+async function readPin(log: LogView, stateDir: string): Promise<string> {
+  const [known] = pinsOf(log)
+  if (known !== undefined) return known
+  const file = join(stateDir, 'ca.crt')
+  try {
+    const certificate = certificatesFromPem(await readFile(file, 'utf8'))[0]
+    if (certificate !== undefined) return fingerprint(certificate)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
+      throw new StateError(
+        'Damaged',
+        file,
+        `${file} cannot be read (${(error as Error).message}): restore it from a backup`,
+        error,
+      )
+    }
+  }
+  throw absentState(join(stateDir, DATABASE_FILE))
+}

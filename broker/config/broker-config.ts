@@ -1,0 +1,198 @@
+/** Configuration of the broker, with its defaults. */
+import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
+import { isAbsolute } from 'node:path'
+import { isDnsLabel } from '../../model/ids.ts'
+import { DEFAULT_MEMBER_QUOTA, type MemberQuota, QUOTA_BOUNDS, QUOTA_FIELDS } from '../../model/member-quota.ts'
+import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addressing.ts'
+import { addressBits, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-addresses.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
+import { UserError } from '../../runtime/errors.ts'
+
+export interface BrokerConfig {
+  /** Directory for the database, the CA and the keys; made with mode 0700. */
+  readonly stateDir: string
+  /** Name of the clusterset: one DNS label. Part of every certificate, so fixed at the first start. */
+  readonly clusterset: string
+  /** host:port to listen on; '[::]:7443' for IPv6. */
+  readonly listen: string
+  /** host:port under which members reach the broker: goes into tokens, watches and the server certificate. */
+  readonly advertise: readonly string[]
+  /** Clusters with overlapping pod CIDRs get blocks of this; fixed at the first start. */
+  readonly globalRange: string
+  /** Exported services get addresses of this; fixed at the first start. */
+  readonly clustersetIpRange: string
+  /** Guarded namespaces (`default`, kube-*, openshift*, our own) from which services may be exported all the same. */
+  readonly allowedNamespaces: readonly string[]
+  /** Lifetime of member certificates; members renew at two thirds. */
+  readonly memberCertificateMs: number
+  /** How often members receive which of them have no connection to the broker. */
+  readonly contactMs: number
+  /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
+  readonly sourcesKept: boolean
+  /** Every cluster that joins waits until an operator accepts it; false: those whose tokens say so. */
+  readonly approve: boolean
+  readonly limits: BrokerLimits
+  /** As ServerLimits.connectionAgeMs and drainMs, for one of several replicas; absent: 0. */
+  readonly connectionAgeMs?: number
+  readonly drainMs?: number
+  /** A state as of before this time is served although it knows less than the broker has given away. */
+  readonly acceptEmptyAtMs?: number
+  /** Absent: there is none. */
+  readonly audit?: AuditConfig
+  /** Absent: the database in the state directory. */
+  readonly store?: EtcdStoreConfig
+  /** A directory with certificates and keys of authorities that an operator gives: a Secret. */
+  readonly authorityDir?: string
+  /** Signs for those of its certificates that have no key beside them. */
+  readonly signer?: SignerConfig
+}
+
+export interface SignerConfig {
+  /** Absolute path. */
+  readonly command: string
+  readonly args: readonly string[]
+}
+
+export interface AuditConfig {
+  /** A file, or AUDIT_STDOUT. */
+  readonly log: string
+  /** A file that would grow beyond it makes way for a new one; 0: never. */
+  readonly maxBytes: number
+  /** Files kept beside it. */
+  readonly keep: number
+}
+
+/** As AuditConfig.log: standard output. */
+export const AUDIT_STDOUT = '-'
+const MAX_AUDIT_KEEP = 1000
+
+/** Bounds on what members can make the broker hold. */
+export interface BrokerLimits {
+  readonly membersPerClusterset: number
+  /** Of each member that has no other; `sealane cluster quota` gives one another. */
+  readonly quota: MemberQuota
+}
+
+export const DEFAULT_LIMITS: BrokerLimits = {
+  membersPerClusterset: DEFAULT_MAX_MEMBERS,
+  quota: DEFAULT_MEMBER_QUOTA,
+}
+
+export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
+  clusterset: 'default',
+  listen: `0.0.0.0:${DEFAULT_BROKER_PORT}`,
+  globalRange: DEFAULT_GLOBAL_RANGE,
+  clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
+  allowedNamespaces: [],
+  memberCertificateMs: MEMBER_VALIDITY_MS,
+  contactMs: 15_000,
+  sourcesKept: true,
+  approve: false,
+  limits: DEFAULT_LIMITS,
+}
+
+/** Join tokens: 15 minutes, one use. */
+export const DEFAULT_TOKEN_TTL_MS = 15 * 60_000
+export const DEFAULT_TOKEN_USES = 1
+
+/** Names of files, never what is in them. */
+export interface EtcdStoreConfig {
+  /** etcd://[user@]host:port[,host:port…][/prefix] */
+  readonly url: string
+  /** Certificates that etcd's own is checked against, PEM; absent: what the system trusts. */
+  readonly caFile?: string
+  /** Client certificate and its key, PEM; both or none. */
+  readonly certificateFile?: string
+  readonly keyFile?: string
+  /** The password of the user in the URL. */
+  readonly passwordFile?: string
+}
+
+export class BrokerConfigError extends UserError {
+  readonly field: string
+  constructor(field: string, value: string, expected: string) {
+    super(`${field} ${JSON.stringify(value)}: expected ${expected}`)
+    this.name = 'BrokerConfigError'
+    this.field = field
+  }
+}
+
+/** `host:port` or `[IPv6]:port`; port 0 takes a free one. Throws BrokerConfigError. */
+export function parseListen(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text)
+  const port = Number(match?.[3])
+  if (match === null || port > 65_535) {
+    throw new BrokerConfigError('listen', text, `address:port such as 0.0.0.0:${DEFAULT_BROKER_PORT}`)
+  }
+  return { host: match[1] ?? match[2] ?? '', port }
+}
+
+/**
+ * Throws BrokerConfigError, BrokerAddressError or InvalidAddressError at the first thing that is wrong. Gives the
+ * config back.
+ */
+export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
+  if (!isDnsLabel(config.clusterset)) {
+    throw new BrokerConfigError('clusterset', config.clusterset, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
+  }
+  parseListen(config.listen)
+  if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
+  for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
+  checkRanges(config)
+  checkMembers(config.limits.membersPerClusterset)
+  checkQuotas(config.limits.quota)
+  if (config.audit !== undefined) checkAudit(config.audit)
+  checkAuthority(config)
+  return config
+}
+
+function checkAudit({ log, maxBytes, keep }: AuditConfig): void {
+  if (log === '') throw new BrokerConfigError('audit.log', log, `a file, or ${AUDIT_STDOUT} for standard output`)
+  if (!Number.isInteger(maxBytes) || maxBytes < 0)
+    throw new BrokerConfigError('audit.maxBytes', String(maxBytes), 'a number of bytes, or 0')
+  if (!Number.isInteger(keep) || keep < 1 || keep > MAX_AUDIT_KEEP)
+    throw new BrokerConfigError('audit.keep', String(keep), `1 to ${MAX_AUDIT_KEEP}`)
+}
+
+function checkMembers(most: number): void {
+  if (Number.isInteger(most) && most >= 1 && most <= MOST_MEMBERS) return
+  throw new BrokerConfigError('limits.membersPerClusterset', String(most), `1 to ${MOST_MEMBERS}`)
+}
+
+function checkQuotas(quota: MemberQuota): void {
+  for (const field of QUOTA_FIELDS) {
+    const { min, max } = QUOTA_BOUNDS[field]
+    const value = quota[field]
+    if (!Number.isInteger(value) || value < min || value > max)
+      throw new BrokerConfigError(`limits.quota.${field}`, String(value), `${min} to ${max}`)
+  }
+}
+
+function checkAuthority({ authorityDir, signer }: BrokerConfig): void {
+  if (signer === undefined) return
+  if (!isAbsolute(signer.command))
+    throw new BrokerConfigError('signer.command', signer.command, 'the absolute path of a command')
+  if (authorityDir === undefined)
+    throw new BrokerConfigError('authorityDir', '', 'a directory with the certificate that the signer signs for')
+}
+
+/** Throws BrokerConfigError or InvalidAddressError. */
+export function checkRanges(config: Pick<BrokerConfig, 'globalRange' | 'clustersetIpRange'>): void {
+  const global = parsePrefix(config.globalRange, 'globalRange')
+  const services = parsePrefix(config.clustersetIpRange, 'clustersetIpRange')
+  const lanes = parsePrefix(LANE_ADDRESS_RANGE)
+  for (const [field, range] of [['globalRange', global] as const, ['clustersetIpRange', services] as const]) {
+    if (range.family !== 4) throw new BrokerConfigError(field, config[field], 'an IPv4 range')
+    if (range.length > addressBits(4) - 2) throw new BrokerConfigError(field, config[field], 'at least 4 addresses')
+    if (overlaps(range, lanes))
+      throw new BrokerConfigError(field, config[field], `no overlap with ${LANE_ADDRESS_RANGE}`)
+  }
+  if (overlaps(global, services)) {
+    throw new BrokerConfigError(
+      'clustersetIpRange',
+      config.clustersetIpRange,
+      `no overlap with globalRange ${config.globalRange}`,
+    )
+  }
+}

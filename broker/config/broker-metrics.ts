@@ -1,0 +1,234 @@
+/** What the broker counts. The transport adds calls, streams, connections and bytes. */
+import type {
+  Counter,
+  Gauge,
+  Histogram,
+  LabelledCounter,
+  MetricInit,
+  Metrics,
+} from '../../runtime/metrics/instruments.ts'
+
+export interface BrokerMetrics {
+  readonly clustersets: Gauge
+  readonly members: Gauge
+  readonly records: Gauge
+  readonly replicas: Gauge
+  readonly connectedHere: Gauge
+  readonly storeUsable: Gauge
+  readonly revision: Gauge
+  readonly storeProblem: Gauge
+  readonly commits: Histogram
+  readonly commitSeconds: Histogram
+  readonly commitFailures: Counter
+  readonly refused: Counter
+  readonly joins: Counter
+  readonly waiting: Gauge
+  readonly superseded: Counter
+  readonly unknownCertificates: Counter
+  readonly resyncs: Counter
+  readonly snapshots: Counter
+  readonly encoded: Counter
+  readonly delivered: Counter
+  readonly deliveredByInterest: Counter
+  readonly interests: Gauge
+  readonly quotaRefused: Counter
+  readonly quotaSlowed: Counter
+  readonly quotaMembers: Gauge
+  readonly quotaMost: Gauge
+  readonly rangeUsed: Gauge
+  readonly auditLines: Counter
+  readonly auditLost: Counter
+  readonly auditSuppressed: Counter
+  readonly auditWaiting: Gauge
+  readonly authorityCreated: Gauge
+  readonly authorityExpiry: Gauge
+  readonly certificateExpiry: Gauge
+  readonly authorityUsable: Gauge
+  readonly authorityWaiting: Gauge
+  readonly signatures: Counter
+}
+
+/** Of the clusterset that is the broker's own; other-clustersets.ts names the others. */
+export function brokerMetrics(registry: Metrics): BrokerMetrics {
+  const metrics = alsoOfOthers(registry)
+  return {
+    clustersets: registry.gauge({
+      name: 'sealane_broker_clusterset_served',
+      help: "Clustersets beside the broker's own. 1: it is served; 0: it is not, and the log says why.",
+      labels: ['clusterset'],
+    }),
+    members: metrics.gauge({
+      name: 'sealane_broker_members',
+      help: 'Clusters by state: live, complete (has published its whole set), departed.',
+      labels: ['state'],
+    }),
+    records: metrics.gauge({ name: 'sealane_broker_records', help: "Records held, the broker's own included." }),
+    replicas: metrics.gauge({
+      name: 'sealane_broker_replicas',
+      help: 'Brokers that serve the same store, as this one sees them, this one among them. 0: it has lost the others and its own session.',
+    }),
+    connectedHere: metrics.gauge({
+      name: 'sealane_broker_connected_members',
+      help: 'Members that have a stream open at this replica.',
+    }),
+    storeUsable: metrics.gauge({
+      name: 'sealane_broker_store_usable',
+      help: 'Whether the store answered when it was last looked at, which is each second: 1, or 0.',
+      labels: ['kind'],
+    }),
+    revision: metrics.gauge({ name: 'sealane_broker_revision', help: 'Revision of the last durable write.' }),
+    commits: metrics.histogram({
+      name: 'sealane_broker_commit_changes',
+      help: 'Rows written together in one durable commit.',
+      buckets: [1, 2, 5, 10, 50, 100, 500, 1000],
+    }),
+    storeProblem: metrics.gauge({
+      name: 'sealane_broker_store_problem',
+      help: 'Why the store cannot be read or written now, by code (docs/troubleshooting.md): 1 while it is so, 0 afterwards.',
+      labels: ['code'],
+    }),
+    commitSeconds: metrics.histogram({
+      name: 'sealane_broker_commit_seconds',
+      help: 'Time that one durable commit took, tries that other brokers overtook included.',
+      buckets: [0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5],
+    }),
+    commitFailures: metrics.counter({
+      name: 'sealane_broker_commit_failures_total',
+      help: 'Commits that the store refused; nothing of them was acknowledged.',
+    }),
+    refused: metrics.counter({
+      name: 'sealane_broker_refused_records_total',
+      help: 'Records that admission refused, by kind.',
+      labels: ['kind'],
+    }),
+    joins: metrics.counter({
+      name: 'sealane_broker_joins_total',
+      help: 'Join requests by result: ok, waiting (for approval; counted once), or the refusal code.',
+      labels: ['result'],
+    }),
+    waiting: metrics.gauge({
+      name: 'sealane_broker_waiting_joins',
+      help: 'Clusters that wait for approval, or were answered and have not asked since.',
+    }),
+    superseded: metrics.counter({
+      name: 'sealane_broker_superseded_certificates_total',
+      help: 'Calls with a certificate that had been replaced: somebody has a copy of a member identity.',
+    }),
+    unknownCertificates: metrics.counter({
+      name: 'sealane_broker_unknown_certificates_total',
+      help: 'Calls with a certificate of our own CA that the database does not know of and cannot have forgotten: it is older than the certificate.',
+    }),
+    resyncs: metrics.counter({
+      name: 'sealane_broker_publish_declares_total',
+      help: 'Record sets declared by members, by result: same or different.',
+      labels: ['result'],
+    }),
+    snapshots: metrics.counter({
+      name: 'sealane_broker_watch_starts_total',
+      help: 'Watches by how they began: resumed, or with a whole snapshot.',
+      labels: ['from'],
+    }),
+    encoded: metrics.counter({
+      name: 'sealane_broker_encoded_events_total',
+      help: 'Record events encoded; each once for all watchers.',
+    }),
+    delivered: metrics.counter({
+      name: 'sealane_broker_delivered_events_total',
+      help: 'Record events handed to watchers.',
+    }),
+    deliveredByInterest: metrics.counter({
+      name: 'sealane_broker_watch_interest_events_total',
+      help: 'Record events handed over to members that ask for some namespaces only; part of those delivered.',
+    }),
+    interests: metrics.gauge({
+      name: 'sealane_broker_watch_interests',
+      help: 'Different sets of namespaces that members ask for now.',
+    }),
+    quotaRefused: metrics.counter({
+      name: 'sealane_broker_quota_refused_records_total',
+      help: 'Records refused because their member has no room for them, by reason. Each is taken as soon as there is.',
+      labels: ['reason'],
+    }),
+    quotaSlowed: metrics.counter({
+      name: 'sealane_broker_quota_slowed_total',
+      help: 'Times that a member began to change faster than its quota and was slowed down.',
+    }),
+    quotaMembers: metrics.gauge({
+      name: 'sealane_broker_quota_members',
+      help: 'Members that use 80 percent of a quota or more (near), and all of it or more (full).',
+      labels: ['resource', 'use'],
+    }),
+    quotaMost: metrics.gauge({
+      name: 'sealane_broker_quota_most_used_ratio',
+      help: 'Of the member that uses most of its quota: the part that it uses. Above 1 it is over it.',
+      labels: ['resource'],
+    }),
+    rangeUsed: metrics.gauge({
+      name: 'sealane_broker_range_used_ratio',
+      help: 'Used part of what all members share: members, tokens, clustersetIPs. At 1 no more is given.',
+      labels: ['range'],
+    }),
+    auditLines: metrics.counter({
+      name: 'sealane_broker_audit_lines_total',
+      help: 'Lines written to the audit log.',
+    }),
+    auditLost: metrics.counter({
+      name: 'sealane_broker_audit_lost_lines_total',
+      help: 'Lines of the audit log that were lost, because it could not be written and more came than can wait.',
+    }),
+    auditSuppressed: metrics.counter({
+      name: 'sealane_broker_audit_suppressed_lines_total',
+      help: 'Lines that the audit log has as a number only, because their callers cause too many.',
+    }),
+    auditWaiting: metrics.gauge({
+      name: 'sealane_broker_audit_waiting_lines',
+      help: 'Lines that wait to be written to the audit log.',
+    }),
+    authorityCreated: metrics.gauge({
+      name: 'sealane_broker_authority_created_timestamp_seconds',
+      help: 'When the certificate authority begins, by role: current, or next during a rotation; 0: there is none.',
+      labels: ['role'],
+    }),
+    authorityExpiry: metrics.gauge({
+      name: 'sealane_broker_authority_expiry_timestamp_seconds',
+      help: 'When the certificate authority ends, by role: current, or next during a rotation; 0: there is none.',
+      labels: ['role'],
+    }),
+    certificateExpiry: metrics.gauge({
+      name: 'sealane_broker_certificate_expiry_timestamp_seconds',
+      help: 'When the certificate ends by which this broker serves, seconds since 1970.',
+    }),
+    authorityUsable: metrics.gauge({
+      name: 'sealane_broker_authority_usable',
+      help: '1: this broker can sign by its certificate authority; 0: its key is missing, or the signer fails.',
+    }),
+    authorityWaiting: metrics.gauge({
+      name: 'sealane_broker_authority_waiting',
+      help: 'Members and tokens that the next step of the rotation of the certificate authority waits for.',
+      labels: ['what'],
+    }),
+    signatures: metrics.counter({
+      name: 'sealane_broker_signer_calls_total',
+      help: 'Calls of the command that signs for the certificate authority, by result: ok, failed, busy.',
+      labels: ['result'],
+    }),
+  }
+}
+
+/** Each has the label of those that are not the broker's own, and begins at 0 for that one. */
+function alsoOfOthers(metrics: Metrics): Pick<Metrics, 'counter' | 'gauge' | 'histogram'> {
+  const labelled = <I extends MetricInit>(init: I): I => ({ ...init, labels: [...(init.labels ?? []), 'clusterset'] })
+  return {
+    counter: (init): LabelledCounter => {
+      const counter = metrics.counter(labelled(init))
+      if (init.labels === undefined) counter.inc({}, 0)
+      return counter
+    },
+    gauge: (init): Gauge => {
+      const gauge = metrics.gauge(labelled(init))
+      if (init.labels === undefined) gauge.set(0)
+      return gauge
+    },
+    histogram: (init) => metrics.histogram(labelled(init)),
+  }
+}

@@ -1,0 +1,122 @@
+/** The keys of authorities that this broker can use, found by what certificates they belong to. */
+import { type KeyObject, X509Certificate } from 'node:crypto'
+import { type CertificateFacts, fingerprint, readCertificate } from '../../protocol/identity/certificates.ts'
+import type { Issuer } from '../../protocol/identity/x509.ts'
+import { type KnownAuthority, timeText } from '../store/rows.ts'
+import { isPair, readGivenAuthorities, readStateAuthorities, writeSecond } from './authority-files.ts'
+import type { CommandSigner } from './command-signer.ts'
+
+/** Where the replicas of a store keep keys for each other. All throw StateError. */
+export interface SharedKeys {
+  /** For messages. */
+  readonly where: string
+  /** Takes DER; undefined: there is none. */
+  get(certificate: Uint8Array): Promise<KeyObject | undefined>
+  /** Takes DER. One that is there stays. */
+  put(certificate: Uint8Array, key: KeyObject): Promise<void>
+  /** Of the authority of this fingerprint. */
+  remove(fingerprint: string): Promise<void>
+}
+
+export interface AuthorityKeysInit {
+  readonly stateDir: string
+  readonly givenDir?: string
+  readonly signer?: CommandSigner
+  /** Absent: nobody else serves the store. */
+  readonly shared?: SharedKeys
+}
+
+export class AuthorityKeys {
+  readonly #init: AuthorityKeysInit
+  /** By fingerprint. */
+  readonly #known = new Map<string, Issuer>()
+
+  constructor(init: AuthorityKeysInit) {
+    this.#init = init
+  }
+
+  get({ fingerprint }: Pick<KnownAuthority, 'fingerprint'>): Issuer | undefined {
+    return this.#known.get(fingerprint)
+  }
+
+  /**
+   * Looks for the keys of these where one is not known yet: a Secret may have come since. Gives itself. Throws
+   * StateError for a file or a store that cannot be used.
+   */
+  async load(wanted: readonly KnownAuthority[]): Promise<this> {
+    if (wanted.every((one) => this.#known.has(one.fingerprint))) return this
+    const { stateDir } = this.#init
+    const found = await readStateAuthorities(stateDir)
+    const given = await this.given()
+    const inSignersCare = new Set(given.certificates.map(fingerprint))
+    for (const one of wanted) {
+      if (this.#known.has(one.fingerprint)) continue
+      const certificate = certificateOf(one)
+      const key = await this.#keyOf(certificate, found.keys, given.keys)
+      const issuer = key === undefined ? this.#signerOf(one, inSignersCare) : { certificate, key }
+      if (issuer !== undefined) this.#known.set(one.fingerprint, issuer)
+    }
+    return this
+  }
+
+  /** What the operator's directory has. Throws StateError. */
+  async given(): ReturnType<typeof readGivenAuthorities> {
+    const { givenDir } = this.#init
+    return givenDir === undefined ? { certificates: [], keys: [] } : readGivenAuthorities(givenDir)
+  }
+
+  /** What replicas share comes last: a key that an operator gives stays where it is. */
+  async #keyOf(
+    certificate: Uint8Array,
+    own: readonly KeyObject[],
+    given: readonly KeyObject[],
+  ): Promise<KeyObject | undefined> {
+    const { shared, stateDir } = this.#init
+    const ofThis = (one: KeyObject): boolean => isPair(certificate, one)
+    const known = own.find(ofThis)
+    if (known !== undefined) await shared?.put(certificate, known)
+    const found = known ?? given.find(ofThis)
+    if (found !== undefined || shared === undefined) return found
+    const key = await shared.get(certificate)
+    if (key !== undefined) await writeSecond(stateDir, certificate, key)
+    return key
+  }
+
+  #signerOf(authority: KnownAuthority, inItsCare: ReadonlySet<string>): Issuer | undefined {
+    const { signer } = this.#init
+    if (signer === undefined || !inItsCare.has(authority.fingerprint)) return undefined
+    const certificate = certificateOf(authority)
+    return { certificate, sign: signer.signFor(certificate) }
+  }
+}
+
+// Authorities as the store has them.
+
+/** Takes DER. */
+export function knownAuthority(certificate: Uint8Array, sinceMs: number): KnownAuthority {
+  return { fingerprint: fingerprint(certificate), certificate: Buffer.from(certificate).toString('base64'), sinceMs }
+}
+
+/** DER. */
+export function certificateOf({ certificate }: KnownAuthority): Uint8Array {
+  return new Uint8Array(Buffer.from(certificate, 'base64'))
+}
+
+export function factsOf(authority: KnownAuthority): CertificateFacts {
+  return readCertificate(certificateOf(authority))
+}
+
+/** Why this cannot be an authority of the clusterset, in words; undefined: it can. */
+export function certificateProblem(authority: KnownAuthority, clusterset: string, nowMs: number): string | undefined {
+  const der = certificateOf(authority)
+  const certificate = new X509Certificate(der)
+  const facts = readCertificate(der)
+  if (!facts.isCa || !certificate.ca) return 'its certificate is not one of a CA'
+  const { asymmetricKeyType: type, asymmetricKeyDetails: details } = certificate.publicKey
+  if (type !== 'ec' || details?.namedCurve !== 'prime256v1') return 'its key is not ECDSA P-256'
+  if (facts.clusterset !== clusterset || facts.cluster !== undefined)
+    return `it is of clusterset ${JSON.stringify(facts.clusterset ?? '')}, expected a URI name sealane://${clusterset}`
+  if (facts.notAfterMs <= nowMs) return `it ended at ${timeText(facts.notAfterMs)}`
+  if (facts.notBeforeMs > nowMs) return `it begins at ${timeText(facts.notBeforeMs)}`
+  return undefined
+}

@@ -1,0 +1,139 @@
+/**
+ * What a running broker does about its authorities, now and then and whenever something is decided: serve by the one
+ * that signs, go on with a rotation once nobody is waited for, and say what is due. All is read from the store, so any
+ * replica can do it, and a broker that was killed goes on where it was.
+ */
+import { messageOf, reasonOf } from '../../runtime/errors.ts'
+import { reasonField } from '../../protocol/transport/error-reason.ts'
+import { readCertificate } from '../../protocol/identity/certificates.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { AuditInit } from '../store/audit-event.ts'
+import { keepEvent } from '../audit/audit-outbox.ts'
+import type { RecordLog } from '../store/record-log.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import { type AuthorityRow, timeText } from '../store/rows.ts'
+import type { CertificateAuthority } from './certificate-authority.ts'
+import { factsOf } from './authority-keys.ts'
+import { signingAuthority } from './plan-rotation.ts'
+import { type Advance, advance, dueAdvance, waitingNow } from './rotation.ts'
+
+/** Before its end an authority is to be rotated. */
+export const EXPIRES_SOON_MS = 180 * 24 * 3_600_000
+/** What goes on is logged again after so long. */
+const SAY_AGAIN_MS = 24 * 3_600_000
+/** A key that could not be used is tried again after so long. */
+const TRY_AGAIN_MS = 5000
+
+export interface AuthorityUpkeepDeps {
+  readonly authority: CertificateAuthority
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<
+    BrokerMetrics,
+    'authorityCreated' | 'authorityExpiry' | 'authorityUsable' | 'authorityWaiting' | 'certificateExpiry'
+  >
+  /** The port is to serve and to trust as CertificateAuthority.tls() says now. */
+  readonly onTls: () => void
+}
+
+export class AuthorityUpkeep {
+  readonly #deps: AuthorityUpkeepDeps
+  /** By what was said: when, monotonic. */
+  readonly #said = new Map<string, number>()
+  /** Not before this time, monotonic. */
+  #tryAtMs = 0
+
+  constructor(deps: AuthorityUpkeepDeps) {
+    this.#deps = deps
+  }
+
+  /** To be called every ten seconds or so, every second while a rotation is under way, and when it changes. Throws StateError where the store or a file cannot be used. */
+  async round(): Promise<void> {
+    const { authority, log, clock, onTls } = this.#deps
+    await this.#try(() => authority.refresh())
+    const due = dueAdvance(log, clock.now())
+    if (due !== undefined) await this.#try(() => this.#advance(due))
+    // Who is trusted is decided, also where the key of the one that signs cannot be used now.
+    if (authority.hasChanged()) onTls()
+    this.#measure()
+  }
+
+  async #advance(due: Advance): Promise<void> {
+    const { authority, log, clock, logger } = this.#deps
+    const { next } = authority.row
+    if (next === undefined) return
+    if (due === 'switched') await authority.prepare(next)
+    const details = { authority: next.fingerprint }
+    const act = due === 'switched' ? 'authority.switch' : 'authority.drop'
+    const event: AuditInit = { act, result: 'ok', who: { kind: 'broker' }, subject: next.fingerprint, details }
+    const done = await log.transact((tx) => {
+      const row = advance(tx, due, clock.now())
+      if (row !== undefined) keepEvent(tx, event, clock.now())
+      return row
+    })
+    if (done === undefined) return
+    logger.info(due === 'switched' ? 'the new authority signs and serves' : 'the withdrawn authority is gone', details)
+    await authority.refresh()
+  }
+
+  /** What a signer or a missing key prevents is logged, and tried again after a while; nothing else waits for it. */
+  async #try(work: () => Promise<void>): Promise<void> {
+    const { clock, logger, metrics } = this.#deps
+    if (clock.monotonic() < this.#tryAtMs) return
+    try {
+      await work()
+      metrics.authorityUsable.set(1)
+    } catch (error) {
+      const reason = reasonField(error).reason ?? reasonOf(error)
+      if (reason === undefined) throw error
+      this.#tryAtMs = clock.monotonic() + TRY_AGAIN_MS
+      const why = messageOf(error)
+      metrics.authorityUsable.set(0)
+      if (this.#isDue(`${reason} ${why}`)) logger.error('the certificate authority cannot be used now', { reason, why })
+    }
+  }
+
+  #measure(): void {
+    const { authority, log, clock, metrics } = this.#deps
+    const { row } = authority
+    const nowMs = clock.now()
+    for (const [role, one] of [['current', row.current] as const, ['next', row.next] as const]) {
+      const facts = one === undefined ? undefined : factsOf(one)
+      metrics.authorityCreated.set(seconds(facts?.notBeforeMs), { role })
+      metrics.authorityExpiry.set(seconds(facts?.notAfterMs), { role })
+    }
+    metrics.certificateExpiry.set(seconds(readCertificate(authority.tls().certificate).notAfterMs))
+    const { members, tokens } = row.next === undefined ? { members: [], tokens: [] } : waitingNow(log, row, nowMs)
+    metrics.authorityWaiting.set(members.length, { what: 'members' })
+    metrics.authorityWaiting.set(tokens.length, { what: 'tokens' })
+    this.#warnOfEnd(row, nowMs)
+  }
+
+  #warnOfEnd(row: AuthorityRow, nowMs: number): void {
+    const { logger } = this.#deps
+    const signing = signingAuthority(row)
+    const { notAfterMs } = factsOf(signing)
+    if (notAfterMs - nowMs > EXPIRES_SOON_MS || !this.#isDue(`end ${signing.fingerprint}`)) return
+    logger.warn('the certificate authority ends soon', {
+      reason: 'AuthorityExpires',
+      authority: signing.fingerprint,
+      until: timeText(notAfterMs),
+      advice: 'sealane broker ca rotate',
+    })
+  }
+
+  #isDue(what: string): boolean {
+    const nowMs = this.#deps.clock.monotonic()
+    for (const [known, atMs] of this.#said) if (nowMs - atMs >= SAY_AGAIN_MS) this.#said.delete(known)
+    if (this.#said.has(what)) return false
+    this.#said.set(what, nowMs)
+    return true
+  }
+}
+
+/** 0: there is none. */
+function seconds(ms: number | undefined): number {
+  return ms === undefined ? 0 : Math.floor(ms / 1000)
+}

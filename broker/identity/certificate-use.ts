@@ -1,0 +1,252 @@
+/** Who may speak for a member: the membership as it is now, and the certificate that the peer shows. */
+import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { memberActor } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { copySource } from '../audit/refusal-rate-limiter.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import { denied, quote } from '../records/admission-checks.ts'
+import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import { AUTHORITY_KEY, type MemberRow, isLive, timeText } from '../store/rows.ts'
+import { acceptedAuthorities } from './plan-rotation.ts'
+import {
+  type CertificatePeer,
+  type CertificateValidity,
+  certificateValidity,
+  confirmedRow,
+  isLaterThanKnown,
+  mayBeUsed,
+  normalSerial,
+} from './succession.ts'
+
+/**
+ * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
+ * shows a certificate of its present membership that may be used.
+ */
+export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
+  const row = view.get('member', peer.cluster)
+  const name = quote(peer.cluster)
+  if (row === undefined)
+    throw denied('NotAMember', `cluster ${name} is not a member of this clusterset: join with a token`)
+  if (row.departedAtMs !== undefined) {
+    const at = timeText(row.departedAtMs)
+    if (row.departure !== 'evicted')
+      throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
+    throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
+  }
+  refuseAuthority(view, peer)
+  refuseCertificate(certificateValidity(row, peer, nowMs), peer)
+  return row
+}
+
+/**
+ * As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its
+ * place.
+ */
+export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = requireMember(tx, peer, nowMs)
+  const validity = certificateValidity(row, peer, nowMs)
+  const used = validity.t === 'firstUse' || validity.t === 'inUse' ? (validity.row ?? row) : row
+  const next = confirmedRow(used, peer) ?? used
+  if (next !== row) tx.put('member', peer.cluster, next)
+  return next
+}
+
+/** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
+export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = useCertificate(tx, peer, nowMs)
+  const validity = certificateValidity(row, peer, nowMs)
+  if (validity.t !== 'overlap') return row
+  const at = timeText(validity.replacedAtMs)
+  throw denied(
+    'CertificateReplaced',
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
+  )
+}
+
+/**
+ * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an
+ * evicted or succeeded member has left open is not its successor's.
+ */
+export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
+  const row = view.get('member', peer.cluster)
+  return isLive(row) && isAccepted(view, peer) && mayBeUsed(certificateValidity(row, peer, nowMs))
+}
+
+/**
+ * Whether the CA has given this peer a certificate that these rows do not know of and cannot have forgotten: then they
+ * are older than it, or of another time.
+ */
+export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
+  const row = view.get('member', peer.cluster)
+  if (row === undefined) return true
+  return certificateValidity(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
+}
+
+/** The port looks at each new connection; this is for those that were open when an authority was removed. */
+function isAccepted(view: LogView, { authority }: Pick<CertificatePeer, 'authority'>): boolean {
+  const row = authority === undefined ? undefined : view.get('authority', AUTHORITY_KEY)
+  return row === undefined || acceptedAuthorities(row).some(({ fingerprint }) => fingerprint === authority)
+}
+
+function refuseAuthority(view: LogView, peer: Peer): void {
+  if (isAccepted(view, peer)) return
+  const text =
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was issued by an authority that was ` +
+    'removed: join again with a new token'
+  throw new RefusedError('CertificateAuthorityRemoved', 'certificate', text)
+}
+
+function refuseCertificate(validity: CertificateValidity, peer: Peer): void {
+  const name = quote(peer.cluster)
+  const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
+  switch (validity.t) {
+    case 'inUse':
+    case 'firstUse':
+    case 'overlap':
+      return
+    case 'expired': {
+      const text = `${certificate} expired at ${timeText(validity.expiresAtMs)}: join again with a new token`
+      throw new RefusedError('CertificateExpired', 'certificate', text)
+    }
+    case 'forked': {
+      const at = timeText(validity.atMs)
+      throw denied(
+        'IdentityForked',
+        `cluster ${name} is used with two certificates that were renewed from one, so somebody has a copy of its ` +
+          `identity: none of its certificates is taken since ${at}; "sealane cluster rekey ${peer.cluster}" on the ` +
+          'broker makes it a new identity',
+      )
+    }
+    case 'rekeyed': {
+      const at = timeText(validity.atMs)
+      throw denied(
+        'MemberRekeyed',
+        `cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`,
+      )
+    }
+    case 'superseded': {
+      const at = validity.replacedAtMs === undefined ? '' : ` at ${timeText(validity.replacedAtMs)}`
+      throw denied(
+        'CertificateCopied',
+        `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +
+          `somebody else has its key: "sealane cluster rekey ${peer.cluster}" on the broker makes it a new identity`,
+      )
+    }
+    case 'foreign':
+      throw denied(
+        'CertificateForeign',
+        `${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`,
+      )
+  }
+}
+
+/** Of one cluster, logged this often at most: somebody with a copy may try without end. All are counted. */
+const REPORT_EVERY_MS = 60_000
+
+const SAID = {
+  CertificateCopied: 'a certificate was used after it had been replaced: somebody has a copy of this identity',
+  IdentityForked: 'two that hold this identity go on with certificates of their own: none of them is taken any more',
+} as const
+
+interface CertificateUseDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'superseded'>
+  readonly audit: Pick<Audit, 'report' | 'allows'>
+}
+
+/**
+ * What happens when a certificate is shown: at its first use it takes the place of the one before. One that has been
+ * replaced is reported in the log, by a metric, and in `sealane cluster list`.
+ */
+export class CertificateUse {
+  readonly #deps: CertificateUseDeps
+  /** By member: when it was logged last, monotonic. */
+  readonly #reported = new Map<string, number>()
+
+  constructor(deps: CertificateUseDeps) {
+    this.#deps = deps
+  }
+
+  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
+  note(peer: Peer): void {
+    const { log, clock, logger } = this.#deps
+    const row = log.get('member', peer.cluster)
+    if (!isLive(row)) return
+    const validity = certificateValidity(row, peer, clock.now())
+    if (validity.t === 'superseded') this.#report(peer, 'CertificateCopied')
+    if (validity.t === 'forked') this.#report(peer, 'IdentityForked')
+    const isChange = 'row' in validity || confirmedRow(row, peer) !== undefined
+    const isNews = mayBeUsed(validity) && isChange
+    if (!isNews) return
+    const failed = (error: unknown): void => {
+      // Where it was not written, the next use writes it.
+      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, why: String(error) })
+    }
+    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
+  }
+
+  #report(peer: Peer, reason: keyof typeof SAID): void {
+    const { clock, logger, metrics, log } = this.#deps
+    metrics.superseded.inc()
+    const { cluster, address } = peer
+    const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
+    const isSaid = this.#isNews(cluster, reason)
+    if (isSaid) {
+      logger.error(SAID[reason], {
+        audit: 'certificate-stolen',
+        reason,
+        cluster,
+        serial: misuse.serial,
+        address,
+        advice: `sealane cluster rekey ${cluster}`,
+      })
+      this.#audit(peer, misuse.serial, reason)
+    }
+    // What a use changes is written down also where nothing more is said: who shows another copy without end must not
+    // keep it from that.
+    const changedRow = (tx: Pick<LogView, 'get'>): MemberRow | undefined => {
+      const row = tx.get('member', cluster)
+      // Of a fork, the one that was shown first is named: both go on asking.
+      if (!isLive(row) || row.forkedAtMs !== undefined) return undefined
+      const validity = certificateValidity(row, peer, clock.now())
+      const written = validity.t === 'forked' || validity.t === 'superseded' ? validity.row : undefined
+      return written ?? (isSaid ? row : undefined)
+    }
+    if (changedRow(log) === undefined) return
+    const noted = log.transact((tx) => {
+      const row = changedRow(tx)
+      if (row !== undefined) tx.put('member', cluster, { ...row, misuse })
+    })
+    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
+  }
+
+  /** Of one cluster, once a minute; that it is forked, once more. */
+  #isNews(cluster: string, reason: keyof typeof SAID): boolean {
+    const { clock, log } = this.#deps
+    const now = clock.monotonic()
+    const reported = this.#reported.get(cluster)
+    const isFork = log.get('member', cluster)?.forkedAtMs === undefined && reason === 'IdentityForked'
+    if (!isFork && reported !== undefined && now - reported < REPORT_EVERY_MS) return false
+    for (const [one, at] of this.#reported) if (now - at >= REPORT_EVERY_MS) this.#reported.delete(one)
+    this.#reported.set(cluster, now)
+    return true
+  }
+
+  #audit(peer: Peer, serial: string, reason: keyof typeof SAID): void {
+    const { audit } = this.#deps
+    const { cluster } = peer
+    if (!audit.allows(copySource(cluster))) return
+    audit.report({
+      act: 'certificate.copied',
+      result: 'refused',
+      reason,
+      who: memberActor(peer),
+      subject: cluster,
+      details: { serial },
+    })
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * An authority whose key is elsewhere (an HSM, a KMS): a command of the operator signs. It gets what is to be signed on
+ * standard input and writes the signature, ECDSA with SHA-256, to standard output: in DER, or r and s of 32 bytes each.
+ * It is started without a shell, has a bounded time and may say little; whatever it says is checked before it is used.
+ */
+import { type KeyObject, X509Certificate, verify } from 'node:crypto'
+import { BrokerUnreachableError } from '../../protocol/broker-client.ts'
+import { fingerprint } from '../../protocol/identity/certificates.ts'
+import { ProgramError, runProgram } from '../../runtime/run-program.ts'
+import { messageOf } from '../../runtime/errors.ts'
+
+export interface SignerCommand {
+  /** Absolute path. */
+  readonly command: string
+  readonly args: readonly string[]
+  readonly timeoutMs: number
+}
+
+export const DEFAULT_SIGNER_TIMEOUT_MS = 10_000
+/** In its environment: for which authority it is to sign, where there are two. */
+export const SIGNER_FINGERPRINT = 'SEALANE_CA_FINGERPRINT'
+
+/** A signature has about 72 bytes. */
+const MAX_OUTPUT = 4096
+/** Processes at once, and calls that wait for their turn: a member can ask for renewals as often as it likes. */
+const MAX_RUNNING = 4
+const MAX_WAITING = 64
+/** r and s of a P-256 signature. */
+const RAW_BYTES = 64
+/** Of what a signer says on standard error, in a log line. */
+const MAX_SAID = 200
+
+/** Takes DER, gives a signature in DER. Throws BrokerUnreachableError with the reason: later it may work. */
+export type Sign = (toBeSigned: Uint8Array) => Promise<Uint8Array>
+
+export interface SignerCounts {
+  signed(result: 'ok' | 'failed' | 'busy'): void
+}
+
+/** One for all authorities of a broker: the bounds are of them together. */
+export class CommandSigner {
+  readonly #command: SignerCommand
+  readonly #counts: SignerCounts
+  #running = 0
+  readonly #waiting: (() => void)[] = []
+
+  constructor(command: SignerCommand, counts: SignerCounts) {
+    this.#command = command
+    this.#counts = counts
+  }
+
+  /** Signs as the authority of this certificate, DER. */
+  signFor(certificate: Uint8Array): Sign {
+    const key = new X509Certificate(certificate).publicKey
+    const fp = fingerprint(certificate)
+    return async (toBeSigned) => {
+      await this.#turn()
+      try {
+        const signature = asDer(await this.#run(toBeSigned, fp))
+        const isGood = signature !== undefined && isSignature(key, toBeSigned, signature)
+        if (!isGood) throw failed('what it wrote is no signature by the key of this authority')
+        this.#counts.signed('ok')
+        return signature
+      } catch (error) {
+        this.#counts.signed('failed')
+        throw error
+      } finally {
+        this.#running -= 1
+        this.#waiting.shift()?.()
+      }
+    }
+  }
+
+  async #turn(): Promise<void> {
+    if (this.#running >= MAX_RUNNING) {
+      if (this.#waiting.length >= MAX_WAITING) {
+        this.#counts.signed('busy')
+        throw new BrokerUnreachableError('the signer of the certificate authority has too much to do', {
+          reason: 'SignerBusy',
+        })
+      }
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    }
+    this.#running += 1
+  }
+
+  async #run(input: Uint8Array, fp: string): Promise<Buffer> {
+    const { command, args, timeoutMs } = this.#command
+    const env = { ...process.env, [SIGNER_FINGERPRINT]: fp }
+    const init = { env, input, timeoutMs, maxOutputBytes: MAX_OUTPUT }
+    const { code, stdout, stderr } = await runProgram(command, args, init).catch((error: unknown) => {
+      throw failed(error instanceof ProgramError ? problemOf(error, timeoutMs) : messageOf(error))
+    })
+    if (code !== 0) throw failed(`it ended with status ${code}${wordsOf(stderr)}`)
+    return stdout
+  }
+}
+
+function problemOf({ failure, code, message, stderr }: ProgramError, timeoutMs: number): string {
+  if (failure === 'late') return `it did not end within ${timeoutMs / 1000} s`
+  if (failure === 'not started') return `it cannot be started (${code ?? message})`
+  return failure === 'too much' ? message : `${message}${wordsOf(stderr)}`
+}
+
+function wordsOf(stderr: Buffer): string {
+  const words = stderr
+    .toString('utf8')
+    .slice(0, MAX_SAID)
+    .replaceAll(/\p{C}+/gu, ' ')
+    .trim()
+  return words === '' ? '' : `; it says: ${words}`
+}
+
+function failed(problem: string): BrokerUnreachableError {
+  return new BrokerUnreachableError(`the signer of the certificate authority: ${problem}`, { reason: 'SignerFailed' })
+}
+
+function isSignature(key: KeyObject, signed: Uint8Array, signature: Uint8Array): boolean {
+  try {
+    return verify('sha256', signed, { key, dsaEncoding: 'der' }, signature)
+  } catch {
+    return false
+  }
+}
+
+/** Undefined for what can be neither of the two forms. */
+function asDer(signature: Buffer): Uint8Array | undefined {
+  if (signature[0] === 0x30 && signature[1] === signature.length - 2) return signature
+  if (signature.length !== RAW_BYTES) return undefined
+  const numbers = [signature.subarray(0, RAW_BYTES / 2), signature.subarray(RAW_BYTES / 2)].map(integer)
+  const content = Buffer.concat(numbers)
+  return Buffer.concat([Buffer.from([0x30, content.length]), content])
+}
+
+/** A positive INTEGER of DER: no leading zeros, but one where the first bit is set. */
+function integer(bytes: Buffer): Buffer {
+  const first = bytes.findIndex((byte) => byte !== 0)
+  const digits = first < 0 ? Buffer.from([0]) : bytes.subarray(first)
+  const value = (digits[0] ?? 0) >= 0x80 ? Buffer.concat([Buffer.from([0]), digits]) : digits
+  return Buffer.concat([Buffer.from([0x02, value.length]), value])
+}

@@ -1,0 +1,83 @@
+/**
+ * Keys of certificate authorities that the replicas of a store have in common. Which authorities count is in the log;
+ * each replica keeps a copy of their keys in its own state directory.
+ */
+import type { KeyObject } from 'node:crypto'
+import { keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
+import { certificateToPem, fingerprint } from '../../protocol/identity/certificates.ts'
+import { CA_CERTIFICATE, caFromPem, isPair } from './authority-files.ts'
+import { type SharedKeys, certificateOf } from './authority-keys.ts'
+import { acceptedAuthorities } from './plan-rotation.ts'
+import { type EtcdStore, readAuthorityKey, removeAuthorityKey, writeAuthorityKey } from '../store/etcd/etcd-store.ts'
+import { type LogView, StateError } from '../store/record-log.ts'
+import { AUTHORITY_KEY } from '../store/rows.ts'
+
+/** `signal` ends what is under way. All throw StateError. */
+export function sharedKeys(store: EtcdStore, signal: AbortSignal): SharedKeys {
+  /** Fingerprints of authorities whose keys were taken away: once is enough. */
+  const removed = new Set<string>()
+  const get = async (certificate: Uint8Array): Promise<KeyObject | undefined> => {
+    const pem = await readAuthorityKey(store, fingerprint(certificate), signal)
+    return pem === undefined ? undefined : keyOf(store, certificate, pem)
+  }
+  return {
+    where: store.where,
+    get,
+    async put(certificate, key) {
+      if ((await get(certificate)) === undefined)
+        await writeAuthorityKey(store, fingerprint(certificate), keyToPem(key), signal)
+    },
+    async remove(authority) {
+      if (removed.has(authority)) return
+      await removeAuthorityKey(store, authority, signal)
+      removed.add(authority)
+    },
+  }
+}
+
+/**
+ * As files of a state directory, which a move of the store takes along: those of the authorities that count here and
+ * have their keys here. Undefined: there are none. Throws StateError.
+ */
+export async function readSharedFiles(
+  store: EtcdStore,
+  view: LogView,
+  signal: AbortSignal,
+): Promise<Readonly<Record<string, string>> | undefined> {
+  const row = view.get('authority', AUTHORITY_KEY)
+  if (row === undefined) return undefined
+  const files: Record<string, string> = {}
+  for (const one of acceptedAuthorities(row)) {
+    const key = await sharedKeys(store, signal).get(certificateOf(one))
+    if (key === undefined) continue
+    const name = one.fingerprint === row.current.fingerprint ? 'ca' : `ca.${one.fingerprint}`
+    files[`${name}.crt`] = certificateToPem(certificateOf(one))
+    files[`${name}.key`] = keyToPem(key)
+  }
+  return files[CA_CERTIFICATE] === undefined ? undefined : files
+}
+
+/** The reverse. A certificate without its key is left out: the key is elsewhere. Throws StateError. */
+export async function shareFiles(
+  store: EtcdStore,
+  files: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<void> {
+  const shared = sharedKeys(store, signal)
+  for (const [name, text] of Object.entries(files)) {
+    const pem = name.endsWith('.crt') ? files[name.replace(/\.crt$/, '.key')] : undefined
+    if (pem !== undefined) await shared.put(caFromPem(name, text), keyFromPem(pem))
+  }
+}
+
+function keyOf(store: EtcdStore, certificate: Uint8Array, pem: string): KeyObject {
+  try {
+    const key = keyFromPem(pem)
+    if (isPair(certificate, key)) return key
+  } catch {
+    // Said below.
+  }
+  const name = store.keys.authority(fingerprint(certificate)).toString()
+  const text = `${store.where}: key ${name} is damaged (no private key of its authority): restore etcd from a backup`
+  throw new StateError('Damaged', store.where, text)
+}

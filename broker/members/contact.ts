@@ -1,0 +1,170 @@
+/**
+ * Who is in contact, written down for processes that read the database beside the broker. It is in rows of its own:
+ * whenever a member's row changes, the whole clusterset is looked at anew, and contact changes all the time.
+ */
+import type { ClusterId } from '../../model/ids.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import { type ContactRow, type MemberRow, isLive } from '../store/rows.ts'
+
+/** The broker notes this often who is in contact. */
+export const NOTE_CONTACT_MS = 60_000
+/** What it noted counts this long: a broker that was killed cannot take it back. */
+const CONTACT_COUNTS_MS = 2.5 * NOTE_CONTACT_MS
+
+/** Of a member that is live. What an earlier release noted is in the member's row. */
+export function contactOf(view: LogView, cluster: string, row: MemberRow): ContactRow {
+  const { lastSeenMs, connectedSinceMs } = row
+  const noted = view.get('contact', cluster)
+  if (noted !== undefined) return { ...noted, lastSeenMs: Math.max(noted.lastSeenMs, lastSeenMs) }
+  return connectedSinceMs === undefined ? { lastSeenMs } : { lastSeenMs, connectedSinceMs }
+}
+
+/** Notes whether the member has a stream open now. */
+export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const before = contactOf(tx, cluster, row)
+  if (connected) {
+    const since = isInContact(before, nowMs) ? before.connectedSinceMs : undefined
+    tx.put('contact', cluster, { lastSeenMs: nowMs, connectedSinceMs: since ?? nowMs })
+  } else if (before.connectedSinceMs !== undefined) tx.put('contact', cluster, { lastSeenMs: before.lastSeenMs })
+}
+
+/** As noteContact(), at the moment in which a stream begins or ends: the member was there. */
+export function noteSeen(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const before = contactOf(tx, cluster, row)
+  const since = connected ? ((isInContact(before, nowMs) ? before.connectedSinceMs : undefined) ?? nowMs) : undefined
+  tx.put('contact', cluster, { lastSeenMs: nowMs, ...(since === undefined ? {} : { connectedSinceMs: since }) })
+}
+
+/** The member begins anew, or has gone. */
+export function forgetContact(tx: Transaction, cluster: string): void {
+  tx.remove('contact', cluster)
+}
+
+export function isInContact({ connectedSinceMs, lastSeenMs }: ContactRow, nowMs: number): boolean {
+  return connectedSinceMs !== undefined && nowMs - lastSeenMs <= CONTACT_COUNTS_MS
+}
+
+/** Members whose contact is written down in one transaction. */
+const NOTED_AT_ONCE = 100
+const NOTE_SOON_MS = 1000
+
+interface ContactNotesDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+interface ContactNotesInit {
+  /** It has a stream at this broker. */
+  readonly isHere: (cluster: ClusterId) => boolean
+  /** It has one at another broker of the same store, which notes it. */
+  readonly isElsewhere: (cluster: ClusterId) => boolean
+}
+
+/**
+ * Writes down who has a stream open, a moment later and together: after a restart all members come at once. In parts,
+ * so that what others wait for comes in between.
+ */
+export class ContactNotes {
+  readonly #deps: ContactNotesDeps
+  readonly #init: ContactNotesInit
+  /** Members whose streams have begun or ended, and when. */
+  readonly #seen = new Map<ClusterId, number>()
+  #cancel: (() => void) | undefined
+
+  constructor(deps: ContactNotesDeps, init: ContactNotesInit) {
+    this.#deps = deps
+    this.#init = init
+  }
+
+  /** A stream of it has begun or ended. */
+  seen(cluster: ClusterId): void {
+    const { clock, logger } = this.#deps
+    this.#seen.set(cluster, clock.now())
+    const failed = (error: unknown): void => logger.debug('last seen not noted', { why: String(error) })
+    this.#cancel ??= clock.setTimer(NOTE_SOON_MS, () => void this.#noteSeen().catch(failed))
+  }
+
+  /** Of all members, for processes that read the store beside the broker. Throws StateError. */
+  async noteAll(members: readonly string[]): Promise<void> {
+    const { clock } = this.#deps
+    const { isHere, isElsewhere } = this.#init
+    await this.#noteSeen()
+    await this.#inParts(members, (tx, member) => {
+      const cluster = member as ClusterId
+      if (isHere(cluster) || !isElsewhere(cluster)) noteContact(tx, cluster, isHere(cluster), clock.now())
+    })
+  }
+
+  close(): void {
+    this.#cancel?.()
+  }
+
+  async #noteSeen(): Promise<void> {
+    this.#cancel?.()
+    this.#cancel = undefined
+    const seen = [...this.#seen]
+    this.#seen.clear()
+    const { isHere, isElsewhere } = this.#init
+    const isConnected = (cluster: ClusterId): boolean => isHere(cluster) || isElsewhere(cluster)
+    await this.#inParts(seen, (tx, [cluster, atMs]) => noteSeen(tx, cluster, isConnected(cluster), atMs))
+  }
+
+  async #inParts<T>(all: readonly T[], write: (tx: Transaction, one: T) => void): Promise<void> {
+    for (let i = 0; i < all.length; i += NOTED_AT_ONCE) {
+      await this.#deps.log.transact((tx) => {
+        for (const one of all.slice(i, i + NOTED_AT_ONCE)) write(tx, one)
+      })
+    }
+  }
+}
+
+interface SilentMember {
+  readonly cluster: ClusterId
+  /** Whole milliseconds. */
+  readonly forMs: number
+}
+
+/** When each member was last connected, by the monotonic clock: the time that this broker was away does not count. */
+export class HeardMembers {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #startedAt: number
+  readonly #heard = new Map<string, number>()
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock
+    this.#startedAt = clock.monotonic()
+  }
+
+  note(cluster: string): void {
+    this.#heard.set(cluster, this.#clock.monotonic())
+  }
+
+  /**
+   * Which of `live` are not connected, and for how long. Those that are connected count as of now; all others are
+   * forgotten.
+   */
+  silent(live: readonly ClusterId[], isConnected: (cluster: ClusterId) => boolean): readonly SilentMember[] {
+    const now = this.#clock.monotonic()
+    const members = new Set<string>(live)
+    for (const cluster of this.#heard.keys()) if (!members.has(cluster)) this.#heard.delete(cluster)
+    for (const cluster of live) if (isConnected(cluster)) this.#heard.set(cluster, now)
+    return live
+      .filter((cluster) => !isConnected(cluster))
+      .map((cluster) => ({ cluster, forMs: Math.floor(now - (this.#heard.get(cluster) ?? this.#startedAt)) }))
+  }
+}
+
+/** The other brokers of the same store. */
+export interface Replicas {
+  /** Whether a member has a stream open at one of them. */
+  isConnectedElsewhere(cluster: string): boolean
+  /** Takes the members that have a stream open here. */
+  report(members: readonly string[]): void
+}

@@ -1,0 +1,225 @@
+/** Join tokens as rows: making, checking, spending, revoking. The secret is never stored, only its SHA-256. */
+import { timingSafeEqual } from 'node:crypto'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { hashTokenSecret } from '../../protocol/identity/token.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { quote } from '../records/admission-checks.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import { type TokenRow, isLive, timeText } from '../store/rows.ts'
+import { isAccepted, usesHeld } from './waiting-joins.ts'
+
+export interface TokenBearer {
+  readonly cluster: string
+  /** Absent while the signing request has not been looked at. */
+  readonly keyHash?: string
+  readonly nowMs: number
+}
+
+/** That the store has, dead ones too. */
+export const MAX_TOKENS = 10_000
+
+const CREATE_ANOTHER = 'create a new one with "sealane token create"'
+
+/** 256 bits in base64url. */
+export function hasSecretForm(secret: string): boolean {
+  return /^[A-Za-z0-9_-]{43}$/.test(secret)
+}
+
+/** Throws RefusedError: Unauthenticated, field `token`. */
+export function checkSecretForm(secret: string): void {
+  if (hasSecretForm(secret)) return
+  throw new RefusedError('TokenMalformed', 'token', `token: malformed: ${CREATE_ANOTHER}`)
+}
+
+/**
+ * The row of this secret if it may be used now by this bearer. A spent token is good again for the same cluster with
+ * the same key, while the membership that it began lasts: then the answer to the first request was lost on its way.
+ * Throws RefusedError.
+ */
+export function checkToken(
+  view: LogView,
+  secret: string,
+  bearer: TokenBearer,
+): { readonly id: string; readonly row: TokenRow; readonly repeated: boolean } {
+  const found = findToken(view, secret)
+  if (found === undefined) throw unknownToken()
+  const { key: id, value: row } = found
+  if (row.revokedAtMs !== undefined)
+    throw refuse('TokenRevoked', `${id} was revoked at ${timeText(row.revokedAtMs)}: ${CREATE_ANOTHER}`)
+  if (row.expiresAtMs <= bearer.nowMs && !isAccepted(view, id, bearer))
+    throw refuse('TokenExpired', `${id} expired at ${timeText(row.expiresAtMs)}: ${CREATE_ANOTHER}`)
+  if (row.cluster !== undefined && row.cluster !== bearer.cluster) {
+    const message = `token: ${id} is for cluster ${quote(row.cluster)}, not ${quote(bearer.cluster)}`
+    throw new RefusedError('TokenForOtherCluster', 'token', message)
+  }
+  const repeated = isRepeated(view, row, bearer)
+  if (row.usesLeft <= 0 && !repeated && bearer.keyHash !== undefined) {
+    const last = row.uses.at(-1)
+    const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
+    throw refuse('TokenUsed', `${id} has been used already${by}: ${CREATE_ANOTHER}`)
+  }
+  if (!repeated && bearer.keyHash !== undefined) checkNotHeld(view, { id, row }, bearer)
+  if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
+  return { id, row, repeated }
+}
+
+export function unknownToken(): RefusedError {
+  return refuse(
+    'TokenUnknown',
+    `not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`,
+  )
+}
+
+/** Who waits for approval holds a use of its token: nobody else takes it meanwhile. */
+function checkNotHeld(
+  view: LogView,
+  { id, row }: { readonly id: string; readonly row: TokenRow },
+  bearer: TokenBearer,
+): void {
+  const held = usesHeld(view, id, bearer)
+  const [first] = held
+  if (first === undefined || held.length < row.usesLeft) return
+  const since = timeText(first.row.sinceMs)
+  throw refuse(
+    'TokenAwaitsApproval',
+    `${id} is held by another key, as cluster ${quote(first.cluster)}, which waits for approval since ${since}: ` +
+      CREATE_ANOTHER,
+  )
+}
+
+/** A token of many uses lets in everybody who holds it, but not a member that was put out since it came in by it. */
+function checkNotEvicted(
+  view: LogView,
+  { id, row }: { readonly id: string; readonly row: TokenRow },
+  { cluster }: TokenBearer,
+): void {
+  const member = view.get('member', cluster)
+  if (member?.departure !== 'evicted' || member.departedAtMs === undefined) return
+  if (!row.uses.some((use) => use.cluster === cluster)) return
+  const at = timeText(member.departedAtMs)
+  throw refuse(
+    'TokenOfEvictedMember',
+    `${id} was used by cluster ${quote(cluster)} before it was evicted at ${at}: ${CREATE_ANOTHER}`,
+  )
+}
+
+/** Who has left, was evicted or has been succeeded must not come back with the old request. */
+function isRepeated(view: LogView, row: TokenRow, { cluster, keyHash }: TokenBearer): boolean {
+  if (keyHash === undefined) return false
+  const member = view.get('member', cluster)
+  if (!isLive(member) || member.joinKeyHash !== keyHash) return false
+  return row.uses.some((use) => use.cluster === cluster && use.keyHash === keyHash)
+}
+
+/** Takes one use off the token. */
+export function spendToken(
+  tx: Transaction,
+  token: { readonly id: string; readonly row: TokenRow; readonly repeated: boolean },
+  bearer: Required<TokenBearer>,
+): void {
+  if (token.repeated) return
+  const use = { cluster: bearer.cluster, atMs: bearer.nowMs, keyHash: bearer.keyHash }
+  tx.put('token', token.id, { ...token.row, usesLeft: token.row.usesLeft - 1, uses: [...token.row.uses, use] })
+}
+
+/** Who waits with it waits for nothing any more. Throws RefusedError when there is no such token. */
+export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
+  const row = tx.get('token', id)
+  if (row === undefined)
+    throw new RefusedError('TokenUnknown', 'token', `token ${quote(id)}: not known`, 'FailedPrecondition')
+  if (row.revokedAtMs !== undefined) return row
+  const revoked = { ...row, revokedAtMs: nowMs }
+  for (const { key } of tx.list('waiting')) if (key.endsWith(`/${id}`)) tx.remove('waiting', key)
+  tx.put('token', id, revoked)
+  return revoked
+}
+
+/** Tokens of no use any more stay in the list for a week, so that a refusal can still say why. */
+const KEEP_DEAD_TOKENS_MS = 7 * 24 * 3_600_000
+
+export function pruneTokens(tx: Transaction, nowMs: number): void {
+  for (const { key, value } of tx.list('token')) {
+    if (Math.min(value.expiresAtMs, value.revokedAtMs ?? Infinity) < nowMs - KEEP_DEAD_TOKENS_MS)
+      tx.remove('token', key)
+  }
+}
+
+/** Whether a token of this secret is there, good or not. */
+export function isKnownToken(view: LogView, secret: string): boolean {
+  return findToken(view, secret) !== undefined
+}
+
+/** Id of the token of this secret; undefined: it is not known. */
+export function tokenId(view: LogView, secret: string): string | undefined {
+  return findToken(view, secret)?.key
+}
+
+/** Looks at every token, so that the time it takes says nothing about any of them. */
+function findToken(view: LogView, secret: string): { readonly key: string; readonly value: TokenRow } | undefined {
+  const hash = Buffer.from(hashTokenSecret(secret), 'hex')
+  let found: { readonly key: string; readonly value: TokenRow } | undefined
+  for (const row of view.list('token')) {
+    if (timingSafeEqual(hash, Buffer.from(row.value.hash, 'hex'))) found = row
+  }
+  return found
+}
+
+function refuse(reason: RefusalReason, message: string): RefusedError {
+  return new RefusedError(reason, 'token', `token: ${message}`)
+}
+
+/** Failures at once, and one more in each of these. */
+const BURST = 20
+const REFILL_MS = 3000
+const MAX_ADDRESSES = 4096
+
+interface Failures {
+  left: number
+  atMs: number
+}
+
+/**
+ * How many joins of one address may fail. Many clusters may come from one address, so a caller that shows a known token
+ * passes all the same: only strangers lose by what strangers do.
+ */
+export class JoinGate {
+  readonly #clock: Clock
+  /** In the order of their last failure. */
+  readonly #addresses = new Map<string, Failures>()
+
+  readonly #says: (address: string) => string
+
+  /** `says` names what there was too much of. */
+  constructor(
+    clock: Clock,
+    says = (address: string) => `not known to this broker, and too many joins from ${address} have failed`,
+  ) {
+    this.#clock = clock
+    this.#says = says
+  }
+
+  /** Throws RefusedError (ResourceExhausted) for an address of which too many failed. */
+  check(address: string): void {
+    const left = this.#left(address)
+    if (left >= 1) return
+    const seconds = Math.ceil(((1 - left) * REFILL_MS) / 1000)
+    const message = `token: ${this.#says(address)}: try again in ${seconds} s`
+    throw new RefusedError('TooManyAttempts', 'token', message)
+  }
+
+  /** One more failure of this address. */
+  count(address: string): void {
+    const left = Math.max(0, this.#left(address) - 1)
+    this.#addresses.delete(address)
+    this.#addresses.set(address, { left, atMs: this.#clock.monotonic() })
+    const oldest = this.#addresses.size > MAX_ADDRESSES ? this.#addresses.keys().next().value : undefined
+    if (oldest !== undefined) this.#addresses.delete(oldest)
+  }
+
+  #left(address: string): number {
+    const failures = this.#addresses.get(address)
+    if (failures === undefined) return BURST
+    return Math.min(BURST, failures.left + (this.#clock.monotonic() - failures.atMs) / REFILL_MS)
+  }
+}

@@ -1,0 +1,208 @@
+/**
+ * A member that joined between a backup and its restore comes back: it shows a certificate of that time, and others have
+ * said which number and addresses it has. Runs inside a transaction.
+ */
+import { type ClusterFacts, type Peer, RefusedError } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { agreedMember, awaitedIndexes } from '../addresses/address-claims.ts'
+import { nextIndex } from '../addresses/allocation.ts'
+import { memberActor } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { admitFacts, publicCIDRs } from '../records/admission-facts.ts'
+import type { WriteContext, WriteRules } from '../records/record-writes.ts'
+import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import { type HeldMember, type MemberRow, type RestoreRow, isLive } from '../store/rows.ts'
+import { writeMember } from './member-addresses.ts'
+import { freeBlocks, isSettled, noteReturned, recentRestore } from './settling.ts'
+
+/** Of one alone it could be a lie; public space of others is not taken on one member's word. */
+const WORDS_FOR_PUBLIC_SPACE = 2
+
+/**
+ * Whether the peer is a member that is awaited: then returnMember() makes it one again. It has shown a certificate that
+ * our authority has signed.
+ */
+export function mayReturn(view: LogView, peer: Peer, nowMs: number): boolean {
+  const restore = recentRestore(view, nowMs)
+  if (restore === undefined || isLive(view.get('member', peer.cluster))) return false
+  return isOfLostTime(restore, peer) && view.get('awaited', peer.cluster) !== undefined
+}
+
+/** Whether it was issued between the backup and the restore. Certificates are dated in whole seconds. */
+export function isOfLostTime({ takenAtMs, atMs }: RestoreRow, { issuedAtMs }: Peer): boolean {
+  return issuedAtMs !== undefined && issuedAtMs >= Math.floor(takenAtMs / 1000) * 1000 && issuedAtMs <= atMs
+}
+
+export type Returned =
+  /** `index` is another one than it had where that is a member's here. */
+  | { readonly t: 'returned'; readonly index: number; readonly had: number }
+  /** It joins again, with a token. */
+  | { readonly t: 'refused'; readonly why: string }
+
+/** Nothing is kept of a transaction that throws. */
+export class ReturnsLater extends Error {
+  constructor() {
+    super('others would get other addresses than they had')
+  }
+}
+
+/**
+ * Undefined: it is not awaited any more. Throws RefusedError where there is no room for its addresses, and ReturnsLater
+ * while members that it overlaps may still say what they had.
+ */
+export function returnMember(tx: Transaction, peer: Peer, context: WriteContext): Returned | undefined {
+  const { cluster, rules, nowMs } = context
+  const awaited = tx.get('awaited', cluster)
+  const restore = recentRestore(tx, nowMs)
+  const held = awaited === undefined ? undefined : agreedMember(awaited)
+  if (held === undefined || restore === undefined || !mayReturn(tx, peer, nowMs)) return undefined
+  const facts: ClusterFacts = {
+    podCIDRs: held.podCIDRs,
+    serviceCIDRs: held.serviceCIDRs,
+    labels: held.labels,
+    version: '',
+  }
+  const refused = admitFacts(facts, rules)
+  if (refused !== undefined) return { t: 'refused', why: `${refused.field}: ${refused.message}` }
+  const allowedCIDRs = publicCIDRs(facts, []).map(({ text }) => text)
+  if (allowedCIDRs.length > 0 && held.words < WORDS_FOR_PUBLIC_SPACE)
+    return { t: 'refused', why: `only one member says that it may state ${allowedCIDRs.join(', ')}` }
+  tx.remove('awaited', cluster)
+  const row = rowOf(tx, held, { context, restore, facts, allowedCIDRs })
+  const renumbered = writeMember(tx, row, context)
+  // Of members that have not called yet it is not known which blocks they had because of this one.
+  if (!isSettled(restore, nowMs) && renumbered.length > 0) throw new ReturnsLater()
+  noteReturned(tx, cluster)
+  return { t: 'returned', index: row.index, had: held.index }
+}
+
+function rowOf(
+  tx: Transaction,
+  held: HeldMember,
+  init: {
+    readonly context: WriteContext
+    readonly restore: RestoreRow
+    readonly facts: ClusterFacts
+    readonly allowedCIDRs: readonly string[]
+  },
+): MemberRow {
+  const { context, restore, facts, allowedCIDRs } = init
+  const { takenAtMs, atMs } = restore
+  const old = tx.get('member', context.cluster)
+  const blocks = { ...old?.blocks, ...Object.fromEntries(freeBlocks(tx, held, context)) }
+  return {
+    index: old?.index ?? heldIndex(tx, held.index),
+    facts,
+    allowedCIDRs,
+    translated: held.globalCIDRs.length > 0,
+    blocks,
+    // It joined at some moment since.
+    joinedAtMs: takenAtMs,
+    lastSeenMs: takenAtMs,
+    // The one that it shows takes this place: see isOfLostTime() in succession.ts.
+    certificates: [],
+    complete: false,
+    restored: { takenAtMs, atMs },
+  }
+}
+
+/** What an awaited member gets that joins with a token: as one that has left. */
+export function awaitedMember(
+  tx: Transaction,
+  context: WriteContext,
+): Pick<MemberRow, 'index' | 'blocks' | 'translated'> | undefined {
+  const awaited = tx.get('awaited', context.cluster)
+  const held = awaited === undefined ? undefined : agreedMember(awaited)
+  if (held === undefined) return undefined
+  const blocks = Object.fromEntries(freeBlocks(tx, held, context))
+  return { index: heldIndex(tx, held.index), blocks, translated: held.globalCIDRs.length > 0 }
+}
+
+/** The number that it had, unless a member here has it. */
+function heldIndex(tx: LogView, index: number): number {
+  const taken = tx.list('member').map(({ value }) => value.index)
+  return taken.includes(index) ? nextIndex([...taken, ...awaitedIndexes(tx)]) : index
+}
+
+/** Each once: who cannot come back calls every few seconds. */
+const MAX_LOGGED = 100
+
+interface ReturningMembersDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly audit: Pick<Audit, 'keep'>
+}
+
+/** Brings awaited members back when they call; who is refused meanwhile calls again. */
+export class ReturningMembers {
+  readonly #deps: ReturningMembersDeps
+  readonly #rules: WriteRules
+  readonly #logged = new Set<string>()
+
+  constructor(deps: ReturningMembersDeps, rules: WriteRules) {
+    this.#deps = deps
+    this.#rules = rules
+  }
+
+  /** Its certificate is of the time that is lost: that nobody here knows it says nothing of this state. */
+  isExpected(peer: Peer): boolean {
+    const restore = recentRestore(this.#deps.log, this.#deps.clock.now())
+    return restore !== undefined && isOfLostTime(restore, peer)
+  }
+
+  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
+  note(peer: Peer): void {
+    const { log, clock } = this.#deps
+    if (isLive(log.get('member', peer.cluster)) || !this.isExpected(peer)) return
+    if (!mayReturn(log, peer, clock.now())) {
+      const isDue = isSettled(recentRestore(log, clock.now()), clock.now())
+      if (isDue) this.#report(peer, { t: 'refused', why: 'no other member says which number and addresses it has' })
+      return
+    }
+    log
+      .transact((tx) => this.#return(tx, peer))
+      .then((returned) => this.#report(peer, returned))
+      .catch((error: unknown) => this.#onError(peer, error))
+  }
+
+  #return(tx: Parameters<typeof returnMember>[0], peer: Peer): Returned | undefined {
+    const { clock, audit } = this.#deps
+    const { cluster } = peer
+    const nowMs = clock.now()
+    const returned = returnMember(tx, peer, { cluster, rules: this.#rules, nowMs })
+    if (returned?.t !== 'returned') return returned
+    const { index, had } = returned
+    const details = { index, had }
+    audit.keep(tx, { act: 'member.returned', result: 'ok', who: memberActor(peer), subject: cluster, details })
+    return returned
+  }
+
+  /** A store that cannot be written may be written again when the member calls the next time. */
+  #onError(peer: Peer, error: unknown): void {
+    if (error instanceof RefusedError) this.#report(peer, { t: 'refused', why: error.message })
+    else this.#deps.logger.debug('a member has not returned yet', { cluster: peer.cluster, why: String(error) })
+  }
+
+  #report({ cluster }: Peer, returned: Returned | undefined): void {
+    const { logger } = this.#deps
+    if (returned === undefined) return
+    if (returned.t === 'returned') {
+      const { index, had } = returned
+      logger.info('a member that joined after the backup is one again', { cluster, index, had })
+      return
+    }
+    const { why } = returned
+    const line = `${cluster} ${why}`
+    if (this.#logged.has(line) || this.#logged.size >= MAX_LOGGED) return
+    this.#logged.add(line)
+    const advice = `sealane token create --cluster-id ${cluster}`
+    logger.warn('a member that joined after the backup has to join again', {
+      reason: 'NotAMember',
+      cluster,
+      why,
+      advice,
+    })
+  }
+}

@@ -1,0 +1,407 @@
+/**
+ * Joins that wait for an operator, as rows of the store: they outlive the broker and the one that joins. A row binds its
+ * token to one key, is bounded in number, and ends with its token. Each function runs inside a transaction.
+ *
+ *   (none) ──ask──► waits ──accept──► accepted ──ask──► joined: (none)
+ *     ▲               │ ▲                │ other facts than those that were accepted
+ *     │               │ └────────────────┘
+ *     ├──withdraw─────┤
+ *     └──token ends───┴──refuse──► refused: said to the same key until the token ends
+ */
+import { parseClusterId } from '../../model/ids.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
+import { canonicalJson } from '../../protocol/codec/content-hash.ts'
+import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/keys.ts'
+import { rangesHash } from '../addresses/changed-ranges.ts'
+import { quote } from '../records/admission-checks.ts'
+import type { AuditValue } from '../store/audit-event.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import { type ChangedRanges, type MemberRow, type WaitingRow, isLive, timeText } from '../store/rows.ts'
+
+/** Rows, of all tokens together: 64 KiB each at most. */
+export const MAX_WAITING = 128
+/** Of one token, so that who has a token of many uses does not fill the list for all. */
+export const MAX_WAITING_OF_TOKEN = 32
+/** Who was accepted while its token ended has so long to hear of it. */
+export const ACCEPTED_MS = 15 * 60_000
+/** When it asked last is written this often. */
+const NOTE_ASKED_MS = 60_000
+
+export interface WaitingJoin {
+  readonly cluster: string
+  /** Id of the token. */
+  readonly token: string
+  readonly row: WaitingRow
+}
+
+export interface WaitingAsk {
+  readonly cluster: string
+  readonly token: { readonly id: string; readonly expiresAtMs: number }
+  readonly keyHash: string
+  readonly facts: ClusterFacts
+  readonly address: string
+  readonly renumbers: readonly string[]
+  readonly nowMs: number
+}
+
+export type WaitingAnswer =
+  /** `news`: it was not in the list before, or with other facts. */
+  | { readonly t: 'waits'; readonly row: WaitingRow; readonly news: boolean }
+  | { readonly t: 'accepted'; readonly row: WaitingRow }
+  | { readonly t: 'refused'; readonly row: WaitingRow }
+  /** Another key waits with this token under this id. */
+  | { readonly t: 'otherKey'; readonly row: WaitingRow }
+  /** There is no room. */
+  | { readonly t: 'full'; readonly limit: number; readonly of: 'all' | 'token' }
+
+export function waitingKey(cluster: string, token: string): string {
+  return `${cluster}/${token}`
+}
+
+/** Those that count now, by cluster, then token. */
+export function waitingJoins(view: LogView, nowMs: number, cluster?: string): WaitingJoin[] {
+  return view.list('waiting', cluster).flatMap(({ key, value: row }) => {
+    const slash = key.indexOf('/')
+    return isOver(row, nowMs) ? [] : [{ cluster: key.slice(0, slash), token: key.slice(slash + 1), row }]
+  })
+}
+
+export function waitingJoin(view: LogView, cluster: string, token: string, nowMs: number): WaitingRow | undefined {
+  const row = view.get('waiting', waitingKey(cluster, token))
+  return row === undefined || isOver(row, nowMs) ? undefined : row
+}
+
+/** Until when the row counts. */
+export function waitingUntilMs({ expiresAtMs, acceptedAtMs }: WaitingRow): number {
+  return acceptedAtMs === undefined ? expiresAtMs : Math.max(expiresAtMs, acceptedAtMs + ACCEPTED_MS)
+}
+
+/** Uses of a token that others than this bearer hold by waiting, or held when they were refused. */
+export function usesHeld(
+  view: LogView,
+  token: string,
+  { cluster, keyHash, nowMs }: { readonly cluster: string; readonly keyHash?: string; readonly nowMs: number },
+): readonly WaitingJoin[] {
+  return waitingJoins(view, nowMs).filter(
+    (one) => one.token === token && !(one.cluster === cluster && one.row.keyHash === keyHash),
+  )
+}
+
+/** Whether the operator has accepted this bearer; without a key: one that has this id and token. */
+export function isAccepted(
+  view: LogView,
+  token: string,
+  { cluster, keyHash, nowMs }: { readonly cluster: string; readonly keyHash?: string; readonly nowMs: number },
+): boolean {
+  const row = waitingJoin(view, cluster, token, nowMs)
+  return row?.acceptedAtMs !== undefined && (keyHash === undefined || row.keyHash === keyHash)
+}
+
+/** Whether it was accepted with this key and these facts. */
+export function isAcceptedAs(row: WaitingRow, keyHash: string, facts: ClusterFacts): boolean {
+  return row.acceptedAtMs !== undefined && row.keyHash === keyHash && isSame(row.facts, facts)
+}
+
+/** Puts the join into the list, or finds it there. What was accepted are the facts that were shown: others wait anew. */
+export function askForApproval(tx: Transaction, ask: WaitingAsk): WaitingAnswer {
+  const { cluster, token, keyHash, facts, address, renumbers, nowMs } = ask
+  const known = waitingJoin(tx, cluster, token.id, nowMs)
+  if (known !== undefined && known.keyHash !== keyHash) return { t: 'otherKey', row: known }
+  if (known?.refusedAtMs !== undefined) return { t: 'refused', row: known }
+  const same = known !== undefined && isSame(known.facts, facts)
+  if (known?.acceptedAtMs !== undefined && same) return { t: 'accepted', row: known }
+  if (known === undefined) {
+    const all = waitingJoins(tx, nowMs)
+    if (all.length >= MAX_WAITING) return { t: 'full', limit: MAX_WAITING, of: 'all' }
+    if (all.filter((one) => one.token === token.id).length >= MAX_WAITING_OF_TOKEN)
+      return { t: 'full', limit: MAX_WAITING_OF_TOKEN, of: 'token' }
+  }
+  const isNoted = known !== undefined && same && known.address === address && nowMs - known.lastAskedMs < NOTE_ASKED_MS
+  if (isNoted) return { t: 'waits', row: known, news: false }
+  const { expiresAtMs } = token
+  const sinceMs = same ? known.sinceMs : nowMs
+  const shown = same ? known.renumbers : renumbers
+  const row = { keyHash, facts, address, sinceMs, lastAskedMs: nowMs, expiresAtMs, renumbers: shown }
+  tx.put('waiting', waitingKey(cluster, token.id), row)
+  return { t: 'waits', row, news: !same }
+}
+
+/** Takes back what waits with this token and this key; what was refused stays refused. Gives what went. */
+export function withdrawJoin(tx: Transaction, token: string, keyHash: string, nowMs: number): WaitingJoin | undefined {
+  const found = waitingJoins(tx, nowMs).find((one) => one.token === token && one.row.keyHash === keyHash)
+  if (found === undefined || found.row.refusedAtMs !== undefined) return undefined
+  tx.remove('waiting', waitingKey(found.cluster, found.token))
+  return found
+}
+
+/** Removes what counts no more, and gives of it what nobody has answered. */
+export function pruneWaiting(tx: Transaction, nowMs: number): WaitingJoin[] {
+  const over = tx.list('waiting').flatMap(({ key, value: row }): WaitingJoin[] => {
+    const slash = key.indexOf('/')
+    const [cluster, token] = [key.slice(0, slash), key.slice(slash + 1)]
+    const lasts = tx.get('token', token)
+    const isOf = lasts !== undefined && lasts.revokedAtMs === undefined
+    return isOf && !isOver(row, nowMs) ? [] : [{ cluster, token, row }]
+  })
+  for (const { cluster, token } of over) tx.remove('waiting', waitingKey(cluster, token))
+  return over.filter(({ row }) => row.refusedAtMs === undefined)
+}
+
+function isOver(row: WaitingRow, nowMs: number): boolean {
+  return waitingUntilMs(row) <= nowMs
+}
+
+/** The release may change while somebody waits. */
+function isSame({ version: _before, ...a }: ClusterFacts, { version: _now, ...b }: ClusterFacts): boolean {
+  return canonicalJson(a) === canonicalJson(b)
+}
+
+// What an operator sees of joins, and of ranges of members, that wait, and what he answers. Answers run inside a
+// transaction.
+
+/** Fingerprints named in a refusal. */
+const MAX_NAMED = 8
+
+export interface WaitingSummary extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'labels' | 'version'> {
+  readonly id: string
+  /** `ranges`: a member states other ranges than those that were accepted. */
+  readonly what: 'join' | 'ranges'
+  /** `accepted`, `refused`: the cluster has not asked since. */
+  readonly state: 'waiting' | 'accepted' | 'refused'
+  /** Of its key; of `ranges`: of the ranges themselves. */
+  readonly fingerprint: string
+  /** Id of the token that it brought; empty where none was needed. */
+  readonly token: string
+  /** Where it asked from last, as the broker saw it; empty of a member. */
+  readonly address: string
+  readonly sinceMs: number
+  /** Noted once a minute. */
+  readonly lastAskedMs: number
+  /** Absent: without end. */
+  readonly untilMs?: number
+  /** What its machines need outside the lanes. */
+  readonly neededCIDRs: readonly string[]
+  /** Members that get global addresses if it joins, as of when it asked first. */
+  readonly renumbers: readonly string[]
+  /** A member has this id now: it would take its place. */
+  readonly isMember: boolean
+}
+
+export interface AnswerInit {
+  /** As said by a person. */
+  readonly cluster: string
+  /** The key that is meant, as `SHA256:…`; absent: the only one that waits under this id. */
+  readonly fingerprint?: string
+}
+
+/** `repeated`: it was answered so before, and nothing was done. */
+export interface Answer {
+  readonly id: string
+  readonly fingerprint: string
+  readonly token: string
+  readonly repeated: boolean
+}
+
+/** By id, then by who came first. */
+export function waitingSummaries(view: LogView, nowMs: number): WaitingSummary[] {
+  const joins = waitingJoins(view, nowMs).map((one) => summary(view, one))
+  const ranges = view.list('member').flatMap(({ key, value }) => rangesSummary(key, value))
+  return [...joins, ...ranges].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : a.sinceMs - b.sinceMs))
+}
+
+/**
+ * Lets a cluster in the next time it asks. Throws RefusedError (FailedPrecondition) where nobody waits under the id,
+ * where several do and no fingerprint is named, where it is another key, and for a token that is good for nothing any
+ * more; InvalidNameError when the id is none. Ranges of a member count once its broker has seen the answer.
+ */
+export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number): Answer {
+  const id = parseClusterId(init.cluster, 'cluster')
+  const hash = parseFingerprint(init.fingerprint)
+  const member = tx.get('member', id)
+  const ranges = rangesMeant(tx, { id, hash, nowMs })
+  if (ranges !== undefined) return answerRanges(tx, ranges, { acceptedAtMs: nowMs })
+  if (isLive(member) && hash === rangesHash(member.facts))
+    return { id, fingerprint: keyFingerprint(hash), token: '', repeated: true }
+  // It was accepted, and has joined since.
+  if (waitingJoins(tx, nowMs, id).length === 0 && isLive(member)) {
+    const { joinKeyHash = '' } = member
+    if (hash === undefined || hash === joinKeyHash)
+      return { id, fingerprint: keyFingerprint(joinKeyHash), token: '', repeated: true }
+    throw refuse('FingerprintDiffers', `cluster ${quote(id)} is a member with the key ${keyFingerprint(joinKeyHash)}`)
+  }
+  const found = oneWaiting(tx, id, hash, nowMs)
+  const { token, row } = found
+  if (row.refusedAtMs !== undefined) {
+    const text = `cluster ${quote(id)} was refused at ${timeText(row.refusedAtMs)}: it has to come with a new token`
+    throw refuse('JoinRefusedByOperator', text)
+  }
+  if (row.acceptedAtMs !== undefined) return answered(found, true)
+  const made = tx.get('token', token)
+  if (made === undefined || made.revokedAtMs !== undefined) {
+    const text = `cluster ${quote(id)} waits with token ${token}, which was revoked: it has to come with a new one`
+    throw refuse('TokenRevoked', text)
+  }
+  tx.put('waiting', waitingKey(id, token), { ...row, acceptedAtMs: nowMs })
+  return answered(found, false)
+}
+
+/** Says no to a cluster, also to one that was accepted and has not joined yet. Throws as acceptWaiting(). */
+export function refuseWaiting(tx: Transaction, init: AnswerInit, nowMs: number): Answer {
+  const id = parseClusterId(init.cluster, 'cluster')
+  const hash = parseFingerprint(init.fingerprint)
+  const ranges = rangesMeant(tx, { id, hash, nowMs })
+  if (ranges !== undefined) return answerRanges(tx, ranges, { refusedAtMs: nowMs })
+  const found = oneWaiting(tx, id, hash, nowMs)
+  const { acceptedAtMs: _taken, ...row } = found.row
+  if (row.refusedAtMs !== undefined) return answered(found, true)
+  tx.put('waiting', waitingKey(id, found.token), { ...row, refusedAtMs: nowMs })
+  return answered(found, false)
+}
+
+/** For the audit log: what was decided about. */
+export function waitingDetails({ token, row }: WaitingJoin): Readonly<Record<string, AuditValue>> {
+  const { podCIDRs, serviceCIDRs, version } = row.facts
+  return { fingerprint: keyFingerprint(row.keyHash), token, address: row.address, podCIDRs, serviceCIDRs, version }
+}
+
+interface WaitingRanges {
+  readonly id: string
+  readonly row: MemberRow & { readonly changed: ChangedRanges }
+}
+
+/** The ranges of a member that the operator means; undefined: he means a join. Throws RefusedError. */
+function rangesMeant(
+  view: LogView,
+  { id, hash, nowMs }: { readonly id: string; readonly hash: string | undefined; readonly nowMs: number },
+): WaitingRanges | undefined {
+  const row = view.get('member', id)
+  if (!isLive(row) || row.changed === undefined) return undefined
+  const found = { id, row: { ...row, changed: row.changed } }
+  const known = rangesHash(row.changed)
+  if (hash === known) return found
+  const joins = waitingJoins(view, nowMs, id)
+  if (joins.some(({ row: { keyHash } }) => hash === keyHash)) return undefined
+  const text = `cluster ${quote(id)} waits with other ranges, ${keyFingerprint(known)}`
+  if (hash !== undefined) throw refuse('FingerprintDiffers', `${text}: see "sealane cluster waiting"`)
+  if (joins.length === 0) return found
+  throw refuse('WaitingAmbiguous', `${text}, and to join: name one of them with --fingerprint`)
+}
+
+function answerRanges(
+  tx: Transaction,
+  { id, row }: WaitingRanges,
+  given: Pick<ChangedRanges, 'acceptedAtMs' | 'refusedAtMs'>,
+): Answer {
+  const { acceptedAtMs, refusedAtMs, ...changed } = row.changed
+  const isRepeated = given.acceptedAtMs === undefined ? refusedAtMs !== undefined : acceptedAtMs !== undefined
+  if (!isRepeated) tx.put('member', id, { ...row, changed: { ...changed, ...given } })
+  return { id, fingerprint: keyFingerprint(rangesHash(changed)), token: '', repeated: isRepeated }
+}
+
+/** For the audit log: what was decided about, and what counted until then. */
+export function rangesDetails(view: LogView, id: string): Readonly<Record<string, AuditValue>> | undefined {
+  const row = view.get('member', id)
+  if (!isLive(row) || row.changed === undefined) return undefined
+  const { podCIDRs, serviceCIDRs, neededCIDRs = [], renumbers } = row.changed
+  const fingerprint = keyFingerprint(rangesHash(row.changed))
+  return { fingerprint, podCIDRs, serviceCIDRs, neededCIDRs, renumbers, before: row.facts.podCIDRs }
+}
+
+function rangesSummary(id: string, row: MemberRow): readonly WaitingSummary[] {
+  if (!isLive(row) || row.changed === undefined) return []
+  const { podCIDRs, serviceCIDRs, neededCIDRs = [], renumbers, sinceMs, acceptedAtMs, refusedAtMs } = row.changed
+  return [
+    {
+      id,
+      what: 'ranges',
+      state: stateOf({ acceptedAtMs, refusedAtMs }),
+      fingerprint: keyFingerprint(rangesHash(row.changed)),
+      token: '',
+      address: '',
+      sinceMs,
+      lastAskedMs: sinceMs,
+      podCIDRs,
+      serviceCIDRs,
+      labels: row.facts.labels,
+      version: row.facts.version,
+      neededCIDRs,
+      renumbers,
+      isMember: true,
+    },
+  ]
+}
+
+function stateOf(row: {
+  readonly acceptedAtMs: number | undefined
+  readonly refusedAtMs: number | undefined
+}): WaitingSummary['state'] {
+  return row.refusedAtMs !== undefined ? 'refused' : row.acceptedAtMs !== undefined ? 'accepted' : 'waiting'
+}
+
+function answered({ cluster, token, row }: WaitingJoin, repeated: boolean): Answer {
+  return { id: cluster, fingerprint: keyFingerprint(row.keyHash), token, repeated }
+}
+
+function oneWaiting(view: LogView, id: string, hash: string | undefined, nowMs: number): WaitingJoin {
+  const all = waitingJoins(view, nowMs, id)
+  if (all.length === 0) {
+    const others = [...new Set(waitingJoins(view, nowMs).map(({ cluster }) => cluster))]
+    const named = others.length === 0 ? 'nobody waits' : `those that wait are ${others.slice(0, 20).join(', ')}`
+    throw refuse('WaitingUnknown', `cluster ${quote(id)} does not wait for approval; ${named}`)
+  }
+  const named = hash === undefined ? all : all.filter(({ row }) => row.keyHash === hash)
+  const [one, ...more] = named
+  const keys = all.slice(0, MAX_NAMED).map(({ row }) => `${keyFingerprint(row.keyHash)} (${whence(row)})`)
+  if (one === undefined) {
+    throw refuse('FingerprintDiffers', `cluster ${quote(id)} waits with another key than that: ${keys.join(', ')}`)
+  }
+  if (more.length === 0) return one
+  throw refuse(
+    'WaitingAmbiguous',
+    `${named.length} clusters wait as ${quote(id)}, with the keys ${keys.join(', ')}: ` +
+      'ask the one that you expect for its fingerprint, and name it with --fingerprint',
+  )
+}
+
+function whence({ address, sinceMs }: WaitingRow): string {
+  return `from ${address} since ${timeText(sinceMs)}`
+}
+
+function parseFingerprint(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined
+  const hash = hashOfFingerprint(text)
+  if (hash !== undefined) return hash
+  throw new RefusedError(
+    'InvalidValue',
+    'fingerprint',
+    `fingerprint ${quote(text)}: expected SHA256: and 43 characters of base64, as "sealane join" prints it`,
+  )
+}
+
+function summary(view: LogView, { cluster, token, row }: WaitingJoin): WaitingSummary {
+  const { podCIDRs, serviceCIDRs, labels, version, neededCIDRs = [] } = row.facts
+  const { keyHash, address, sinceMs, lastAskedMs, renumbers, acceptedAtMs, refusedAtMs } = row
+  return {
+    id: cluster,
+    what: 'join',
+    state: stateOf({ acceptedAtMs, refusedAtMs }),
+    fingerprint: keyFingerprint(keyHash),
+    token,
+    address,
+    sinceMs,
+    lastAskedMs,
+    untilMs: waitingUntilMs(row),
+    podCIDRs,
+    serviceCIDRs,
+    labels,
+    version,
+    neededCIDRs,
+    renumbers,
+    isMember: isLive(view.get('member', cluster)),
+  }
+}
+
+function refuse(reason: RefusalReason, message: string): RefusedError {
+  return new RefusedError(reason, 'cluster', message, 'FailedPrecondition')
+}

@@ -1,0 +1,65 @@
+/** What the audit log tells of what one member publishes. */
+import type { MemberRecord } from '../../model/records.ts'
+import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
+import { keyFingerprint } from '../../protocol/identity/keys.ts'
+import type { Refusal } from '../records/admission-checks.ts'
+import { rangesHash } from '../addresses/changed-ranges.ts'
+import { memberActor, renumberedDetail } from '../audit/audit-callers.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import { accepted, memberSource } from '../audit/refusal-rate-limiter.ts'
+import type { Transaction } from '../store/record-log.ts'
+import type { StatedFacts } from '../members/changed-facts.ts'
+import { type MemberChange, keyOf } from './member-changes.ts'
+
+export class PublishAudit {
+  readonly #audit: Audit
+  readonly #peer: Peer
+
+  constructor(audit: Audit, peer: Peer) {
+    this.#audit = audit
+    this.#peer = peer
+  }
+
+  /** Whether a line about facts of this member may be written now. Each call counts as one. */
+  allowsFacts(): boolean {
+    return this.#audit.allows(accepted(memberSource(this.#peer.cluster)))
+  }
+
+  /** Facts that were taken: addresses are what others rely on. */
+  facts(tx: Transaction, { podCIDRs, serviceCIDRs, version }: ClusterFacts, renumbered: readonly string[]): void {
+    const { cluster: subject } = this.#peer
+    const details = { podCIDRs, serviceCIDRs, version, ...renumberedDetail(renumbered) }
+    this.#audit.keep(tx, { act: 'facts', result: 'ok', who: memberActor(this.#peer), subject, details })
+  }
+
+  /** A gateway's address that gives others global addresses. */
+  renumbered(tx: Transaction, { name }: MemberRecord, clusters: readonly string[]): void {
+    const details = renumberedDetail(clusters)
+    const subject = `Endpoint//${name}`
+    this.#audit.keep(tx, { act: 'record', result: 'ok', who: memberActor(this.#peer), subject, details })
+  }
+
+  /** Ranges that an operator has to decide about. */
+  waits(tx: Transaction, { ranges, renumbers }: NonNullable<StatedFacts['waits']>): void {
+    if (!this.allowsFacts()) return
+    const { cluster: subject } = this.#peer
+    const { podCIDRs, serviceCIDRs, neededCIDRs = [] } = ranges
+    const details = { podCIDRs, serviceCIDRs, neededCIDRs, fingerprint: keyFingerprint(rangesHash(ranges)), renumbers }
+    this.#audit.keep(tx, { act: 'facts.waiting', result: 'ok', who: memberActor(this.#peer), subject, details })
+  }
+
+  refused(change: MemberChange, { field, reason }: Refusal): void {
+    const { cluster } = this.#peer
+    if (!this.#audit.allows(memberSource(cluster))) return
+    const isOwn = change.t === 'facts' || change.t === 'status'
+    const { kind, namespace, name } = keyOf(change)
+    this.#audit.report({
+      act: change.t === 'facts' ? 'facts' : 'record',
+      result: 'refused',
+      reason,
+      who: memberActor(this.#peer),
+      subject: isOwn ? cluster : `${kind}/${namespace}/${name}`,
+      details: { field },
+    })
+  }
+}

@@ -1,0 +1,434 @@
+/**
+ * One Publish stream: first the member's set is compared by hashes and only the difference is asked for, then changes
+ * come as they happen. Changes are taken in groups, written together, and acknowledged together once durable.
+ *
+ *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
+ *    └─────────────────same set───────────────────────────────────────────►┘
+ */
+import { randomUUID } from 'node:crypto'
+import { type QuotaReport, isQuotaReason } from '../../model/member-quota.ts'
+import {
+  type ClusterFacts,
+  type MemberKey,
+  type Peer,
+  type PublishMessage,
+  type PublishReply,
+  type PublishSession,
+  RefusedError,
+} from '../../protocol/broker-api.ts'
+import { memberKeyText, setHash } from '../../protocol/codec/content-hash.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { errorOf } from '../../runtime/errors.ts'
+import type { Logger, ProblemFields } from '../../runtime/logging/logger.ts'
+import { SeenRanges } from '../addresses/changed-ranges.ts'
+import { clusterSpec } from '../addresses/cluster-records.ts'
+import type { Audit } from '../audit/audit-trail.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import { isOfMembership, requireMember } from '../identity/certificate-use.ts'
+import { markComplete } from '../members/membership.ts'
+import { askHeld, noteAnswered } from '../members/settling.ts'
+import type { Refusal } from '../records/admission-checks.ts'
+import { quotaAndUse, quotaOf } from '../records/quota.ts'
+import { type WriteContext, type WriteRules, memberRecords } from '../records/record-writes.ts'
+import { type StatusPace, removeStatusRecord } from '../records/status-records.ts'
+import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import {
+  CarriedAddresses,
+  type ChangeContext,
+  type ChangeGroup,
+  type MemberChange,
+  WaitingChanges,
+  applyChange,
+  compareSets,
+  keyOf,
+} from './member-changes.ts'
+import { PublishAudit } from './publish-audit.ts'
+import { ChangePace, QuotaNews } from './quota-pressure.ts'
+import { type WritePace, receiveHeld, transactAtPace, writePatiently } from './rate-limited-writes.ts'
+
+const MAX_LOGGED_REFUSALS = 100
+/**
+ * Records of one declared set: a bound on memory, far beyond any quota by default. A member over its quota is not cut
+ * off: it must be able to change what it has.
+ */
+const MAX_DECLARED = 100_000
+
+export class MemberPublishSession implements PublishSession {
+  readonly #deps: PublishSessionDeps
+  readonly #init: PublishSessionInit
+  readonly #ended = new AbortController()
+  /** Of this stream alone, where several brokers share the store. */
+  readonly #id = randomUUID()
+  #isClaimed = false
+  #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
+  /** The parts of the digest that have come. */
+  #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
+  /** Keys of records still to come. */
+  #needed = new Set<string>()
+  #refusals = 0
+  readonly #waiting = new WaitingChanges()
+  readonly #audit: PublishAudit
+  #writing: Promise<void> | undefined
+  #failure: Error | undefined
+  readonly #carried: CarriedAddresses
+  readonly #ranges: SeenRanges
+  /** Absent: the member, of an earlier release, does not know what a quota is. */
+  #news: QuotaNews | undefined
+
+  constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#audit = new PublishAudit(deps.audit, init.peer)
+    this.#ranges = new SeenRanges(deps.log.get('member', init.peer.cluster))
+    this.#carried = new CarriedAddresses(clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? [])
+  }
+
+  async onMessage(message: PublishMessage, bytes = 0): Promise<void> {
+    this.#check()
+    switch (message.t) {
+      case 'declare':
+        await this.#settled()
+        return this.#onDeclare(message, bytes)
+      case 'digest':
+        return this.#onDigest(message, bytes)
+      case 'held':
+        return this.#onHeld(message, bytes)
+      case 'put':
+      case 'remove':
+      case 'facts':
+      case 'status':
+        return this.#onChange(message, bytes)
+    }
+  }
+
+  async onLast(): Promise<void> {
+    await this.#settled()
+  }
+
+  onEnd(): void {
+    this.#ended.abort(new Error('the stream has ended'))
+    this.#init.onEnd()
+  }
+
+  /**
+   * To be called when a newer stream of the same member has begun: a caller that sends nothing more is to learn it too.
+   */
+  endReplaced(): void {
+    this.#init.end(this.#replaced())
+  }
+
+  /** To be called when the store says that a stream of the member has begun, mostly at another broker. */
+  endIfOvertaken(): void {
+    if (this.#isClaimed && this.#isOvertaken(this.#deps.log)) this.endReplaced()
+  }
+
+  /**
+   * To be called when memberships have changed: ends the stream of who is no member any more. True when it did. A stream
+   * on which ranges were stated that an operator has accepted since ends too: what was refused may be published now.
+   */
+  endIfGone(): boolean {
+    const { log, clock } = this.#deps
+    const { peer, end } = this.#init
+    if (isOfMembership(log, peer, clock.now())) {
+      const text = 'podCIDRs: ranges of this cluster were accepted, what it publishes is compared anew'
+      if (this.#ranges.accepted(log.get('member', peer.cluster)))
+        end(new RefusedError('RangesAccepted', 'podCIDRs', text))
+      return false
+    }
+    try {
+      requireMember(log, peer, clock.now())
+    } catch (error) {
+      if (!(error instanceof RefusedError)) throw error
+      end(error)
+    }
+    return true
+  }
+
+  /**
+   * To be called when this member's Cluster record has changed. Where a pod CIDR is carried again, the member may not
+   * have noticed that it was not: it takes for stored what was withdrawn meanwhile. A new stream compares anew.
+   */
+  endIfRegained(): void {
+    const again = this.#carried.regained(clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? [])
+    if (again.length === 0) return
+    const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
+    this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
+  }
+
+  /** Whose stream it is. */
+  get peer(): Peer {
+    return this.#init.peer
+  }
+
+  /** To be called when the member's quota, or what it holds, may have changed: the member hears of room. */
+  reportQuota(): void {
+    if (this.#news === undefined || (this.#phase !== 'open' && this.#phase !== 'filling')) return
+    const { log, changePace } = this.#deps
+    const now = this.#quota(log)
+    changePace.look(now.limit)
+    const report = this.#news.next({ ...now, isSlowed: changePace.isSlowed })
+    if (report !== undefined) this.#init.reply({ t: 'quota', ...report })
+  }
+
+  #check(): void {
+    this.#throwFailure()
+    requireMember(this.#deps.log, this.#init.peer, this.#deps.clock.now())
+    if (!this.#init.isCurrent()) throw this.#replaced()
+  }
+
+  #replaced(): RefusedError {
+    const { cluster } = this.#init.peer
+    return new RefusedError(
+      'StreamReplaced',
+      'stream',
+      `stream: a newer publish stream of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`,
+    )
+  }
+
+  #isOvertaken(view: LogView): boolean {
+    return view.get('stream', this.#init.peer.cluster)?.id !== this.#id
+  }
+
+  async #onDeclare(message: Extract<PublishMessage, { t: 'declare' }>, bytes: number): Promise<void> {
+    const { setHash: hash, count, tellsStatus, givesHeld } = message
+    const { cluster } = this.#init.peer
+    // In a transaction, so that the writes of an earlier stream are before it.
+    const same = await this.#compared(bytes, (tx) => {
+      // Once: each write of a shared store sends the other brokers' writes round once more.
+      if (this.#deps.log.isShared === true && this.#isOvertaken(tx)) tx.put('stream', cluster, { id: this.#id })
+      const rows = memberRecords(tx, cluster)
+      const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
+      const equal = rows.length === count && Buffer.compare(stored, hash) === 0
+      if (equal) markComplete(tx, this.#init.peer)
+      // An agent of an earlier version: what a later one reported before would stay for ever.
+      if (tellsStatus !== true) removeStatusRecord(tx, cluster)
+      if (givesHeld !== true) noteAnswered(tx, cluster)
+      return equal
+    })
+    this.#isClaimed = this.#deps.log.isShared === true
+    if (tellsStatus !== true) this.#deps.statuses.withdraw(cluster)
+    this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
+    this.#digest = new Map()
+    this.#needed = new Set()
+    this.#phase = same ? 'open' : 'digest'
+    const asks = givesHeld === true ? askHeld(this.#deps, cluster) : {}
+    this.#news = message.takesQuota === true ? new QuotaNews() : undefined
+    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true, ...asks })
+    this.reportQuota()
+  }
+
+  #onHeld(message: Extract<PublishMessage, { t: 'held' }>, bytes: number): Promise<void> {
+    if (this.#phase === 'new') throw unexpected('held', 'the first message of a stream is declare')
+    const transact = <T>(decide: (tx: Transaction) => T): Promise<T> => this.#transact(decide)
+    return receiveHeld(message, bytes, { ...this.#deps, ...this.#init, transact, signal: this.#ended.signal })
+  }
+
+  async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>, bytes: number): Promise<void> {
+    if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
+    const digest = this.#digest
+    for (const { key, hash } of message.entries) {
+      digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
+    }
+    const most = Math.max(MAX_DECLARED, 2 * this.#quota(this.#deps.log).limit.records)
+    if (digest.size > most) throw new RefusedError('RecordLimit', 'digest', `digest: more than ${most} records`)
+    if (!message.last) return
+    this.#digest = new Map()
+    const keys = await this.#compared(bytes, (tx) => {
+      const needed = compareSets(tx, digest, this.#context())
+      if (needed.length === 0) markComplete(tx, this.#init.peer)
+      return needed
+    })
+    this.#needed = new Set(keys.map(memberKeyText))
+    this.#phase = keys.length === 0 ? 'open' : 'filling'
+    this.#init.reply({ t: 'need', keys })
+    this.reportQuota()
+  }
+
+  /** It looks at every record of the member, which may ask for that again and again. */
+  #compared<T>(bytes: number, compare: (tx: Transaction) => T): Promise<T> {
+    const transact = <R>(decide: (tx: Transaction) => R): Promise<R> => this.#transact(decide)
+    return transactAtPace({ ...this.#deps, transact, signal: this.#ended.signal }, bytes, compare)
+  }
+
+  async #onChange(change: MemberChange, bytes: number): Promise<void> {
+    if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
+    if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
+    this.#waiting.add(change, bytes)
+    this.#writing ??= this.#write()
+    if (this.#waiting.isFull) await this.#settled()
+  }
+
+  /** Writes groups until nothing waits. A failure is reported at once: the member may have nothing more to send. */
+  async #write(): Promise<void> {
+    try {
+      while (!this.#waiting.isEmpty) {
+        const most = ChangePace.groupSize(this.#quota(this.#deps.log).limit)
+        const pauseMs = await this.#writeGroup(this.#waiting.nextGroup(most))
+        if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
+      }
+    } catch (error) {
+      this.#failure = errorOf(error)
+      this.#waiting.clear()
+      this.#init.end(this.#failure)
+    } finally {
+      this.#writing = undefined
+    }
+  }
+
+  /** Gives how long to pause before the next. */
+  async #writeGroup(group: ChangeGroup): Promise<number> {
+    const { statuses, clock, pace } = this.#deps
+    const { peer } = this.#init
+    const { changes } = group
+    const filled = this.#isFilledBy(changes)
+    const writesStatus = statuses.isDue(peer.cluster)
+    // Asked once, however often the store has the transaction run.
+    let isAudited: boolean | undefined
+    let tookMs = 0
+    const full: Pick<QuotaReport, 'limit' | 'used'>[] = []
+    const refusals = await this.#transact((tx) => {
+      const begunMs = clock.monotonic()
+      if (filled) markComplete(tx, peer)
+      // Of one group only the last count: nobody has seen those before it.
+      let taken: ClusterFacts | undefined
+      const renumbered = new Set<string>()
+      const context: ChangeContext = {
+        ...this.#context(),
+        writesStatus,
+        onFacts: (of) => {
+          taken = of.taken ?? taken
+          for (const one of of.renumbered) renumbered.add(one)
+          if (of.waits !== undefined) this.#audit.waits(tx, of.waits)
+        },
+        onRenumbered: (record, clusters) => this.#audit.renumbered(tx, record, clusters),
+      }
+      full.length = 0
+      const results = changes.map((change) => {
+        const refused = applyChange(tx, change, context)
+        if (isQuotaReason(refused?.reason)) full.push(this.#quota(tx))
+        return refused
+      })
+      if (taken !== undefined) {
+        isAudited ??= this.#audit.allowsFacts()
+        // Whom it renumbers is written down, however often the member changes what it states.
+        if (isAudited || renumbered.size > 0) this.#audit.facts(tx, taken, [...renumbered])
+      }
+      tookMs = clock.monotonic() - begunMs
+      return results
+    })
+    this.#waiting.done(group)
+    const status = changes.filter((change, i) => change.t === 'status' && refusals[i] === undefined).at(-1)
+    if (status?.t === 'status' && writesStatus) statuses.wrote(peer.cluster)
+    else if (status?.t === 'status') statuses.hold(peer, status.status)
+    this.#answer(changes, refusals)
+    if (filled) this.#phase = 'open'
+    this.#news?.refused(full)
+    const pauseMs = Math.max(pace.used(tookMs, group.bytes), this.#paceChanges(changes.length))
+    this.reportQuota()
+    return pauseMs
+  }
+
+  /** Gives how long to pause. That a member is slowed down is logged and counted once, until it has become calm. */
+  #paceChanges(count: number): number {
+    const { changePace, log, logger, metrics } = this.#deps
+    const { cluster } = this.#init.peer
+    const wasSlowed = changePace.isSlowed
+    const quota = quotaOf(log, cluster, this.#init.rules.quota)
+    const pauseMs = changePace.took(count, quota)
+    if (changePace.isSlowed && !wasSlowed) {
+      metrics.quotaSlowed.inc()
+      const why = `it changes more than ${quota.changes} records a second`
+      logger.warn('a member is slowed down', { reason: 'QuotaChanges', cluster, why })
+    }
+    return pauseMs
+  }
+
+  async #settled(): Promise<void> {
+    await this.#writing
+    this.#throwFailure()
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== undefined) throw this.#failure
+  }
+
+  #answer(group: readonly MemberChange[], refusals: readonly (Refusal | undefined)[]): void {
+    for (const [i, change] of group.entries()) {
+      const refused = refusals[i]
+      if (refused === undefined) continue
+      const key = keyOf(change)
+      this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
+      const { field, reason, message: why } = refused
+      if (isQuotaReason(reason)) this.#deps.metrics.quotaRefused.inc({ reason })
+      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
+      this.#audit.refused(change, refused)
+      this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
+    }
+    const last = group.at(-1)
+    if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
+  }
+
+  /** A member that goes on sending nonsense must not fill the log. */
+  #log(message: string, fields: ProblemFields): void {
+    this.#refusals += 1
+    if (this.#refusals <= MAX_LOGGED_REFUSALS) this.#deps.logger.warn(message, fields)
+    else this.#deps.logger.debug(message, fields)
+  }
+
+  /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
+  #isFilledBy(group: readonly MemberChange[]): boolean {
+    if (this.#phase !== 'filling') return false
+    for (const change of group) {
+      if (change.t === 'put' || change.t === 'remove') this.#needed.delete(memberKeyText(keyOf(change)))
+    }
+    return this.#needed.size === 0
+  }
+
+  /** While the store refuses, the member waits for its acknowledgement; the stream's end ends the waiting. */
+  #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
+    const asMember = (tx: Transaction): T => {
+      requireMember(tx, this.#init.peer, this.#deps.clock.now())
+      if (!this.#init.isCurrent() || (this.#isClaimed && this.#isOvertaken(tx))) throw this.#replaced()
+      return decide(tx)
+    }
+    return writePatiently(this.#deps, asMember, this.#ended.signal)
+  }
+
+  #quota(view: LogView): Pick<QuotaReport, 'limit' | 'used'> {
+    return quotaAndUse(view, this.#init.peer.cluster, this.#init.rules.quota)
+  }
+
+  #context(): WriteContext {
+    return { cluster: this.#init.peer.cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
+  }
+}
+
+// What a Publish stream at the broker works with.
+
+interface PublishSessionDeps {
+  readonly statuses: StatusPace
+  /** These are one for all streams of the member. */
+  readonly pace: WritePace
+  readonly changePace: ChangePace
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+  readonly audit: Audit
+}
+
+interface PublishSessionInit {
+  readonly peer: Peer
+  readonly rules: WriteRules
+  readonly reply: (message: PublishReply) => void
+  /** False when a newer stream of the same cluster has taken over; asked after the membership. */
+  readonly isCurrent: () => boolean
+  /** Ends the stream with the reason. */
+  readonly end: (reason: Error) => void
+  readonly onEnd: () => void
+}
+
+/** A message that does not belong where it came in a Publish stream. */
+function unexpected(what: string, why: string): RefusedError {
+  return new RefusedError('UnexpectedMessage', what, `${what}: ${why}`)
+}

@@ -1,0 +1,151 @@
+/**
+ * How much of the broker's one thread a member's writes may take: a start's worth at once, then a quarter. Who floods
+ * waits for its acknowledgements, and the others' changes arrive between.
+ */
+import type { Peer, PublishMessage } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { TokenBucket } from '../../reconcile/token-bucket.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import { asksHeld, noteAnswered, takeHeld } from '../members/settling.ts'
+import type { WriteRules } from '../records/record-writes.ts'
+import { type RecordLog, StateError, type Transaction } from '../store/record-log.ts'
+
+export interface WritePaceInit {
+  readonly burstMs: number
+  /** Share of the time that may be used in the long run. */
+  readonly share: number
+  /** Taking a message off the wire costs as well. */
+  readonly bytesPerMs: number
+}
+
+export const DEFAULT_WRITE_PACE: WritePaceInit = { burstMs: 1500, share: 0.25, bytesPerMs: 40_000 }
+/** Nobody waits longer at a time: what was used once is not held against it for ever. */
+const MAX_PAUSE_MS = 2000
+
+export class WritePace {
+  readonly #init: WritePaceInit
+  /** Milliseconds of the thread. */
+  readonly #bucket: TokenBucket
+
+  constructor(clock: Clock, init: WritePaceInit = DEFAULT_WRITE_PACE) {
+    this.#init = init
+    this.#bucket = new TokenBucket(clock)
+  }
+
+  /** Takes what was used, and gives how long to pause before the next; 0: not at all. */
+  used(ms: number, bytes: number): number {
+    const { burstMs, share, bytesPerMs } = this.#init
+    const perSecond = share * 1000
+    this.#bucket.take(ms + bytes / bytesPerMs, { burst: burstMs, perSecond })
+    const used = this.#bucket.used(perSecond, burstMs + MAX_PAUSE_MS * share)
+    return Math.max(0, used - burstMs) / share
+  }
+}
+
+export interface PacedTransaction {
+  readonly clock: Clock
+  readonly pace: WritePace
+  readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
+  readonly signal: AbortSignal
+}
+
+/**
+ * Runs `decide` in a transaction, and pauses afterwards where it is due. Throws what `transact` throws, and the signal's
+ * reason.
+ */
+export async function transactAtPace<T>(
+  { clock, pace, transact, signal }: PacedTransaction,
+  bytes: number,
+  decide: (tx: Transaction) => T,
+): Promise<T> {
+  let tookMs = 0
+  const result = await transact((tx) => {
+    const begunMs = clock.monotonic()
+    const decided = decide(tx)
+    tookMs = clock.monotonic() - begunMs
+    return decided
+  })
+  const pauseMs = pace.used(tookMs, bytes)
+  if (pauseMs > 0) await clock.sleep(pauseMs, signal)
+  return result
+}
+
+// A write that waits for the store: nothing is lost while the disk is full or away.
+
+const RETRY_MS = 1000
+/**
+ * When an error was noted: a group that fails gives the same one to all that waited for it, hundreds of them, and a store
+ * that is lost gives it to the next group as well.
+ */
+const noted = new WeakMap<StateError, number>()
+
+interface PatientWriteDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'commitFailures'>
+}
+
+/** Tries again while the store refuses, until the signal. Throws what `decide` throws. */
+export async function writePatiently<T>(
+  { log, clock, logger, metrics }: PatientWriteDeps,
+  decide: (tx: Transaction) => T,
+  signal: AbortSignal,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await log.transact(decide)
+    } catch (error) {
+      if (!(error instanceof StateError)) throw error
+      const nowMs = clock.monotonic()
+      if (!(nowMs - (noted.get(error) ?? -Infinity) < RETRY_MS)) {
+        noted.set(error, nowMs)
+        metrics.commitFailures.inc()
+        logger.error('state not written, trying again', { reason: error.reason, why: error.message })
+      }
+      await clock.sleep(RETRY_MS, signal)
+    }
+  }
+}
+
+// What a member says that it holds, on its Publish stream.
+
+interface ReceiveHeldInit {
+  readonly peer: Peer
+  readonly rules: WriteRules
+  readonly clock: Clock
+  readonly logger: Logger
+  /** One for all streams of the member: what it says here is work as its records are. */
+  readonly pace: WritePace
+  /** As the member, while it is one. */
+  readonly transact: <T>(decide: (tx: Transaction) => T) => Promise<T>
+  readonly signal: AbortSignal
+}
+
+/**
+ * What was not asked for is skipped: it was asked by a stream before this one, and has been said since. Throws what
+ * `transact` throws, and the signal's reason.
+ */
+export async function receiveHeld(
+  { records, last }: Extract<PublishMessage, { t: 'held' }>,
+  bytes: number,
+  { peer, rules, clock, logger, pace, transact, signal }: ReceiveHeldInit,
+): Promise<void> {
+  const { cluster } = peer
+  let tookMs = 0
+  const taken = await transact((tx) => {
+    const nowMs = clock.now()
+    if (!asksHeld(tx, cluster, nowMs)) return undefined
+    if (last) noteAnswered(tx, cluster)
+    const begunMs = clock.monotonic()
+    const result = takeHeld(tx, records, { cluster, rules, nowMs })
+    tookMs = clock.monotonic() - begunMs
+    return result
+  })
+  const pauseMs = pace.used(tookMs, bytes)
+  if (pauseMs > 0) await clock.sleep(pauseMs, signal)
+  if (taken === undefined || records.length === 0) return
+  const { services, members, left } = taken
+  logger.info('a member holds what the backup lacks', { cluster, services, members: members.join(), left })
+}

@@ -1,0 +1,239 @@
+/**
+ * Validates what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and
+ * its status. Pure.
+ */
+import {
+  type AddressClass,
+  type Family,
+  type Prefix,
+  formatPrefix,
+  ipv4Among,
+  overlaps,
+  parsePrefix,
+  specialPart,
+} from '../../model/addresses/ip.ts'
+import { isLabelValue, isQualifiedName } from '../../model/ids.ts'
+import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../model/addresses/required-ranges.ts'
+import { isInside } from '../../model/addresses/prefix-set.ts'
+import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
+import {
+  MAX_NOT_IMPORTED,
+  type MemberStatus,
+  findingProblem,
+  openConnectionsProblem,
+  reportProblem,
+} from '../../model/member-status.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import {
+  type ClustersetRanges,
+  type Refusal,
+  checkCount,
+  checkText,
+  first,
+  quote,
+  refusal,
+  reservedRanges,
+} from './admission-checks.ts'
+
+const MAX_CIDRS = 16
+const MAX_POD_LENGTH: Readonly<Record<Family, number>> = { 4: 28, 6: 124 }
+const MAX_LABELS = 64
+
+const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
+  unspecified: 'unspecified addresses',
+  loopback: 'loopback addresses',
+  linkLocal: 'link-local addresses',
+  multicast: 'multicast addresses',
+  broadcast: 'the broadcast address',
+}
+
+/** Undefined when the cluster may join with these facts. */
+export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refusal | undefined {
+  return first(
+    () => checkCount('podCIDRs', facts.podCIDRs.length, 1, MAX_CIDRS),
+    () => checkCount('serviceCIDRs', facts.serviceCIDRs.length, 0, MAX_CIDRS),
+    ...facts.podCIDRs.map((text, i) => () => admitPodCidr(`podCIDRs[${i}]`, text)),
+    () => admitFamilies(facts.podCIDRs),
+    ...facts.serviceCIDRs.map((text, i) => () => admitServiceCidr(`serviceCIDRs[${i}]`, text)),
+    ...facts.podCIDRs.map((text, i) => () => admitClear(`podCIDRs[${i}]`, text, ranges)),
+    ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
+    () => admitDisjoint(facts),
+    () => admitNeeded(facts.neededCIDRs ?? []),
+    () => admitLabels(facts.labels),
+    () => checkText('version', facts.version, 0, 64),
+  )
+}
+
+function admitPodCidr(field: string, text: string): Refusal | undefined {
+  const prefix = parse(field, text)
+  if (!isPrefix(prefix)) return prefix
+  const [min, max] = [SHORTEST_PREFIX[prefix.family], MAX_POD_LENGTH[prefix.family]]
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`, 'RangeSize')
+  if (prefix.length > max)
+    return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`, 'RangeSize')
+  return admitKind(field, text, prefix)
+}
+
+/**
+ * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4): what pods and Services can have. Of others, such
+ * as IPv4-mapped ones, API servers do not take every Cluster object.
+ */
+const CLUSTER_IPV6: readonly Prefix[] = ['fc00::/7', '2000::/3'].map((text) => parsePrefix(text))
+
+function admitKind(field: string, text: string, prefix: Prefix): Refusal | undefined {
+  // Of IPv4, admitClear names what is special.
+  if (prefix.family === 4 || specialPart(prefix) !== undefined) return undefined
+  if (isInside(prefix, CLUSTER_IPV6)) return undefined
+  return refusal(field, `${quote(text)}: expected addresses inside ${CLUSTER_IPV6.map(formatPrefix).join(' or ')}`)
+}
+
+/** Gateways and nodes talk to each other by IPv4, and every service has an IPv4 clusterset IP. */
+function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
+  if (ipv4Among(podCIDRs).length > 0) return undefined
+  const expected = 'expected an IPv4 CIDR as well, this version does not connect pods without IPv4'
+  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`, 'IPv4Missing')
+}
+
+/**
+ * Service addresses never leave their cluster; the ranges only say which addresses a cluster keeps for itself. But a
+ * member whose pods they overlap is translated for good, or not reached by IPv6: they must not cover half the world.
+ */
+function admitServiceCidr(field: string, text: string): Refusal | undefined {
+  const prefix = parse(field, text)
+  if (!isPrefix(prefix)) return prefix
+  const min = SHORTEST_PREFIX[prefix.family]
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
+  return admitKind(field, text, prefix)
+}
+
+function admitClear(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {
+  const prefix = parsePrefix(text)
+  const special = specialPart(prefix)
+  const clash =
+    special === undefined
+      ? reservedRanges(ranges).find(([range]) => overlaps(parsePrefix(range), prefix))
+      : [formatPrefix(special.prefix), CLASS_WORDS[special.is]]
+  if (clash === undefined) return undefined
+  const what = field.startsWith('pod') ? 'pod' : 'service'
+  return refusal(
+    field,
+    `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected ${what} addresses of the cluster's own`,
+    'RangeReserved',
+  )
+}
+
+/**
+ * Undefined when all that is stated lies in space that is nobody else's, or that is granted: by the member's token, or
+ * because an earlier release took it. Takes facts that admitFacts() has admitted.
+ */
+export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Refusal | undefined {
+  const [public_] = publicCIDRs(facts, granted)
+  if (public_ === undefined) return undefined
+  const { field, text } = public_
+  const own = UNGRANTED_SPACE.filter(({ family }) => family === parsePrefix(text).family).map(formatPrefix)
+  const more = granted.length === 0 ? '' : `, or what its token names (${granted.join(', ')})`
+  return refusal(
+    field,
+    `${quote(text)} is public space: expected addresses inside ${own.join(', ')}${more}; ` +
+      `a token can allow more: "sealane token create --allow-cidr ${text}"`,
+    'PublicSpaceNotAllowed',
+  )
+}
+
+/** What of it needs a grant and has none, with its field. */
+export function publicCIDRs(
+  { podCIDRs, serviceCIDRs }: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'>,
+  granted: readonly string[],
+): { readonly field: string; readonly text: string }[] {
+  const grants = granted.map((text) => parsePrefix(text))
+  const stated = [
+    ...podCIDRs.map((text, i) => ({ field: `podCIDRs[${i}]`, text })),
+    ...serviceCIDRs.map((text, i) => ({ field: `serviceCIDRs[${i}]`, text })),
+  ]
+  return stated.filter(({ text }) => !mayState(parsePrefix(text), grants))
+}
+
+/** Others' pods inside them are translated: they must not cover half the world. */
+function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
+  return first(
+    () => checkCount('neededCIDRs', neededCIDRs.length, 0, MAX_NEEDED),
+    ...neededCIDRs.map((text, i) => () => {
+      const field = `neededCIDRs[${i}]`
+      const prefix = parse(field, text)
+      if (!isPrefix(prefix)) return prefix
+      const min = SHORTEST_NEEDED[prefix.family]
+      if (prefix.length < min)
+        return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
+      const special = specialPart(prefix)
+      if (special === undefined) return undefined
+      const clash = `${formatPrefix(special.prefix)} (${CLASS_WORDS[special.is]})`
+      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`, 'RangeReserved')
+    }),
+  )
+}
+
+/** Inside one cluster an address must mean one thing. */
+function admitDisjoint(facts: ClusterFacts): Refusal | undefined {
+  const named = [
+    ...facts.podCIDRs.map((text, i) => ({ field: `podCIDRs[${i}]`, text, prefix: parsePrefix(text) })),
+    ...facts.serviceCIDRs.map((text, i) => ({ field: `serviceCIDRs[${i}]`, text, prefix: parsePrefix(text) })),
+  ]
+  for (const [i, one] of named.entries()) {
+    const other = named.slice(0, i).find((before) => overlaps(before.prefix, one.prefix))
+    if (other !== undefined)
+      return refusal(
+        one.field,
+        `${quote(one.text)} overlaps ${other.field} ${quote(other.text)}: expected ranges apart from each other`,
+        'RangesOverlap',
+      )
+  }
+  return undefined
+}
+
+function admitLabels(labels: Readonly<Record<string, string>>): Refusal | undefined {
+  const entries = Object.entries(labels)
+  return first(
+    () => checkCount('labels', entries.length, 0, MAX_LABELS),
+    ...entries.map(([key, value]) => () => {
+      if (!isQualifiedName(key)) return refusal('labels', `key ${quote(key)}: expected a Kubernetes label key`)
+      return isLabelValue(value)
+        ? undefined
+        : refusal(`labels[${key}]`, `${quote(value)}: expected a Kubernetes label value`)
+    }),
+  )
+}
+
+function parse(field: string, text: string): Prefix | Refusal {
+  try {
+    return parsePrefix(text, field)
+  } catch (error) {
+    // The message begins with the field, which the refusal names by itself.
+    return refusal(field, (error as Error).message.slice(field.length + 1))
+  }
+}
+
+function isPrefix(value: Prefix | Refusal): value is Prefix {
+  return 'length' in value
+}
+
+/**
+ * The status of a member, which is handed to every other member as it is: undefined when it may be stored. Whose it is
+ * says the certificate: a status names no member.
+ */
+export function admitStatus({ notImported, leftOut, openConnections, report }: MemberStatus): Refusal | undefined {
+  const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
+  if (tooMany !== undefined) return tooMany
+  for (const [i, one] of notImported.entries()) {
+    const wrong = findingProblem(one)
+    if (wrong !== undefined) return refusal(`status.notImported[${i}].${wrong.field}`, wrong.problem)
+  }
+  if (!Number.isSafeInteger(leftOut) || leftOut < 0) {
+    return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
+  }
+  const wrong = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
+  if (wrong !== undefined) return refusal('status.openConnections', wrong)
+  const reported = report && reportProblem(report)
+  return reported && refusal(`status.report.${reported.field}`, reported.problem)
+}

@@ -1,0 +1,233 @@
+/** The quota of each member, as the log has it: every replica reads the same, and a restart keeps it. */
+import { NEARLY_FULL } from '../../model/addresses/addressing.ts'
+import { parsePrefix, prefixSize } from '../../model/addresses/ip.ts'
+import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import {
+  type MemberQuota,
+  QUOTA_BOUNDS,
+  QUOTA_FIELD,
+  QUOTA_FIELDS,
+  type QuotaField,
+  type QuotaReport,
+  type QuotaUse,
+  quotaExcess,
+  quotaProblem,
+} from '../../model/member-quota.ts'
+import { type MemberRecord, recordKeyText } from '../../model/records.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { clusterRecordKey } from '../addresses/cluster-records.ts'
+import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import type { LogView, Transaction } from '../store/record-log.ts'
+import { type RecordRow, SETTINGS_KEY, isLive } from '../store/rows.ts'
+import { type Refusal, quote, refusal } from './admission-checks.ts'
+import { statusOf } from './status-records.ts'
+
+/** The member's own limits over those of all; `fallback` where the store has none, as of an earlier release. */
+export function quotaOf(view: LogView, cluster: string, fallback: MemberQuota): MemberQuota {
+  const ofAll = view.get('settings', SETTINGS_KEY)?.quota ?? fallback
+  return { ...ofAll, ...view.get('member', cluster)?.quota }
+}
+
+/** Of what the member publishes. What the broker writes of it is not counted: its Cluster record and its status. */
+export function quotaUse(view: LogView, cluster: string): QuotaUse {
+  const hasOwn = view.get('record', clusterRecordKey(cluster)) !== undefined
+  const brokers = Number(hasOwn) + Number(statusOf(view, cluster) !== undefined)
+  return { records: view.count('record', cluster) - brokers, bytes: view.recordBytes(cluster) }
+}
+
+export function quotaAndUse(
+  view: LogView,
+  cluster: string,
+  fallback: MemberQuota,
+): Pick<QuotaReport, 'limit' | 'used'> {
+  return { limit: quotaOf(view, cluster, fallback), used: quotaUse(view, cluster) }
+}
+
+/** `default`: as for all members again. What is not named stays. */
+export type QuotaChange = { readonly [field in QuotaField]?: number | 'default' }
+
+export interface QuotaInit {
+  /** As said by a person. */
+  readonly cluster: string
+  readonly change: QuotaChange
+}
+
+/**
+ * Changes the limits of one member, also while it is away. Throws RefusedError when there is no such member, or a value
+ * is out of bounds; InvalidNameError when the id is none. False: that was so already.
+ */
+export function changeQuota(tx: Transaction, { cluster, change }: QuotaInit): boolean {
+  const id = parseClusterId(cluster, 'cluster')
+  const row = tx.get('member', id)
+  if (!isLive(row))
+    throw new RefusedError('MemberUnknown', 'cluster', `cluster ${quote(id)} is not a member: sealane cluster list`)
+  const { quota: before = {}, ...rest } = row
+  const fields = QUOTA_FIELDS.flatMap((field) => {
+    const value = change[field] ?? before[field]
+    return value === undefined || value === 'default' ? [] : [[field, checkQuotaValue(field, value)] as const]
+  })
+  const quota: Partial<MemberQuota> = Object.fromEntries(fields)
+  if (QUOTA_FIELDS.every((field) => quota[field] === before[field])) return false
+  tx.put('member', id, fields.length === 0 ? rest : { ...rest, quota })
+  return true
+}
+
+/** Gives the value back. Throws RefusedError. */
+function checkQuotaValue(field: QuotaField, value: number): number {
+  const { min, max } = QUOTA_BOUNDS[field]
+  if (Number.isInteger(value) && value >= min && value <= max) return value
+  throw new RefusedError('InvalidValue', field, `${field} ${value}: expected ${min} to ${max}`)
+}
+
+// How near members are to their quotas, in few figures: which member it is says `sealane cluster list`.
+
+const RESOURCES = ['records', 'bytes'] as const
+const NEAR = 0.8
+
+interface CountQuotasDeps {
+  readonly log: LogView
+  readonly metrics: Pick<BrokerMetrics, 'quotaMembers' | 'quotaMost'>
+}
+
+/** `fallback`: as of quotaOf(). */
+export function countQuotas({ log, metrics }: CountQuotasDeps, fallback: MemberQuota): void {
+  const members = log.list('member').filter(({ value }) => isLive(value))
+  const all = members.map(({ key }) => quotaAndUse(log, key, fallback))
+  for (const resource of RESOURCES) {
+    const ratios = all.map(({ limit, used }) => ratio(used[resource], limit[resource]))
+    metrics.quotaMembers.set(ratios.filter((one) => one >= NEAR && one < 1).length, { resource, use: 'near' })
+    metrics.quotaMembers.set(ratios.filter((one) => one >= 1).length, { resource, use: 'full' })
+    metrics.quotaMost.set(Math.max(0, ...ratios), { resource })
+  }
+}
+
+/** A quota of nothing is full from the start. */
+function ratio(used: number, limit: number): number {
+  return limit === 0 ? used + 1 : used / limit
+}
+
+// How much is used of what the whole clusterset shares: members, tokens, clusterset IPs. Each has a metric, and a line
+// in the log before it is full, which names what to do.
+
+const SHARED_RANGES = ['members', 'tokens', 'clustersetIPs'] as const
+type SharedRange = (typeof SHARED_RANGES)[number]
+
+interface RangeUse {
+  readonly used: number
+  readonly limit: number
+}
+
+interface RangeLimits {
+  readonly members: number
+  readonly tokens: number
+  /** CIDR. */
+  readonly clustersetIpRange: string
+}
+
+const REMEDY: Readonly<Record<SharedRange, string>> = {
+  members: 'evict those that are gone, or start the broker with a higher --max-members',
+  tokens: 'make tokens for several clusters: "sealane token create --uses"; dead ones go a week after they expire',
+  clustersetIPs: 'withdraw exports; a larger range is given at the first start of a broker, with --clusterset-ip-range',
+}
+
+/** Network and broadcast address are nobody's. */
+const UNUSABLE = 2n
+
+export function rangeUses(view: LogView, limits: RangeLimits): Readonly<Record<SharedRange, RangeUse>> {
+  const { members, tokens, clustersetIpRange } = limits
+  const live = view.list('member').filter(({ value }) => isLive(value)).length
+  return {
+    members: { used: live, limit: members },
+    tokens: { used: view.count('token'), limit: tokens },
+    clustersetIPs: {
+      used: view.count('address'),
+      limit: Number(prefixSize(parsePrefix(clustersetIpRange)) - UNUSABLE),
+    },
+  }
+}
+
+interface RangeWarningsDeps {
+  readonly log: LogView
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'rangeUsed'>
+}
+
+export class RangeWarnings {
+  readonly #deps: RangeWarningsDeps
+  readonly #limits: RangeLimits
+  readonly #warned = new Set<SharedRange>()
+
+  constructor(deps: RangeWarningsDeps, limits: RangeLimits) {
+    this.#deps = deps
+    this.#limits = limits
+  }
+
+  /** To be called now and then. Each is logged once, until it has room again. */
+  report(): void {
+    const { log, logger, metrics } = this.#deps
+    const uses = rangeUses(log, this.#limits)
+    for (const range of SHARED_RANGES) {
+      const { used, limit } = uses[range]
+      metrics.rangeUsed.set(used / limit, { range })
+      if (used < limit * NEARLY_FULL) this.#warned.delete(range)
+      else if (!this.#warned.has(range)) {
+        this.#warned.add(range)
+        logger.warn('the broker runs out of what all members share', {
+          ...{ reason: 'RangeNearlyFull', range, used, limit, todo: REMEDY[range] },
+        })
+      }
+    }
+  }
+}
+
+// Whether a record fits into its member's quota. Runs inside the transaction that would store it.
+
+interface QuotaContext {
+  readonly cluster: ClusterId
+  readonly rules: { readonly quota: MemberQuota }
+}
+
+interface OfferedRecord {
+  readonly record: MemberRecord
+  /** What is there under its key. */
+  readonly old: RecordRow | undefined
+  readonly bytes: number
+}
+
+/** Undefined when it may be stored. A refusal for want of room takes nothing away: what was there before stays. */
+export function checkQuota(view: LogView, offered: OfferedRecord, context: QuotaContext): Refusal | undefined {
+  return checkRoom(view, offered, context) ?? checkChurn(view, offered, context)
+}
+
+function checkRoom(view: LogView, { record, old, bytes }: OfferedRecord, context: QuotaContext): Refusal | undefined {
+  const { cluster, rules } = context
+  // Its gateways: no quota cuts a lane. They have a limit of their own, and come out of the same use.
+  if (record.body.kind === 'Endpoint') return undefined
+  const report: Pick<QuotaReport, 'limit' | 'used'> = quotaAndUse(view, cluster, rules.quota)
+  const more = { records: old === undefined ? 1 : 0, bytes: bytes - (old?.bytes ?? 0) }
+  const reason = quotaExcess(report, more, old !== undefined || hasService(view, record, cluster))
+  if (reason === undefined) return undefined
+  const refused = refusal(QUOTA_FIELD[reason], quotaProblem(reason, cluster, report), reason)
+  return old === undefined ? refused : { ...refused, kept: true }
+}
+
+/** Stamps of withdrawn exports stay for a day, and are no records. Lowering one member's quota must not look like churn. */
+function checkChurn(view: LogView, { old }: OfferedRecord, { cluster, rules }: QuotaContext): Refusal | undefined {
+  if (old !== undefined) return undefined
+  const most = 2 * Math.max(quotaOf(view, cluster, rules.quota).records, rules.quota.records)
+  if (view.count('stamp', cluster) < most) return undefined
+  return refusal(
+    'records',
+    `cluster "${cluster}" has exported and withdrawn too many services within a day`,
+    'RecordChurn',
+  )
+}
+
+/** It is an endpoint slice of a service that is exported. */
+function hasService(view: LogView, { namespace, body }: MemberRecord, cluster: ClusterId): boolean {
+  if (body.kind !== 'EndpointSlice') return false
+  return (
+    view.get('record', recordKeyText({ cluster, kind: 'ServiceExport', namespace, name: body.service })) !== undefined
+  )
+}

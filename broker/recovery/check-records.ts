@@ -1,0 +1,219 @@
+/** Of records: each is whole, is what its hash says, and belongs to a member. */
+import { isDeepStrictEqual } from 'node:util'
+import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
+import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model/records.ts'
+import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { contentHash } from '../../protocol/codec/content-hash.ts'
+import { decodeStoredRecord, encodeStoredRecord } from '../../protocol/codec/records-codec.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { MAX_WAITING } from '../audit/audit-outbox.ts'
+import { AUDIT_ACTS } from '../store/audit-event.ts'
+import { type RecordRow, SETTINGS_KEY, type ServiceIpRow, isLive, storedRecord } from '../store/rows.ts'
+import type { CheckContext } from './findings.ts'
+
+/** Takes rows whose form is right. Gives the keys of records that are not fit to be looked at further. */
+export function checkRecords(context: CheckContext): ReadonlySet<string> {
+  const broken = new Set<string>()
+  for (const { key, value } of context.view.list('record')) {
+    const wrong = undecodable(key, value)
+    if (wrong !== undefined) {
+      broken.add(key)
+      context.findings.add('StoreRowInvalid', `record ${key}`, wrong)
+      continue
+    }
+    checkOwner(context, key, value)
+    checkContent(context, key, value)
+  }
+  return broken
+}
+
+/** What cannot be sent and read again as it is. */
+function undecodable(key: string, row: RecordRow): string | undefined {
+  const stored = storedRecord(key, 1, row)
+  if (recordKeyText(stored.key) !== key || stored.key.kind !== row.body.kind)
+    return `a key of four parts was expected, with the kind of its body, ${row.body.kind}`
+  try {
+    const decoded: StoredRecord = decodeStoredRecord(encodeStoredRecord(stored))
+    return isDeepStrictEqual(decoded.key, stored.key) ? undefined : 'it reads back as another record'
+  } catch (error) {
+    // Whoever wrote it may have left out a field that the codec relies on.
+    return error instanceof CodecError ? error.message : `it cannot be encoded: ${messageOf(error)}`
+  }
+}
+
+function checkOwner({ view, findings }: CheckContext, text: string, { body }: RecordRow): void {
+  const { cluster, namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
+  const subject = `record ${text}`
+  if (body.kind === 'ClusterSetIP') {
+    if (cluster !== '') findings.add('StoreRowInvalid', subject, "its cluster was expected to be the broker's, ''")
+    return
+  }
+  if (!isLive(view.get('member', cluster)))
+    findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" is no member`)
+  if ((body.kind === 'Cluster' || body.kind === 'MemberStatus') && (name !== cluster || namespace !== ''))
+    findings.add('StoreRowInvalid', subject, 'it is under another name than that of its cluster')
+}
+
+/** Of what members publish: the broker compares digests with the hash, and a wrong one would never be corrected. */
+function checkContent({ findings }: CheckContext, text: string, { body, hash, bytes }: RecordRow): void {
+  if (body.kind === 'Cluster' || body.kind === 'MemberStatus' || body.kind === 'ClusterSetIP') return
+  const { namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
+  const record: MemberRecord = { namespace, name, body }
+  const subject = `record ${text}`
+  if (hash !== Buffer.from(contentHash(record)).toString('hex'))
+    findings.add('StoreHashDiffers', subject, 'its content is not what its hash says')
+  if (bytes !== undefined && bytes !== Buffer.byteLength(JSON.stringify(body)))
+    findings.add('StoreHashDiffers', subject, `its content has not ${bytes} bytes`)
+}
+
+/** Of services: a clusterset IP is one service's alone, and rows about one service agree. */
+export function checkServices(context: CheckContext): void {
+  const range = rangeOf(context)
+  const owners = new Map<string, string>()
+  for (const { key, value } of context.view.list('serviceIp')) {
+    const owner = owners.get(value.ip)
+    if (owner !== undefined)
+      context.findings.add('StoreAddressTwice', `serviceIp ${key}`, `${value.ip} is also that of ${owner}`)
+    owners.set(value.ip, owner ?? key)
+    checkServiceIp(context, key, value, range)
+  }
+  for (const { key, value } of context.view.list('address')) {
+    if (context.view.get('serviceIp', value.service)?.ip !== key)
+      context.findings.add('StoreReferenceBroken', `address ${key}`, `service ${value.service} has not this address`)
+  }
+  checkExports(context)
+  checkStamps(context)
+}
+
+function rangeOf({ view }: CheckContext): Prefix | undefined {
+  try {
+    const text = view.get('settings', SETTINGS_KEY)?.clustersetIpRange
+    return text === undefined ? undefined : parsePrefix(text)
+  } catch {
+    // Said where the settings are looked at.
+    return undefined
+  }
+}
+
+function checkServiceIp(
+  { view, findings }: CheckContext,
+  service: string,
+  { ip, exporters, releasedAtMs }: ServiceIpRow,
+  range: Prefix | undefined,
+): void {
+  const subject = `serviceIp ${service}`
+  if (range !== undefined && !isIn(range, ip))
+    findings.add('StoreRowInvalid', subject, `${ip}: expected an address of the clusterset IP range`)
+  if (view.get('address', ip)?.service !== service)
+    findings.add('StoreReferenceBroken', subject, `the row of address ${ip} names another service, or is not there`)
+  if ((exporters.length === 0) !== (releasedAtMs !== undefined))
+    findings.add('StoreRowInvalid', subject, 'expected exporters, or a time at which the last one went')
+  if (exporters.some((one, i) => i > 0 && one <= (exporters[i - 1] ?? '')))
+    findings.add('StoreRowInvalid', subject, 'expected exporters in order, each once')
+  for (const cluster of exporters) {
+    const body = exportOf(view, cluster, service)
+    if (body?.kind !== 'ServiceExport' || body.type !== 'ClusterSetIP')
+      findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" does not export it with an address`)
+  }
+  const record = view.get('record', clustersetIpKey(service))?.body
+  // The row may have anything in its body.
+  const stated = record?.kind === 'ClusterSetIP' && Array.isArray(record.ips) ? record.ips.join() : undefined
+  if (stated !== (exporters.length === 0 ? undefined : ip))
+    findings.add('StoreReferenceBroken', subject, `its ClusterSetIP record says ${stated ?? 'nothing'}, it has ${ip}`)
+}
+
+function checkExports({ view, findings }: CheckContext): void {
+  for (const { key, value } of view.list('record')) {
+    const { body } = value
+    const [cluster = '', , namespace = '', name = ''] = key.split('/')
+    const service = `${namespace}/${name}`
+    if (body.kind === 'ClusterSetIP' && view.get('serviceIp', service) === undefined)
+      findings.add('StoreReferenceBroken', `record ${key}`, 'there is no row of the address that it tells')
+    if (body.kind !== 'ServiceExport') continue
+    const isCounted = view.get('serviceIp', service)?.exporters.includes(cluster) === true
+    if (isCounted !== (body.type === 'ClusterSetIP'))
+      findings.add('StoreReferenceBroken', `record ${key}`, `serviceIp ${service} and its type say different things`)
+    if (view.get('stamp', `${cluster}/${service}`)?.uid !== body.uid)
+      findings.add('StoreReferenceBroken', `record ${key}`, 'the row of its age is of another export, or is not there')
+  }
+}
+
+function checkStamps({ view, findings }: CheckContext): void {
+  for (const { key, value } of view.list('stamp')) {
+    const slash = key.indexOf('/')
+    const isThere = exportOf(view, key.slice(0, slash), key.slice(slash + 1)) !== undefined
+    if (isThere === (value.withdrawnAtMs === undefined)) continue
+    const text = isThere ? 'its export is there, and it says that it was withdrawn' : 'there is no export of it'
+    findings.add('StoreReferenceBroken', `stamp ${key}`, text)
+  }
+}
+
+function exportOf(view: CheckContext['view'], cluster: string, service: string) {
+  const [namespace = '', name = ''] = service.split('/')
+  const key = recordKeyText({ cluster: cluster as ClusterId, kind: 'ServiceExport', namespace, name })
+  return view.get('record', key)?.body
+}
+
+function clustersetIpKey(service: string): string {
+  const [namespace = '', name = ''] = service.split('/')
+  return recordKeyText({ cluster: '', kind: 'ClusterSetIP', namespace, name })
+}
+
+function isIn(range: Prefix, text: string): boolean {
+  try {
+    return containsAddress(range, parseAddress(text))
+  } catch {
+    return false
+  }
+}
+
+// Of the settings, tokens and lines that wait for the audit log.
+
+export function checkSettings({ view, findings }: CheckContext): void {
+  const settings = view.get('settings', SETTINGS_KEY)
+  if (settings === undefined) {
+    if (view.count('member') + view.count('token') > 0)
+      findings.add('StoreRowInvalid', 'settings', 'there are none, and there are members or tokens')
+    return
+  }
+  const wrong = (work: () => unknown): void => {
+    try {
+      work()
+    } catch (error) {
+      findings.add('StoreRowInvalid', 'settings', messageOf(error))
+    }
+  }
+  const { clusterset, globalRange, clustersetIpRange, advertise } = settings
+  if (!isDnsLabel(clusterset)) findings.add('StoreRowInvalid', 'settings', 'clusterset: expected a DNS label')
+  wrong(() => parsePrefix(globalRange, 'globalRange'))
+  wrong(() => parsePrefix(clustersetIpRange, 'clustersetIpRange'))
+  for (const [i, one] of advertise.entries()) wrong(() => parseBrokerAddress(one, `advertise[${i}]`))
+}
+
+export function checkTokens({ view, findings }: CheckContext): void {
+  const hashes = new Set<string>()
+  for (const { key, value } of view.list('token')) {
+    // The hash itself is not said: who has it can look for the secret.
+    if (!/^[0-9a-f]{64}$/.test(value.hash))
+      findings.add('StoreRowInvalid', `token ${key}`, 'hash: expected 64 hexadecimal digits')
+    if (hashes.has(value.hash)) findings.add('StoreRowInvalid', `token ${key}`, 'another token has the same secret')
+    hashes.add(value.hash)
+  }
+}
+
+/** Lines that wait for the audit log: each has a place of its own, and comes once. */
+export function checkOutbox({ view, findings }: CheckContext): void {
+  const ids = new Set<string>()
+  const acts = new Set<string>(AUDIT_ACTS)
+  for (const { key, value } of view.list('audit')) {
+    const wrong = (text: string): void => findings.add('StoreOutboxInvalid', `audit ${key}`, text)
+    const { id, act } = value.event
+    if (!/^\d{4,}$/.test(key) || Number(key) >= MAX_WAITING) wrong(`expected a place below ${MAX_WAITING}`)
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) wrong('its id is no UUID')
+    if (ids.has(id)) wrong(`another line has the id ${id}`)
+    if (!acts.has(act)) wrong('its act is none of this release')
+    ids.add(id)
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * What a move has to do, from what both ends say of themselves. It may have been broken off anywhere; done again it goes
+ * on, and done once more it finds nothing to do. Pure.
+ */
+import type { StateError } from '../store/record-log.ts'
+import type { MigrationRow } from '../store/rows.ts'
+
+export interface EndOfMove {
+  readonly name: string
+  readonly mark: MigrationRow | undefined
+  readonly clusterset: string | undefined
+  /** Without the mark; 0 also where nothing is there. */
+  readonly rows: number
+}
+
+export type MigrationPlan =
+  /** `renews`: what the target holds makes way first. */
+  | { readonly t: 'copy'; readonly id: string; readonly renews: boolean }
+  | { readonly t: 'done'; readonly id: string }
+  | { readonly t: 'refused'; readonly code: StateError['code']; readonly end: 'from' | 'to'; readonly text: string }
+
+/** `newId` is for a move that begins. */
+export function planMigration(from: EndOfMove, to: EndOfMove, newId: string): MigrationPlan {
+  return refusedBySource(from, to) ?? planTarget(from, to, newId)
+}
+
+function refusedBySource({ name, mark, rows }: EndOfMove, to: EndOfMove): MigrationPlan | undefined {
+  const refused = (code: StateError['code'], text: string): MigrationPlan => ({ t: 'refused', code, end: 'from', text })
+  if (mark?.t === 'arriving')
+    return refused('HalfMoved', `${name} is being filled from ${mark.peer}: finish that first, or --cancel it`)
+  if (rows === 0) return refused('Absent', `${name} is empty: there is nothing to move`)
+  if (mark === undefined || mark.t === 'arrived') return undefined
+  if (mark.t === 'leaving' && mark.peer !== to.name)
+    return refused('HalfMoved', `${name} is on its way to ${mark.peer}: finish that first, or --cancel it`)
+  if (mark.t === 'moved' && (mark.peer !== to.name || to.mark?.id !== mark.id))
+    return refused('Moved', `${name} was moved to ${mark.peer}: what was done since is there and not here`)
+  return undefined
+}
+
+function planTarget(from: EndOfMove, to: EndOfMove, newId: string): MigrationPlan {
+  const begun = from.mark
+  const id = begun?.t === 'leaving' || begun?.t === 'moved' ? begun.id : newId
+  if (to.rows === 0 && to.mark === undefined) return { t: 'copy', id, renews: false }
+  const { mark } = to
+  if (mark?.id === id && mark.t === 'arriving') return { t: 'copy', id, renews: false }
+  if (mark?.id === id && mark.t === 'arrived' && begun?.t === 'moved') return { t: 'done', id }
+  const isOwn = mark?.peer === from.name && (to.clusterset === undefined || to.clusterset === from.clusterset)
+  // What a cancelled move left, and the store from which this one was moved here earlier.
+  if (isOwn && (mark.t === 'arriving' || mark.t === 'moved')) return { t: 'copy', id, renews: true }
+  const whose = to.clusterset === undefined ? 'something' : `clusterset "${to.clusterset}"`
+  const text = `${to.name} holds ${whose}: expected an empty store, or one from which ${from.name} was moved`
+  return { t: 'refused', code: 'NotEmpty', end: 'to', text }
+}

@@ -1,0 +1,243 @@
+/**
+ * How far this state had come, in a file of its own beside the key (`state.mark`): so that a broker that finds its key
+ * but an empty or an older database does not take itself for new and give away addresses that are in use. Moved on when
+ * an address, a block or a number is given, at most once in ten seconds: a broker that was killed may lag by that.
+ */
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { DATABASE_FILE, writeSafely } from '../store/state-directory.ts'
+import { type Change, type RecordLog, StateError } from '../store/record-log.ts'
+import { type MemberRow, isLive, timeText } from '../store/rows.ts'
+
+export const MARK_FILE = 'state.mark'
+/** When a backup of this state was last taken, and into which file. */
+const BACKUP_FILE = 'last-backup.json'
+const MOVE_EVERY_MS = 10_000
+
+export interface Mark {
+  readonly epoch: string
+  readonly revision: number
+  readonly members: number
+  readonly atMs: number
+}
+
+type Counted = Pick<RecordLog, 'epoch' | 'revision' | 'list'>
+
+/** What is wrong with a database beside this mark; undefined: it is the one, or a later one. Pure. */
+export function markProblem(mark: Mark, log: Counted): string | undefined {
+  const rows = log.list('member').map(({ value }) => value)
+  const known = `${mark.members} members at ${timeText(mark.atMs)}`
+  if (rows.length === 0) return mark.members > 0 ? `it has no members, and there were ${known}` : undefined
+  if (log.epoch !== mark.epoch) {
+    // A release without marks has restored a backup.
+    if (rows.some(({ restored }) => restored !== undefined && restored.atMs > mark.atMs)) return undefined
+    return `it is another one than that which had ${known}`
+  }
+  if (log.revision >= mark.revision) return undefined
+  return `it is older: revision ${log.revision}, and it had come to ${mark.revision} with ${known}`
+}
+
+export interface Acceptance {
+  /** A state as of before this time is taken as it is: once, since the mark is of a later time then. */
+  readonly acceptedAtMs: number | undefined
+  readonly nowMs: number
+  /** Where the rows are, unless in the database beside the mark: an etcd has backups of its own. */
+  readonly store?: string | undefined
+  /** Called before a state counts as accepted that is, or may be, of an earlier time than what members have seen. */
+  readonly onOlder?: (acceptedAtMs: number) => Promise<unknown>
+}
+
+/**
+ * To be called when the database is open, before anybody is served. Throws StateError for a database that is older than
+ * what this broker has given away, or empty; gives what is wrong with one that is accepted.
+ */
+export async function checkMark(
+  stateDir: string,
+  log: Counted,
+  { acceptedAtMs, nowMs, store, onOlder }: Acceptance,
+): Promise<string | undefined> {
+  const mark = await readMark(stateDir)
+  const problem = mark === undefined ? undefined : markProblem(mark, log)
+  const accepted = isAccepted(mark, acceptedAtMs)
+  if (problem !== undefined && !accepted)
+    throw store === undefined ? await staleState(stateDir, problem) : staleStore(store, problem)
+  if (acceptedAtMs !== undefined && accepted && mayBeOlder(mark, log, store)) await onOlder?.(acceptedAtMs)
+  if (accepted) await writeMark(stateDir, markOf(log, nowMs))
+  return problem
+}
+
+/** A replica on an etcd may have no folder that lasts: then what the operator says is all that is known. */
+function mayBeOlder(mark: Mark | undefined, log: Counted, store: string | undefined): boolean {
+  if (mark === undefined) return store !== undefined
+  return mark.epoch === log.epoch && log.revision < mark.revision
+}
+
+function isAccepted(mark: Mark | undefined, acceptedAtMs: number | undefined): boolean {
+  return acceptedAtMs !== undefined && (mark === undefined || mark.atMs <= acceptedAtMs)
+}
+
+/**
+ * To be called before the database is opened, which would make one. Throws StateError where there is an authority and
+ * no database; the database is made first, so this is no first start that was broken off.
+ */
+export async function checkDatabaseThere(stateDir: string, acceptedAtMs: number | undefined): Promise<void> {
+  if (isAccepted(await readMark(stateDir), acceptedAtMs)) return
+  const [certificate, database] = await Promise.all(['ca.crt', DATABASE_FILE].map((name) => isThere(stateDir, name)))
+  if (certificate === true && database !== true) throw await staleState(stateDir, 'it is not there, but ca.crt is')
+}
+
+export interface StateMarkInit {
+  readonly stateDir: string
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** Moves the mark on as the log goes on. `close` writes what is due. */
+export class StateMark {
+  readonly #init: StateMarkInit
+  /** What each member was given. */
+  readonly #given = new Map<string, string>()
+  #dirty: boolean
+  #writing: Promise<void> = Promise.resolve()
+  #cancel: (() => void) | undefined
+  readonly #stop: () => void
+
+  constructor(init: StateMarkInit) {
+    this.#init = init
+    const members = init.log.list('member')
+    for (const { key, value } of members) this.#given.set(key, givenTo(value))
+    // The first mark of a state that was there before, and one that moves to what was accepted.
+    this.#dirty = members.length > 0
+    this.#stop = init.log.onCommit((changes) => this.#onCommit(changes))
+    if (this.#dirty) this.#move()
+  }
+
+  async close(): Promise<void> {
+    this.#stop()
+    this.#cancel?.()
+    await this.#writing
+    if (this.#dirty) await this.#write()
+  }
+
+  #onCommit(changes: readonly Change[]): void {
+    for (const { scope, key, value } of changes) {
+      if (scope === 'address' && value !== undefined) this.#dirty = true
+      if (scope !== 'member') continue
+      const given = value === undefined ? undefined : givenTo(value as MemberRow)
+      if (this.#given.get(key) === given) continue
+      if (given === undefined) this.#given.delete(key)
+      else this.#given.set(key, given)
+      this.#dirty = true
+    }
+    if (this.#dirty && this.#cancel === undefined) this.#move()
+  }
+
+  #move(): void {
+    this.#writing = this.#write()
+    this.#cancel = this.#init.clock.setTimer(MOVE_EVERY_MS, () => {
+      this.#cancel = undefined
+      if (this.#dirty) this.#move()
+    })
+  }
+
+  async #write(): Promise<void> {
+    const { stateDir, log, clock, logger } = this.#init
+    this.#dirty = false
+    try {
+      await writeMark(stateDir, markOf(log, clock.now()))
+    } catch (error) {
+      this.#dirty = true
+      logger.warn('the mark of the state is not moved on', { reason: 'StateUnwritable', why: String(error) })
+    }
+  }
+}
+
+export function markOf(log: Counted, nowMs: number): Mark {
+  const members = log.list('member').filter(({ value }) => isLive(value)).length
+  return { epoch: log.epoch, revision: log.revision, members, atMs: nowMs }
+}
+
+export async function writeMark(stateDir: string, mark: Mark): Promise<void> {
+  await writeSafely(join(stateDir, MARK_FILE), `${JSON.stringify(mark)}\n`)
+}
+
+/** Remembers where the last backup is, for the message that says to restore it. */
+export async function noteBackup(
+  stateDir: string,
+  backup: { readonly takenAtMs: number; readonly file: string },
+): Promise<void> {
+  await writeSafely(join(stateDir, BACKUP_FILE), `${JSON.stringify(backup)}\n`)
+}
+
+function givenTo({ index, blocks, departure }: MemberRow): string {
+  return `${index} ${departure} ${Object.keys(blocks).sort().join()}`
+}
+
+async function readMark(stateDir: string): Promise<Mark | undefined> {
+  const file = join(stateDir, MARK_FILE)
+  const text = await readIfThere(file)
+  if (text === undefined) return undefined
+  const mark = parsed(text) as Partial<Mark>
+  const { epoch, revision, members, atMs } = mark
+  if (typeof epoch === 'string' && [revision, members, atMs].every(Number.isSafeInteger)) return mark as Mark
+  throw new StateError(
+    'Damaged',
+    file,
+    `${file} is damaged: remove it when you know that ${DATABASE_FILE} is the latest`,
+  )
+}
+
+function staleStore(store: string, problem: string): StateError {
+  const text =
+    `${store} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
+    'Restore etcd from its latest snapshot; if this is it, go past this with --accept-empty ' +
+    '(members are asked what they hold; those that nobody knows must join again, with tokens made for their ids)'
+  return new StateError('Stale', store, text)
+}
+
+async function staleState(stateDir: string, problem: string): Promise<StateError> {
+  const { takenAtMs, file } = parsed((await readIfThere(join(stateDir, BACKUP_FILE))) ?? '{}')
+  const backup =
+    typeof takenAtMs === 'number' && typeof file === 'string'
+      ? `the backup of ${timeText(takenAtMs)} (${file})`
+      : 'the latest backup (none is known to have been taken here)'
+  const database = join(stateDir, DATABASE_FILE)
+  return new StateError(
+    'Stale',
+    database,
+    `${database} knows less than this broker has given away: ${problem}. Addresses in use could be given to others. ` +
+      `Restore ${backup} with "sealane broker restore FILE --state ${stateDir}", or go past this with --accept-empty ` +
+      '(members that are not in it must join again, with tokens made for their ids); ' +
+      'on a cluster: "sealane broker deploy --accept-empty", then "sealane broker restore FILE"',
+  )
+}
+
+function parsed(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+async function isThere(stateDir: string, name: string): Promise<boolean> {
+  return stat(join(stateDir, name)).then(
+    () => true,
+    // What cannot be read is reported by the code that opens it.
+    () => false,
+  )
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new StateError('Failed', file, `${file} cannot be read (${message})`, error)
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * Looks at all that a store holds, and says what cannot be right: rows that cannot be read, what was given twice, rows
+ * that name others which are not there. Takes rows as they are written, so that one bad row hides no other. Pure.
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { LogState } from '../store/log-state.ts'
+import { type Change, type LogView, StateError, type StoreContent, type StoredRow } from '../store/record-log.ts'
+import { AUTHORITY_KEY, SETTINGS_KEY } from '../store/rows.ts'
+import { readBackup, readBackupContent, readDatabaseContent } from '../store/sqlite/sqlite-backup.ts'
+import { DATABASE_FILE, readStoreConfig } from '../store/state-directory.ts'
+import { type AuthorityTexts, checkAuthority, checkKeys, checkMembers } from './check-members.ts'
+import { checkOutbox, checkRecords, checkServices, checkSettings, checkTokens } from './check-records.ts'
+import { type Finding, Findings } from './findings.ts'
+import { isScope, wrongField } from './row-form.ts'
+
+export interface Verified {
+  readonly clusterset: string | undefined
+  readonly epoch: string
+  readonly revision: number
+  readonly rows: number
+  /** In contact or not; those that left or were evicted are not counted. */
+  readonly members: number
+  readonly records: number
+  readonly findings: readonly Finding[]
+  /** Also those of which `findings` has no more room. */
+  readonly found: number
+}
+
+export interface VerifyInit {
+  readonly nowMs: number
+  /** Absent: the authority is not looked at. */
+  readonly authority?: AuthorityTexts
+}
+
+/** Larger than any row that a broker writes: a member's row has few KiB, and a record at most half a MiB. */
+const MAX_ROW_BYTES = 4 * 1024 * 1024
+
+export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyInit): Verified {
+  const findings = new Findings()
+  const { state: view, rows } = readRows(content, findings)
+  const context = { view, findings }
+  checkSettings(context)
+  // What is wrong with itself is said once, and no other check looks at it.
+  view.apply([...checkRecords(context)].map((key) => ({ scope: 'record', key, revision: 0, value: undefined })))
+  checkMembers(context)
+  checkServices(context)
+  checkKeys(context)
+  checkTokens(context)
+  checkOutbox(context)
+  const clusterset = view.get('settings', SETTINGS_KEY)?.clusterset
+  if (authority !== undefined && !isElsewhere(view, authority))
+    checkAuthority(findings, authority, { clusterset, nowMs })
+  const members = view.list('member').filter(({ value }) => value.departedAtMs === undefined).length
+  const { epoch, revision } = content
+  const records = view.count('record')
+  return { clusterset, epoch, revision, rows, members, records, findings: findings.kept, found: findings.count }
+}
+
+/** An operator keeps its key, and the certificate is in the store (decision 38). */
+function isElsewhere(view: LogView, { certificate, key }: AuthorityTexts): boolean {
+  const isHere = certificate !== undefined || key !== undefined
+  return !isHere && view.get('authority', AUTHORITY_KEY) !== undefined
+}
+
+function readRows(content: StoreContent, findings: Findings): { readonly state: LogState; readonly rows: number } {
+  const state = new LogState()
+  const revisions = new Map<number, string>()
+  let rows = 0
+  for (const row of content.rows) {
+    const subject = `${row.scope} ${row.key}`
+    rows += 1
+    checkRevision(row, { content, findings, revisions })
+    if (row.text === null) continue
+    const value = readValue(row)
+    if (typeof value === 'string') findings.add('StoreRowInvalid', subject, value)
+    else state.apply([value])
+  }
+  if (content.compactedRevision > content.revision)
+    findings.add('StoreRevisionDisorder', 'meta', 'more is forgotten than was ever written')
+  return { state, rows }
+}
+
+function checkRevision(
+  { scope, key, revision }: StoredRow,
+  init: { readonly content: StoreContent; readonly findings: Findings; readonly revisions: Map<number, string> },
+): void {
+  const subject = `${scope} ${key}`
+  const wrong = (text: string): void => init.findings.add('StoreRevisionDisorder', subject, text)
+  const latest = init.content.revision
+  const other = init.revisions.get(revision)
+  init.revisions.set(revision, other ?? subject)
+  if (!Number.isSafeInteger(revision) || revision < 1) wrong(`revision ${revision}: expected 1 or more`)
+  else if (revision > latest) wrong(`revision ${revision} is later than ${latest}, the latest of the store`)
+  else if (other !== undefined) wrong(`revision ${revision} is also that of ${other}`)
+}
+
+/** The row, or what is wrong with it. */
+function readValue({ scope, key, revision, text }: StoredRow): Change | string {
+  if (!isScope(scope)) return 'a scope that this release does not know'
+  if (key === '') return 'it has no key'
+  if (text === null || Buffer.byteLength(text) > MAX_ROW_BYTES) return `expected at most ${MAX_ROW_BYTES} bytes`
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return 'it is no JSON'
+  }
+  const field = wrongField(scope, value)
+  if (field === undefined) return { scope, key, revision, value: value as NonNullable<Change['value']> }
+  return field === '' ? 'it is no object' : `${field}: not of the form that it must have`
+}
+
+// Looks through a broker's state, or a backup of one, and changes nothing of it; also beside a running broker.
+
+/** Throws StateError where there is no state, or it cannot be read at all. */
+export async function verifyState(stateDir: string, nowMs: number): Promise<Verified> {
+  const store = await readStoreConfig(stateDir)
+  if (store !== undefined) {
+    const text = `the state of this broker is in ${store.url}: verify reads databases and backups`
+    throw new StateError('Foreign', store.url, text)
+  }
+  const content = readDatabaseContent(join(stateDir, DATABASE_FILE))
+  const [certificate, key] = [await textOf(join(stateDir, 'ca.crt')), await textOf(join(stateDir, 'ca.key'))]
+  return verifyStore(content, { nowMs, authority: { certificate, key } })
+}
+
+/** Takes a file that `broker backup` has written. Throws StateError for what is none, or not whole. */
+export function verifyBackup(file: string, nowMs: number): Verified {
+  const { files } = readBackup(file)
+  const authority = { certificate: files['ca.crt'], key: files['ca.key'] }
+  return verifyStore(readBackupContent(file), { nowMs, authority })
+}
+
+async function textOf(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new StateError('Failed', file, `${file} cannot be read (${message})`, error)
+  }
+}

@@ -1,0 +1,411 @@
+/**
+ * One clusterset of a broker's process, with all that it does not share: store, authority, audit trail, upkeep. What it
+ * is not is the port (protocol/transport/): that calls it, and is told by what to serve it.
+ */
+import { randomUUID } from 'node:crypto'
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import type { Prefix } from '../model/addresses/ip.ts'
+import { isSourceAmong, laneSourcesAt } from '../model/lanes/lane-callers.ts'
+import type { ClusterSpec } from '../model/objects.ts'
+import { parseBrokerAddress } from '../protocol/broker-addresses.ts'
+import type { FailedCall } from '../protocol/transport/broker-service.ts'
+import type { ServerTls } from '../protocol/transport/grpc-server.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import { Backoff } from '../reconcile/retry.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import { interfaceNetworks, nearAddresses } from '../runtime/machine-network.ts'
+import { sealaneVersion } from '../runtime/version.ts'
+import { clusterSpec } from './addresses/cluster-records.ts'
+import { auditFailedCall } from './audit/audit-callers.ts'
+import type { AuditSink } from './audit/audit-sink.ts'
+import { AuditTrail, runAudit } from './audit/audit-trail.ts'
+import { Broker } from './broker.ts'
+import type { BrokerConfig } from './config/broker-config.ts'
+import type { BrokerMetrics } from './config/broker-metrics.ts'
+import { AuthorityUpkeep } from './identity/authority-upkeep.ts'
+import { CertificateAuthority } from './identity/certificate-authority.ts'
+import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './identity/command-signer.ts'
+import { sharedKeys } from './identity/shared-keys.ts'
+import { NOTE_CONTACT_MS } from './members/contact.ts'
+import { MAX_TOKENS } from './members/join-tokens.ts'
+import { RangeWarnings } from './records/quota.ts'
+import { acceptOlder, finishRestore } from './recovery/restore.ts'
+import { StateMark, checkDatabaseThere, checkMark } from './recovery/state-mark.ts'
+import { ReplicaSession } from './store/etcd/replica-session.ts'
+import type { GroupObserver } from './store/grouped-log.ts'
+import { type OpenedLog, checkNotMoved, fixSettings, openLog } from './store/open-store.ts'
+import { PACKED } from './store/packed-row.ts'
+import { type RecordLog, StateError } from './store/record-log.ts'
+import { lockDirectory } from './store/sqlite/sqlite-file.ts'
+import { DATABASE_FILE, checkStoreRemembered, makeStateDir, rememberStore } from './store/state-directory.ts'
+import { StoreHealth, StoreProblem } from './store/store-health.ts'
+
+// A broker may start before the etcd of its store, or while that is away: it waits a while instead of ending.
+
+/** Then it ends, and whoever started it reads why: the address may be a wrong one. */
+export const AWAIT_STORE_MS = 60_000
+const PACE = { minMs: 250, maxMs: 5000 }
+
+interface AwaitStoreDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  /** Told what each try ended with, until one ends well. */
+  readonly onAway: (why: string) => void
+}
+
+/**
+ * What `open` gives. While it rejects with a StateError of code Unreachable it is tried again, for AWAIT_STORE_MS; it
+ * rejects with any other error at once. Rejects with the signal's reason when that comes first.
+ */
+export async function awaitStore<T>(
+  open: () => Promise<T>,
+  { clock, logger, onAway }: AwaitStoreDeps,
+  signal: AbortSignal,
+): Promise<T> {
+  const end = clock.monotonic() + AWAIT_STORE_MS
+  const pace = new Backoff(clock, PACE)
+  let last: string | undefined
+  for (;;) {
+    try {
+      return await open()
+    } catch (error) {
+      const isAway = error instanceof StateError && error.code === 'Unreachable'
+      if (signal.aborted || !isAway || clock.monotonic() >= end) throw error
+      onAway(error.message)
+      if (error.message !== last)
+        logger.warn('the store does not answer, trying again', { reason: error.reason, why: error.message })
+      last = error.message
+    }
+    await clock.sleep(pace.next(), signal)
+  }
+}
+
+// Who calls this process itself by a lane, which can be where it runs in a pod of a member: its status page is not for
+// pods of other members. docs/decisions/0040-status-pages.md
+
+/** Of one clusterset. */
+export class LaneCallers {
+  readonly #log: RecordLog
+  readonly #addresses: () => readonly string[]
+  readonly #stop: () => void
+  #sources: readonly Prefix[] | undefined
+
+  /** `addresses`: this process's own. */
+  constructor(log: RecordLog, addresses: () => readonly string[] = ownAddresses) {
+    this.#log = log
+    this.#addresses = addresses
+    this.#stop = log.onCommit((changes) => {
+      // The Cluster record of a member changes with its row, or with another one's.
+      if (changes.some(({ scope }) => scope === 'member')) this.#sources = undefined
+    })
+  }
+
+  /** Whether what comes from this address has come by a lane. */
+  comeByLane(source: string): boolean {
+    this.#sources ??= laneSourcesAt(this.#addresses(), this.#members())
+    return isSourceAmong(this.#sources, source)
+  }
+
+  close(): void {
+    this.#stop()
+  }
+
+  #members(): ClusterSpec[] {
+    return this.#log.list('member').flatMap(({ key }) => clusterSpec(this.#log, key) ?? [])
+  }
+}
+
+function ownAddresses(): string[] {
+  return interfaceNetworks().flatMap((text) => text.split('/')[0] ?? [])
+}
+
+// Where the names lead under which this broker is called.
+
+/** Of one name. */
+const MAX_ADDRESSES = 8
+
+type LookUp = (host: string) => Promise<readonly string[]>
+
+/** Asks this machine's resolver. Rejects when it has no answer. */
+const lookUp: LookUp = async (host) => (await lookup(host, { all: true })).map(({ address }) => address)
+
+/**
+ * Remembers the last answer about each name: one that has none now still leads somewhere for those who asked before.
+ */
+export class BrokerHosts {
+  readonly #names: readonly string[]
+  readonly #lookUp: LookUp
+  readonly #known = new Map<string, readonly string[]>()
+
+  /** Takes hosts; those that are addresses need no answer. */
+  constructor(hosts: readonly string[], ask: LookUp = lookUp) {
+    this.#names = [...new Set(hosts)].filter((host) => isIP(host) === 0)
+    this.#lookUp = ask
+  }
+
+  /** Addresses of all names, sorted; undefined where there is no name, or none has ever had an answer. */
+  async addresses(): Promise<readonly string[] | undefined> {
+    await Promise.all(
+      this.#names.map(async (name) => {
+        const found = await this.#lookUp(name).catch(() => undefined)
+        if (found !== undefined) this.#known.set(name, found.slice(0, MAX_ADDRESSES))
+      }),
+    )
+    return this.#known.size === 0 ? undefined : [...new Set([...this.#known.values()].flat())].sort()
+  }
+}
+
+/** How soon a change by the CLI (an eviction) reaches the members. */
+export const REFRESH_MS = 1000
+/** Keys and certificates are read from disk and checked: so often while no rotation is under way. */
+const AUTHORITIES_MS = 10_000
+
+export interface ServedDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+  /** Of the audit log; undefined: there is none. */
+  readonly sink: AuditSink | undefined
+  /** Told why the store cannot be opened yet, which is tried again for a while. Absent: it is tried once. */
+  readonly onStoreAway?: (why: string) => void
+}
+
+export interface ServedInit {
+  /** Checked. */
+  readonly config: BrokerConfig
+  /** False: its store must be there. */
+  readonly create: boolean
+  /** In lines of the audit log; undefined: the broker's own. */
+  readonly auditedAs?: string
+}
+
+/** What the port is told. */
+export interface ServedPort {
+  setTls(tls: ServerTls): void
+  /** As BrokerServer.setCutOff(). */
+  setCutOff(isCutOff: boolean): void
+}
+
+export class ServedClusterset {
+  readonly broker: Broker
+  readonly log: RecordLog
+  readonly authority: CertificateAuthority
+  readonly audit: AuditTrail
+  readonly health: StoreHealth
+  readonly callers: LaneCallers
+  readonly #deps: ServedDeps
+  readonly #config: BrokerConfig
+  readonly #moved: AbortSignal
+  readonly #replicas: ReplicaSession | undefined
+  readonly #problem: StoreProblem
+  readonly #stack: AsyncDisposableStack
+
+  private constructor(
+    parts: Pick<ServedClusterset, 'broker' | 'log' | 'authority' | 'audit'> & {
+      readonly moved: AbortSignal
+      readonly replicas: ReplicaSession | undefined
+      readonly problem: StoreProblem
+    },
+    { deps, config, stack }: { deps: ServedDeps; config: BrokerConfig; stack: AsyncDisposableStack },
+  ) {
+    this.broker = parts.broker
+    this.log = parts.log
+    this.authority = parts.authority
+    this.audit = parts.audit
+    this.#moved = parts.moved
+    this.#replicas = parts.replicas
+    this.#problem = parts.problem
+    this.health = new StoreHealth(deps)
+    this.callers = new LaneCallers(parts.log)
+    stack.defer(() => this.callers.close())
+    this.#deps = deps
+    this.#config = config
+    this.#stack = stack
+  }
+
+  /**
+   * Opens its state, and answers nobody yet. Throws StateError or a configuration error; each names the file, or the
+   * field.
+   */
+  static async open(deps: ServedDeps, init: ServedInit, signal: AbortSignal): Promise<ServedClusterset> {
+    const { clock, logger, metrics, sink } = deps
+    const { config, create, auditedAs: named } = init
+    const { stateDir, clusterset, advertise } = config
+    await makeStateDir(stateDir)
+    await using stack = new AsyncDisposableStack()
+    stack.defer(lockDirectory(stateDir))
+    const problem = new StoreProblem(deps)
+    const opened = await openState(deps, { config, create, observer: problem }, signal)
+    stack.defer(() => opened.close())
+    const { log, etcd } = opened
+    const moved = movedAway(log, etcd?.where ?? join(stateDir, DATABASE_FILE))
+    stack.defer(moved.stop)
+    const onOlder = (atMs: number): Promise<unknown> => acceptOlder(log, atMs, clock.now())
+    const acceptance = { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now(), store: etcd?.where, onOlder }
+    const accepted = await checkMark(stateDir, log, acceptance)
+    if (accepted !== undefined)
+      logger.warn('the state is older than what was given away, and accepted', { reason: 'StateStale', accepted })
+    const hosts = advertise.map((one) => parseBrokerAddress(one).host)
+    const keys = {
+      ...authorityKeys(config, metrics),
+      ...(etcd === undefined ? {} : { shared: sharedKeys(etcd, signal) }),
+    }
+    const authority = await CertificateAuthority.open(
+      { clock, log },
+      { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs, ...keys },
+    )
+    await fixSettings(log, config)
+    if (config.store !== undefined) await rememberStore(stateDir, config.store)
+    const mark = new StateMark({ stateDir, log, clock, logger })
+    stack.defer(() => mark.close())
+    const onFirst = (): void => audit.takeOver()
+    const replicas =
+      etcd === undefined
+        ? undefined
+        : new ReplicaSession({ store: etcd, id: randomUUID(), clock, logger, says: ownName(), onFirst })
+    const isWriter = (): boolean => replicas?.isFirst() ?? true
+    const audit = new AuditTrail({ log, clock, logger, metrics, sink, isWriter, clusterset: named })
+    if (replicas !== undefined) stack.defer(runSession(replicas))
+    stack.defer(runAudit(audit, config))
+    const shared = replicas === undefined ? {} : { replicas }
+    const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit, ...shared }, config)
+    stack.defer(() => broker.close())
+    // Before any member is answered: what a member may hold was not validated in earlier releases.
+    await broker.reviewAddresses()
+    const parts = { broker, log, authority, audit, moved: moved.signal, replicas, problem }
+    return new ServedClusterset(parts, { deps, config, stack: stack.move() })
+  }
+
+  /** For the port. */
+  readonly onFailed = (call: FailedCall): void => auditFailedCall(this.audit, call)
+
+  /** Does what is due until the signal. Throws StateError when its store is moved elsewhere. */
+  async run(port: ServedPort, signal: AbortSignal): Promise<void> {
+    const { clock, logger, metrics } = this.#deps
+    const { log, broker, authority } = this
+    const { contactMs, advertise } = this.#config
+    const names = new BrokerHosts(advertise.map((one) => parseBrokerAddress(one).host))
+    const onError = (error: unknown): void =>
+      logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
+    const loop = (resyncMs: number, round: () => Promise<void>): ReconcileLoop =>
+      new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs }, round)
+    const kind = this.#replicas === undefined ? 'sqlite' : 'etcd'
+    const tidy = loop(NOTE_CONTACT_MS, async () => {
+      await broker.tidy()
+      const resolved = await names.addresses()
+      if (resolved !== undefined) await broker.reviewAddresses(resolved)
+    })
+    const upkeep = new AuthorityUpkeep({
+      ...{ authority, log, clock, logger, metrics },
+      onTls: () => port.setTls(authority.tls()),
+    })
+    const authorities = loop(AUTHORITIES_MS, () => upkeep.round())
+    const stop = log.onCommit((changes) => changes.some(({ scope }) => scope === 'authority') && authorities.poke())
+    const refresh = loop(REFRESH_MS, () =>
+      this.health
+        .check(log, (isCutOff) => port.setCutOff(isCutOff))
+        .then(
+          () => {
+            this.#problem.looked(undefined)
+            // It goes on with time, and with what members do.
+            if (authority.row.next !== undefined) authorities.poke()
+          },
+          (error: unknown) => {
+            this.#problem.looked(error)
+            throw error
+          },
+        )
+        .finally(() => metrics.storeUsable.set(this.health.reason === undefined ? 1 : 0, { kind })),
+    )
+    const { membersPerClusterset: members } = this.#config.limits
+    const ranges = new RangeWarnings({ log, logger, metrics }, { ...this.#config, members, tokens: MAX_TOKENS })
+    const contact = loop(contactMs, () => {
+      metrics.connectedHere.set(broker.reportContact())
+      metrics.replicas.set(this.#replicas?.replicas.length ?? 1)
+      ranges.report()
+      return Promise.resolve()
+    })
+    const ended = AbortSignal.any([signal, this.#moved])
+    try {
+      await Promise.all([refresh, tidy, contact, authorities].map((one) => one.run(ended)))
+    } finally {
+      stop()
+    }
+    this.#moved.throwIfAborted()
+  }
+
+  /** Closes all that it has, in reverse. */
+  close(): Promise<void> {
+    return this.#stack.disposeAsync()
+  }
+}
+
+async function openState(
+  { clock, logger, onStoreAway }: ServedDeps,
+  { config, create, observer }: Pick<ServedInit, 'config' | 'create'> & { readonly observer: GroupObserver },
+  signal: AbortSignal,
+): Promise<OpenedLog> {
+  const { stateDir, store, clusterset, acceptEmptyAtMs } = config
+  await checkStoreRemembered(stateDir, store)
+  const restored = store === undefined ? await finishRestore(clock, stateDir, { kind: 'broker' }) : undefined
+  if (restored !== undefined) {
+    const { takenAtMs, members, before } = restored
+    logger.warn('restored from a backup', {
+      reason: 'StateRestored',
+      takenAt: new Date(takenAtMs).toISOString(),
+      members: members.length,
+      before,
+    })
+  }
+  if (store === undefined) await checkDatabaseThere(stateDir, acceptEmptyAtMs)
+  const init = { stateDir, store, clusterset, create, observer, packing: PACKED }
+  const open = (): Promise<OpenedLog> => openLog({ clock, logger }, init, signal)
+  return onStoreAway === undefined ? open() : awaitStore(open, { clock, logger, onAway: onStoreAway }, signal)
+}
+
+/** For the table of replicas. */
+function ownName(): { readonly host: string; readonly version: string } {
+  return { host: hostname(), version: sealaneVersion() }
+}
+
+/** Gives what ends it. */
+function runSession(session: ReplicaSession): () => Promise<void> {
+  const stop = new AbortController()
+  const running = session.run(stop.signal)
+  return async () => {
+    stop.abort(new Error('the broker stops'))
+    await running
+  }
+}
+
+/** Aborts when a move of the store begins elsewhere. Throws StateError where one has begun before. */
+function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal; readonly stop: () => void } {
+  checkNotMoved(log, name)
+  const moved = new AbortController()
+  const stop = log.onCommit((changes) => {
+    if (!changes.some(({ scope }) => scope === 'migration')) return
+    try {
+      checkNotMoved(log, name)
+    } catch (error) {
+      moved.abort(error)
+    }
+  })
+  return { signal: moved.signal, stop }
+}
+
+/** Where keys of authorities are beside those of the state directory. */
+function authorityKeys(
+  { authorityDir, signer }: BrokerConfig,
+  metrics: BrokerMetrics,
+): { readonly givenDir?: string; readonly signer?: CommandSigner } {
+  const counts = { signed: (result: string) => metrics.signatures.inc({ result }) }
+  const command = signer === undefined ? undefined : { ...signer, timeoutMs: DEFAULT_SIGNER_TIMEOUT_MS }
+  return {
+    ...(authorityDir === undefined ? {} : { givenDir: authorityDir }),
+    ...(command === undefined ? {} : { signer: new CommandSigner(command, counts) }),
+  }
+}

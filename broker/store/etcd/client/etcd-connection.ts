@@ -1,0 +1,302 @@
+/** One connection to one member of etcd: made, looked after by pings, and given up once, with all that runs over it. */
+import { isIP } from 'node:net'
+import { checkServerIdentity } from 'node:tls'
+import {
+  type ChannelCredentials,
+  Client,
+  type Metadata,
+  type ServiceError,
+  connectivityState,
+  credentials,
+  status,
+} from '@grpc/grpc-js'
+import { limitHandshake } from '../../../../protocol/transport/limit-handshake.ts'
+import { cancelSoon } from '../../../../protocol/transport/raw-service.ts'
+import type { Clock } from '../../../../reconcile/clock.ts'
+import { orAborted } from '../../../../reconcile/wait.ts'
+import { type HostPort, formatHostPort } from '../../../../runtime/flag-values.ts'
+
+// What etcd and the way to it answer, sorted once by what a caller can do about it.
+
+/**
+ * unreachable: nobody answered, and nothing was done. unknown: it was sent, and no answer came: it may have been done.
+ * noLogin: etcd does not know who asks. denied: it knows, and refuses. noSpace: it takes no writes until it has room.
+ * compacted: that revision is forgotten. tooLarge: it takes no request of that size.
+ */
+type EtcdFailure = 'unreachable' | 'unknown' | 'noLogin' | 'denied' | 'noSpace' | 'compacted' | 'tooLarge' | 'failed'
+
+export class EtcdError extends Error {
+  readonly failure: EtcdFailure
+  constructor(failure: EtcdFailure, message: string, cause?: unknown) {
+    super(message, cause === undefined ? {} : { cause })
+    this.name = 'EtcdError'
+    this.failure = failure
+  }
+
+  /** The last word is that no answer came in time. */
+  get isLate(): boolean {
+    const { cause } = this
+    return cause instanceof EtcdError ? cause.isLate : isServiceError(cause) && cause.code === status.DEADLINE_EXCEEDED
+  }
+}
+
+/** Takes what was called where, in words that go on after "etcd at HOST:PORT". */
+interface EtcdCall {
+  /** host:port */
+  readonly endpoint: string
+  /** "list", "write of 3 rows" */
+  readonly action: string
+  readonly timeoutMs: number
+}
+
+/** Turns what grpc-js threw for a call that was sent into one of ours. */
+function etcdError(error: ServiceError, { endpoint, action, timeoutMs }: EtcdCall): EtcdError {
+  const said =
+    error.code === status.DEADLINE_EXCEEDED ? `no answer within ${timeoutMs / 1000} s` : error.details || error.message
+  return new EtcdError(failureOf(error), `etcd at ${endpoint}: ${action}: ${said}`, error)
+}
+
+/** Of a call that was sent: it may have been done all the same. */
+const LOST: readonly status[] = [
+  status.UNAVAILABLE,
+  status.DEADLINE_EXCEEDED,
+  status.CANCELLED,
+  status.INTERNAL,
+  status.UNKNOWN,
+]
+
+/** The words are those of etcd's api/v3rpc/rpctypes/error.go; statuses alone do not tell them apart. */
+function failureOf({ code, details }: ServiceError): EtcdFailure {
+  if (/database space exceeded/.test(details)) return 'noSpace'
+  if (/has been compacted/.test(details)) return 'compacted'
+  if (/request is too large|too many operations|message larger than max/.test(details)) return 'tooLarge'
+  if (/invalid auth token|auth store is old|user name is empty|authentication (failed|is not enabled)/.test(details))
+    return 'noLogin'
+  if (code === status.UNAUTHENTICATED) return 'noLogin'
+  if (code === status.PERMISSION_DENIED) return 'denied'
+  // Refused before it was proposed to anybody.
+  if (code === status.UNAVAILABLE && /no leader/.test(details)) return 'unreachable'
+  if (code === status.RESOURCE_EXHAUSTED && /too many requests/.test(details)) return 'unreachable'
+  return LOST.includes(code) ? 'unknown' : 'failed'
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && typeof (error as Partial<ServiceError>).code === 'number' && 'details' in error
+}
+
+export interface EtcdTls {
+  /** PEM; absent: what the system trusts. */
+  readonly ca?: string
+  /** PEM; absent: none is shown. */
+  readonly certificate?: string
+  readonly key?: string
+}
+
+export interface EtcdLimits {
+  readonly connectTimeoutMs: number
+  readonly callTimeoutMs: number
+  /** etcd ends connections that ping more often than each 5 s. */
+  readonly keepaliveMs: number
+  readonly keepaliveTimeoutMs: number
+}
+
+export const ETCD_LIMITS: EtcdLimits = {
+  connectTimeoutMs: 3000,
+  callTimeoutMs: 5000,
+  keepaliveMs: 8000,
+  keepaliveTimeoutMs: 4000,
+}
+
+/** A page of rows, at most; etcd itself sets no limit on what it sends. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+/** As ts-proto generates it. */
+export interface Method<Q, A> {
+  readonly path: string
+  readonly requestSerialize: (value: Q) => Buffer
+  readonly responseDeserialize: (bytes: Buffer) => A
+}
+
+export interface EtcdConnectionInit {
+  readonly endpoint: HostPort
+  readonly tls: EtcdTls
+  readonly clock: Clock
+  readonly limits: EtcdLimits
+}
+
+export class EtcdConnection {
+  readonly endpoint: string
+  readonly #clock: Clock
+  readonly #limits: EtcdLimits
+  readonly #client: Client
+  readonly #lost = new AbortController()
+
+  constructor({ endpoint, tls, clock, limits }: EtcdConnectionInit) {
+    this.endpoint = formatHostPort(endpoint)
+    this.#clock = clock
+    this.#limits = limits
+    const family = isIP(endpoint.host)
+    const scheme = family === 4 ? 'ipv4' : family === 6 ? 'ipv6' : 'dns'
+    this.#client = new Client(`${scheme}:${this.endpoint}`, secured(endpoint.host, tls, clock, limits), {
+      'grpc.keepalive_time_ms': limits.keepaliveMs,
+      'grpc.keepalive_timeout_ms': limits.keepaliveTimeoutMs,
+      'grpc.keepalive_permit_without_calls': 1,
+      'grpc.max_receive_message_length': MAX_ANSWER_BYTES,
+      'grpc.max_send_message_length': MAX_ANSWER_BYTES,
+      'grpc.enable_http_proxy': 0,
+      'grpc.enable_retries': 0,
+      // Its own socket: the next one to the same member must not wait for the back-off of this one.
+      'grpc.use_local_subchannel_pool': 1,
+      // SNI knows no addresses; what the certificate has to say is checked below.
+      ...(family === 0 ? {} : { 'grpc.ssl_target_name_override': 'etcd', 'grpc.default_authority': this.endpoint }),
+    })
+  }
+
+  /** Aborted when the connection is given up: what runs over it is over. */
+  get lost(): AbortSignal {
+    return this.#lost.signal
+  }
+
+  close(): void {
+    if (this.#lost.signal.aborted) return
+    this.#lost.abort(new EtcdError('unknown', `etcd at ${this.endpoint}: the connection was given up`))
+    this.#client.close()
+  }
+
+  /** Resolves when it can be used. Throws EtcdError (unreachable) with why it cannot, or the signal's reason. */
+  async ready(signal: AbortSignal): Promise<void> {
+    const { connectTimeoutMs } = this.#limits
+    const channel = this.#client.getChannel()
+    const endMs = this.#clock.now() + connectTimeoutMs
+    for (;;) {
+      signal.throwIfAborted()
+      this.#lost.signal.throwIfAborted()
+      const state = channel.getConnectivityState(true)
+      if (state === connectivityState.READY) return
+      if (state === connectivityState.TRANSIENT_FAILURE || state === connectivityState.SHUTDOWN || this.#isOver(endMs))
+        throw this.#unreachable(await orAborted(this.#whyNot(), signal))
+      // An error says that the time is over, which is looked at above.
+      const changed = new Promise<void>((resolve) => channel.watchConnectivityState(state, endMs, () => resolve()))
+      await orAborted(changed, signal)
+    }
+  }
+
+  unary<Q, A>(method: Method<Q, A>, request: Q, metadata: Metadata, action: string, signal: AbortSignal): Promise<A> {
+    const { callTimeoutMs } = this.#limits
+    const ended = AbortSignal.any([signal, this.#lost.signal])
+    return new Promise((resolve, reject) => {
+      const { path, requestSerialize, responseDeserialize } = method
+      const deadline = this.#clock.now() + callTimeoutMs
+      const onAbort = (): void => {
+        cancelSoon(call)
+        reject(ended.reason as Error)
+      }
+      const call = this.#client.makeUnaryRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        request,
+        metadata,
+        { deadline },
+        (error, answer) => {
+          ended.removeEventListener('abort', onAbort)
+          if (error !== null) reject(this.#explain(error, action))
+          else if (answer === undefined) reject(new EtcdError('unknown', `etcd at ${this.endpoint}: ${action}: empty`))
+          else resolve(answer)
+        },
+      )
+      if (ended.aborted) onAbort()
+      else ended.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  /**
+   * Sends one message on a stream and yields what comes. The first answer must come in time. Every wait ends by the
+   * signal, also where grpc-js does not hear of it.
+   */
+  async *stream<Q, A>(
+    { path, requestSerialize, responseDeserialize }: Method<Q, A>,
+    request: Q,
+    metadata: Metadata,
+    action: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<A, void, undefined> {
+    const { callTimeoutMs } = this.#limits
+    const silent = new AbortController()
+    const ended = AbortSignal.any([signal, this.#lost.signal, silent.signal])
+    ended.throwIfAborted()
+    const call = this.#client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, metadata)
+    // What comes after the reader has gone must not end the process.
+    call.on('error', () => undefined)
+    const text = `etcd at ${this.endpoint}: ${action}: no answer within ${callTimeoutMs / 1000} s`
+    let cancelTimer = this.#clock.setTimer(callTimeoutMs, () => silent.abort(new EtcdError('unreachable', text)))
+    try {
+      call.write(request)
+      const answers = (call as AsyncIterable<A>)[Symbol.asyncIterator]()
+      for (;;) {
+        const next = await orAborted(answers.next(), ended)
+        cancelTimer()
+        cancelTimer = () => undefined
+        if (next.done === true) return
+        yield next.value
+      }
+    } catch (error) {
+      throw ended.aborted ? (ended.reason as Error) : this.#explain(error, action)
+    } finally {
+      cancelTimer()
+      cancelSoon(call)
+    }
+  }
+
+  #isOver(endMs: number): boolean {
+    return this.#clock.now() >= endMs
+  }
+
+  /** grpc-js says only to a call why there is no connection. */
+  #whyNot(): Promise<string> {
+    return new Promise((resolve) => {
+      const nothing = (): Buffer => Buffer.alloc(0)
+      const deadline = this.#clock.now() + 500
+      const path = '/etcdserverpb.Maintenance/Status'
+      this.#client.makeUnaryRequest(path, nothing, nothing, undefined, { deadline }, (error) => {
+        const { connectTimeoutMs } = this.#limits
+        const isSilent = error === null || /deadline/i.test(error.details)
+        resolve(isSilent ? `no connection within ${connectTimeoutMs / 1000} s` : connectionText(error.details))
+      })
+    })
+  }
+
+  #unreachable(why: string): EtcdError {
+    // It does not know us: another member would say the same.
+    const failure = /alert (bad certificate|unknown ca|certificate)/.test(why) ? 'noLogin' : 'unreachable'
+    return new EtcdError(failure, `etcd at ${this.endpoint}: ${why}`)
+  }
+
+  #explain(error: unknown, action: string): Error {
+    if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error))
+    const { callTimeoutMs: timeoutMs } = this.#limits
+    return etcdError(error, { endpoint: this.endpoint, action, timeoutMs })
+  }
+}
+
+/** "No connection established. Last error: connect ECONNREFUSED ..." */
+function connectionText(details: string): string {
+  return (
+    details
+      .replace(/^No connection established\.\s*/, 'no connection: ')
+      .replace(/Last error: (Error: )?/, '')
+      .replace(/\.?\s*Resolution note:\s*$/, '')
+      // OpenSSL's own, over two lines.
+      .replace(/\s*\(\d{4}-\d\d-\d\dT[^)]*\)$/, '')
+      .replace(/[0-9A-F]+:error:[0-9A-F]+:SSL routines:[^:]*:([^:]*):[^\n]*\n?/, '$1')
+  )
+}
+
+function secured(host: string, tls: EtcdTls, clock: Clock, limits: EtcdLimits): ChannelCredentials {
+  const buffer = (pem: string | undefined): Buffer | null => (pem === undefined ? null : Buffer.from(pem))
+  const { ca, key, certificate } = tls
+  const secure = credentials.createSsl(buffer(ca), buffer(key), buffer(certificate), {
+    checkServerIdentity: (_name, shown) => checkServerIdentity(host, shown),
+  })
+  return limitHandshake(secure, clock, limits.connectTimeoutMs)
+}

@@ -1,0 +1,141 @@
+/** Opens the log that a broker is configured with: the database in its state directory, or a prefix of an etcd. */
+import { join } from 'node:path'
+import type { Clock } from '../../reconcile/clock.ts'
+import { withDeadline } from '../../reconcile/wait.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type BrokerConfig, BrokerConfigError, type EtcdStoreConfig } from '../config/broker-config.ts'
+import type { EtcdStore } from './etcd/etcd-store.ts'
+import type { GroupObserver } from './grouped-log.ts'
+import type { RowPacking } from './packed-row.ts'
+import { type LogView, type RecordLog, StateError, absentState } from './record-log.ts'
+import { MIGRATION_KEY, SETTINGS_KEY, type SettingsRow, timeText } from './rows.ts'
+import { openSqliteLog } from './sqlite/sqlite-log.ts'
+import { DATABASE_FILE, readStoreConfig } from './state-directory.ts'
+
+export interface OpenLogDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+export interface OpenLogInit {
+  readonly stateDir: string
+  /** Absent: the database in the state directory. */
+  readonly store?: EtcdStoreConfig | undefined
+  /** Absent: any. */
+  readonly clusterset?: string
+  /** False: the store must be there. */
+  readonly create: boolean
+  readonly observer?: GroupObserver
+  /** GroupedLogInit.packing. */
+  readonly packing?: RowPacking
+}
+
+export interface OpenedLog {
+  readonly log: RecordLog
+  /** The store of several replicas; undefined: nobody else serves it. */
+  readonly etcd: EtcdStore | undefined
+  /** Closes the log, and then the way to it. */
+  close(): Promise<void>
+}
+
+/** Throws StateError, or UserError for a URL that is none. */
+export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: AbortSignal): Promise<OpenedLog> {
+  const { stateDir, store: config, clusterset, create, observer, packing } = init
+  const more = { ...(observer === undefined ? {} : { observer }), ...(packing === undefined ? {} : { packing }) }
+  if (config === undefined) {
+    const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), create, ...more })
+    return { log, etcd: undefined, close: () => log.close() }
+  }
+  // Commands that read the database do without all that speaks with an etcd.
+  const { connectEtcd, openEtcdLog } = await import('./etcd/connect-etcd.ts')
+  const etcd = connectEtcd(deps, config)
+  try {
+    const of = clusterset === undefined ? {} : { clusterset }
+    const log = await openEtcdLog({ store: etcd, ...deps, create, ...of, ...more }, signal)
+    return { log, etcd, close: () => log.close().finally(() => etcd.client.close()) }
+  } catch (error) {
+    etcd.client.close()
+    throw error
+  }
+}
+
+// Opens the state of a broker for a command beside it, wherever it is.
+
+/** How long a command tries to open a store over the network. */
+const OPEN_MS = 30_000
+const nothing = (): void => undefined
+/** Of a command: what goes wrong ends it, and it says it. */
+export const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
+
+export interface OpenedState extends OpenedLog {
+  readonly settings: SettingsRow
+}
+
+/** Throws StateError when there is no broker state yet, it was moved elsewhere, or it cannot be used. */
+export async function openBeside(stateDir: string, clock: Clock): Promise<OpenedState> {
+  const init = { stateDir, store: await readStoreConfig(stateDir), create: false }
+  const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
+  const { log, etcd } = opened
+  const name = etcd?.where ?? join(stateDir, DATABASE_FILE)
+  try {
+    const settings = log.get('settings', SETTINGS_KEY)
+    if (settings === undefined) throw absentState(name)
+    checkNotMoved(log, name)
+    return { ...opened, settings, close: () => opened.close() }
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+}
+
+// What must stay as it was at the first start, because certificates and allocations depend on it.
+
+const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const
+
+/** Stores the settings; advertised addresses and quotas may change. Throws BrokerConfigError when a fixed one differs. */
+export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<void> {
+  const { clusterset, globalRange, clustersetIpRange, advertise, limits } = config
+  const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise, quota: limits.quota }
+  await log.transact((tx) => {
+    const stored = tx.get('settings', SETTINGS_KEY)
+    // Names are looked up later, and may have no answer today.
+    const { resolved, timeline } = stored ?? {}
+    const kept: SettingsRow = {
+      ...wanted,
+      ...(resolved === undefined ? {} : { resolved }),
+      ...(timeline === undefined ? {} : { timeline }),
+    }
+    if (JSON.stringify(stored) === JSON.stringify(kept)) return
+    for (const field of FIXED) {
+      if (stored !== undefined && stored[field] !== wanted[field]) {
+        throw new BrokerConfigError(
+          field,
+          wanted[field],
+          `${JSON.stringify(stored[field])} as at the first start: members rely on it`,
+        )
+      }
+    }
+    tx.put('settings', SETTINGS_KEY, kept)
+  })
+}
+
+// Whether a store may be served or changed: not while it is being moved, and not when it was moved away.
+
+/** `name` is how messages name the store. Throws StateError (Moved, HalfMoved). */
+export function checkNotMoved(log: LogView, name: string): void {
+  const row = log.get('migration', MIGRATION_KEY)
+  if (row === undefined || row.t === 'arrived') return
+  const { t, peer } = row
+  const at = timeText(row.atMs)
+  if (t === 'moved') {
+    throw new StateError(
+      'Moved',
+      name,
+      `${name} was moved to ${peer} at ${at}: serve that one; "sealane broker migrate" moves it back, and ` +
+        '"sealane broker migrate --cancel" takes the move back while nothing was done there',
+    )
+  }
+  const way = t === 'leaving' ? `from here to ${peer}` : `here from ${peer}`
+  const text = `${name}: a move ${way} began at ${at} and is not over: run the same "sealane broker migrate" again, or --cancel it`
+  throw new StateError('HalfMoved', name, text)
+}

@@ -1,0 +1,202 @@
+/**
+ * A broker's database and the files beside it as one file: a copy of the database as SQLite itself makes it from one
+ * moment, with a table of files added and an application_id of its own, so that neither can be taken for the other.
+ */
+import { randomUUID } from 'node:crypto'
+import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
+import { DatabaseSync } from 'node:sqlite'
+import { StateError, type StoreContent, type StoredRow } from '../record-log.ts'
+import { SETTINGS_KEY, type SettingsRow } from '../rows.ts'
+import { APPLICATION_ID, SCHEMA_VERSION, checkThere, classify, oneLine, openDatabase, pragma } from './sqlite-file.ts'
+
+// Reads a database or a backup as it is written, changing nothing; also beside a broker that writes.
+
+interface SqliteKind {
+  /** PRAGMA application_id of it. */
+  readonly applicationId: number
+  /** Its tables and indexes; SQLite's own for a primary key may be there besides. */
+  readonly schema: readonly string[]
+  /** Sentence for a file that is something else. */
+  readonly expected: string
+  /** It has no log beside it, so its size follows from its pages. */
+  readonly isOneFile: boolean
+}
+
+const SCHEMA = ['entry', 'entry_revision', 'meta']
+
+const DATABASE_KIND: SqliteKind = {
+  applicationId: APPLICATION_ID,
+  schema: SCHEMA,
+  expected: 'expected the database of a Sealane broker',
+  isOneFile: false,
+}
+
+/** PRAGMA application_id of a backup: "SLBK". */
+const BACKUP_ID = 0x534c424b
+
+const BACKUP_KIND: SqliteKind = {
+  applicationId: BACKUP_ID,
+  schema: [...SCHEMA, 'backup'],
+  expected: 'expected a file that "sealane broker backup" has written',
+  isOneFile: true,
+}
+
+/** Runs `work` on the file as of one moment. Throws StateError for what is no such file, or not whole. */
+function readingSqlite<T>(file: string, kind: SqliteKind, work: (database: DatabaseSync) => T): T {
+  checkThere(file)
+  return classify(file, () => {
+    const database = new DatabaseSync(file, { readOnly: true })
+    try {
+      // A file may come from anywhere: nothing in its schema is to run.
+      database.exec('PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON')
+      database.exec('BEGIN')
+      checkKind(database, file, kind)
+      return work(database)
+    } finally {
+      database.close()
+    }
+  })
+}
+
+/** All rows of a database. Throws as readingSqlite() does. */
+export function readDatabaseContent(file: string): StoreContent {
+  return readingSqlite(file, DATABASE_KIND, contentOfSqlite)
+}
+
+function contentOfSqlite(database: DatabaseSync): StoreContent {
+  const meta = (name: string): string =>
+    String(database.prepare('SELECT value FROM meta WHERE name = ?').get(name)?.['value'])
+  const rows = database.prepare('SELECT scope, key, revision, value AS text FROM entry ORDER BY revision').all()
+  return {
+    epoch: meta('epoch'),
+    revision: Number(meta('revision')),
+    compactedRevision: Number(meta('compacted')),
+    rows: rows as unknown as StoredRow[],
+  }
+}
+
+function checkKind(database: DatabaseSync, file: string, kind: SqliteKind): void {
+  if (pragma(database, 'application_id') !== kind.applicationId)
+    throw new StateError('Foreign', file, `${file}: ${kind.expected}`)
+  const version = pragma(database, 'user_version')
+  if (version > SCHEMA_VERSION) {
+    const text = `${file} is of a later release (format ${version}, this one knows up to ${SCHEMA_VERSION}): use the newer version of Sealane`
+    throw new StateError('TooNew', file, text)
+  }
+  checkSchema(database, file, kind)
+  const bytes = pragma(database, 'page_count') * pragma(database, 'page_size')
+  const { size } = statSync(file)
+  // Before the pages are looked through: what was appended would be copied along, however much it is.
+  if (kind.isOneFile && size !== bytes) throw damaged(file, `it has ${size} bytes, and its first page says ${bytes}`)
+  const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check']
+  if (found !== 'ok') throw damaged(file, oneLine(String(found)))
+}
+
+/** Views and triggers would be run by who reads or writes what they hang on. */
+function checkSchema(database: DatabaseSync, file: string, { schema, expected }: SqliteKind): void {
+  const there = database.prepare('SELECT type, name FROM sqlite_schema').all() as { type: string; name: string }[]
+  const known = new Set(schema)
+  const own = there.filter(({ name }) => !name.startsWith('sqlite_autoindex_'))
+  const strange = own.find(({ type, name }) => !known.has(name) || !['table', 'index'].includes(type))
+  if (strange === undefined && own.length === known.size) return
+  const what = strange === undefined ? 'something is missing in it' : `it has a ${strange.type} "${strange.name}"`
+  throw new StateError('Foreign', file, `${file}: ${expected}: ${what}`)
+}
+
+function damaged(file: string, why: string): StateError {
+  return new StateError('Damaged', file, `${file} is damaged (${why}): take another backup`)
+}
+
+export interface BackupContent {
+  /** Milliseconds since 1970: what was written later is not in it. */
+  readonly takenAtMs: number
+  /** By name; PEM texts. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+export interface Backup extends BackupContent {
+  /** Absent from one that was taken before the broker's first start was over. */
+  readonly settings: SettingsRow | undefined
+}
+
+/** Writes a backup of the database into `target`, which must not exist; mode 0600. Throws StateError. */
+export function writeBackup(database: string, target: string, { takenAtMs, files }: BackupContent): void {
+  const source = openDatabase(database, false)
+  try {
+    copyInto(source, target)
+  } finally {
+    source.close()
+  }
+  edit(target, (copy) => {
+    copy.exec('CREATE TABLE backup (name TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID')
+    const insert = copy.prepare('INSERT INTO backup VALUES (?, ?)')
+    insert.run('takenAtMs', String(takenAtMs))
+    for (const [name, content] of Object.entries(files)) insert.run(`file:${name}`, content)
+    copy.exec(`PRAGMA application_id = ${BACKUP_ID}`)
+  })
+}
+
+/** Throws StateError for what is no whole backup, or one of a later release. */
+export function readBackup(file: string): Backup {
+  return readingSqlite(file, BACKUP_KIND, (backup) => {
+    const rows = backup.prepare('SELECT name, content FROM backup').all() as { name: string; content: string }[]
+    const takenAtMs = Number(rows.find(({ name }) => name === 'takenAtMs')?.content)
+    const files = rows.flatMap(({ name, content }): [string, string][] =>
+      name.startsWith('file:') ? [[name.slice('file:'.length), content]] : [],
+    )
+    if (!Number.isFinite(takenAtMs)) throw notABackup(file)
+    const entry = "SELECT value FROM entry WHERE scope = 'settings' AND key = ?"
+    const value = backup.prepare(entry).get(SETTINGS_KEY)?.['value']
+    const settings = typeof value === 'string' ? (JSON.parse(value) as SettingsRow) : undefined
+    return { takenAtMs, files: Object.fromEntries(files), settings }
+  })
+}
+
+/** All rows of a backup, as they are written. Throws as readBackup() does. */
+export function readBackupContent(file: string): StoreContent {
+  return readingSqlite(file, BACKUP_KIND, contentOfSqlite)
+}
+
+/** Makes a broker's database of a backup, of a new epoch, in `target`, which must not exist. Throws StateError. */
+export function unpackBackup(file: string, target: string): void {
+  readingSqlite(file, BACKUP_KIND, (backup) => {
+    // VACUUM is not for the middle of a transaction.
+    backup.exec('COMMIT')
+    copyInto(backup, target)
+  })
+  edit(target, (copy) => {
+    copy.exec('DROP TABLE backup')
+    // Members may have seen later revisions of the epoch before: those would be given out twice.
+    copy.prepare("UPDATE meta SET value = ? WHERE name = 'epoch'").run(randomUUID())
+    copy.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
+  })
+}
+
+function copyInto(source: DatabaseSync, target: string): void {
+  classify(target, () => {
+    // SQLite would make it readable for all; it writes into an empty one that is there.
+    closeSync(openSync(target, 'wx', 0o600))
+    source.prepare('VACUUM INTO ?').run(target)
+  })
+}
+
+function edit(file: string, work: (database: DatabaseSync) => void): void {
+  classify(file, () => {
+    const database = new DatabaseSync(file)
+    try {
+      database.exec('PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL')
+      database.exec('BEGIN IMMEDIATE')
+      work(database)
+      database.exec('COMMIT')
+    } finally {
+      database.close()
+    }
+    const handle = openSync(file, 'r')
+    fsyncSync(handle)
+    closeSync(handle)
+  })
+}
+
+function notABackup(file: string): StateError {
+  return new StateError('Foreign', file, `${file}: ${BACKUP_KIND.expected}`)
+}

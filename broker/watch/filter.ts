@@ -1,0 +1,146 @@
+/**
+ * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown
+ * the same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
+ */
+import { createHash } from 'node:crypto'
+import { type Interest, type RecordKey, isOfInterest } from '../../model/records.ts'
+import type { RecordLog } from '../store/record-log.ts'
+import { parseRecordKey } from '../store/rows.ts'
+import { type Audience, EVERYBODY } from './authorization.ts'
+import { NamespaceIndex } from './exported-namespaces.ts'
+
+/** Changes that are looked at before streams are woken: with more there is hardly nothing for them. */
+const MOST = 512
+
+/**
+ * Between which revisions nothing has happened that a view shows: its streams are not woken for that, and one that
+ * stands before such a time may as well stand behind it.
+ */
+class QuietTimes {
+  /** Nothing in (from, to] is shown. */
+  #from = 0
+  #to = 0
+  /** Streams have been woken for whatever is shown up to here. */
+  #checked = 0
+
+  /** Where a stream that stands at `revision` may as well stand. */
+  skip(revision: number): number {
+    return revision >= this.#from && revision < this.#to ? this.#to : revision
+  }
+
+  /** Nothing between them is shown. */
+  note(from: number, to: number): void {
+    if (from <= this.#to && from >= this.#from) this.#to = Math.max(this.#to, to)
+    else [this.#from, this.#to] = [from, to]
+  }
+
+  /** Whether anything has happened since the last time that is shown. */
+  hasNews(log: Pick<RecordLog, 'recordsAfter' | 'revision'>, shows: (key: string) => boolean): boolean {
+    const from = this.#checked
+    const changes = log.recordsAfter(from, MOST)
+    this.#checked = log.revision
+    if (changes.length === MOST || changes.some(({ key }) => shows(key))) return true
+    this.note(from, log.revision)
+    return false
+  }
+}
+
+/** Whether a record is one of a view. Pure. */
+export function isShown(audience: Audience, interest: Interest | undefined, record: RecordKey): boolean {
+  return isOfInterest(interest, record) && audience.maySee(record)
+}
+
+export class View {
+  readonly audience: Audience
+  /** Undefined: all namespaces. */
+  readonly interest: Interest | undefined
+  /** Name it, and its audience, in caches. */
+  readonly id: string
+  readonly audienceId: number
+  readonly quiet = new QuietTimes()
+  /** Streams that wait for something to be shown. */
+  readonly sleepers = new Set<() => void>()
+  users = 0
+
+  constructor({ audience, interest, audienceId, id }: Pick<View, 'audience' | 'interest' | 'audienceId' | 'id'>) {
+    this.audience = audience
+    this.interest = interest
+    this.audienceId = audienceId
+    this.id = id
+  }
+
+  /** Takes the key of a record in the log. */
+  shows(key: string): boolean {
+    return isShown(this.audience, this.interest, parseRecordKey(key))
+  }
+}
+
+/** The views that are in use, each once. */
+export class Views {
+  readonly #log: RecordLog
+  readonly #indexes = new Map<Audience, NamespaceIndex>()
+  readonly #used = new Map<string, View>()
+  readonly #audiences = new WeakMap<Audience, number>()
+  #count = 0
+
+  constructor(log: RecordLog) {
+    this.#log = log
+    // With all that is there, in the turn of the first stream, it would keep everybody else waiting.
+    this.index(EVERYBODY)
+  }
+
+  index(audience: Audience): NamespaceIndex {
+    const index = this.#indexes.get(audience) ?? new NamespaceIndex(this.#log, audience)
+    this.#indexes.set(audience, index)
+    return index
+  }
+
+  /** To be called after each commit: views of which something that they show has changed since the last time. */
+  withNews(): View[] {
+    const turned = [...this.#indexes].filter(([, index]) => index.follow()).map(([audience]) => audience)
+    return [...this.#used.values()].filter((view) => {
+      const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
+      return hasNews || turned.includes(view.audience)
+    })
+  }
+
+  get all(): Iterable<View> {
+    return this.#used.values()
+  }
+
+  get size(): number {
+    return this.#used.size
+  }
+
+  /** To be given back by release(). Undefined: who is shown everything. */
+  take(audience: Audience, interest: Interest | undefined): View | undefined {
+    if (audience === EVERYBODY && interest === undefined) return undefined
+    const audienceId = this.#audience(audience)
+    const id = `${audienceId} ${interest === undefined ? 'all' : hashOf(interest)}`
+    const view = this.#used.get(id) ?? new View({ audience, interest, audienceId, id })
+    this.#used.set(id, view)
+    view.users += 1
+    return view
+  }
+
+  release(view: View | undefined): void {
+    if (view === undefined) return
+    view.users -= 1
+    if (view.users === 0) this.#used.delete(view.id)
+  }
+
+  #audience(audience: Audience): number {
+    const known = this.#audiences.get(audience)
+    if (known !== undefined) return known
+    this.#count += 1
+    this.#audiences.set(audience, this.#count)
+    return this.#count
+  }
+}
+
+/** A cryptographic one: nobody finds other names that are taken for those of somebody else. */
+export function hashOf(names: Iterable<string>): string {
+  return createHash('sha256')
+    .update([...names].sort().join('\n'))
+    .digest('base64')
+}

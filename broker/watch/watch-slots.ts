@@ -1,0 +1,111 @@
+/**
+ * Open watches of each member, no more than its quota of streams has room for beside the one that publishes. The newest
+ * is refused, with one exception: the first of another connection takes the place of the oldest. So a member that comes
+ * back is never locked out by what a broken connection of its own has left open, and one that opens more and more on its
+ * connections takes from itself alone.
+ */
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberQuota } from '../../model/member-quota.ts'
+import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { LogView } from '../store/record-log.ts'
+import { isOfMembership, requireMember } from '../identity/certificate-use.ts'
+import { quotaOf } from '../records/quota.ts'
+
+export class OpenWatch {
+  readonly peer: Peer
+  /** Why it has lost its place, if it has. */
+  ended: RefusedError | undefined
+  /** Wakes the watch where it waits for news. */
+  wake: () => void = () => undefined
+  /** Its membership may have changed. */
+  isUnchecked = true
+  /** Ends the stream although its peer takes nothing. */
+  readonly end: ((reason: Error) => void) | undefined
+  constructor(peer: Peer, end?: (reason: Error) => void) {
+    this.peer = peer
+    this.end = end
+  }
+}
+
+export interface WatchPlacesDeps {
+  readonly log: LogView
+  readonly clock: Pick<Clock, 'now'>
+}
+
+export class WatchPlaces {
+  readonly #deps: WatchPlacesDeps
+  /** As of quotaOf(). */
+  readonly #fallback: MemberQuota
+  /** Oldest first. */
+  readonly #open = new Map<ClusterId, Set<OpenWatch>>()
+
+  constructor(deps: WatchPlacesDeps, fallback: MemberQuota) {
+    this.#deps = deps
+    this.#fallback = fallback
+  }
+
+  /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
+  count(cluster: ClusterId): number {
+    return this.#counted(cluster).length
+  }
+
+  /** Throws RefusedError where the quota has no room. */
+  open(peer: Peer, end?: (reason: Error) => void): OpenWatch {
+    const { cluster } = peer
+    const { streams } = quotaOf(this.#deps.log, cluster, this.#fallback)
+    const counted = this.#counted(cluster)
+    if (counted.length >= streams - 1) this.#makeRoom(peer, counted, streams)
+    const watch = new OpenWatch({ ...peer }, end)
+    this.#open.set(cluster, (this.#open.get(cluster) ?? new Set()).add(watch))
+    return watch
+  }
+
+  /** Ends the watches of who is no member any more, of these clusters or of all. */
+  endDeparted(clusters: Iterable<ClusterId> = this.#open.keys()): void {
+    const { log, clock } = this.#deps
+    for (const { peer, end } of [...clusters].flatMap((cluster) => [...(this.#open.get(cluster) ?? [])])) {
+      try {
+        requireMember(log, peer, clock.now())
+      } catch (error) {
+        if (!(error instanceof RefusedError)) throw error
+        end?.(error)
+      }
+    }
+  }
+
+  close(watch: OpenWatch): void {
+    const { cluster } = watch.peer
+    const open = this.#open.get(cluster)
+    open?.delete(watch)
+    if (open?.size === 0) this.#open.delete(cluster)
+  }
+
+  /** Also those of a membership that is over. */
+  of(cluster: ClusterId): Iterable<OpenWatch> {
+    return this.#open.get(cluster) ?? []
+  }
+
+  all(): OpenWatch[] {
+    return [...this.#open.values()].flatMap((watches) => [...watches])
+  }
+
+  #makeRoom({ cluster, connection }: Peer, counted: readonly OpenWatch[], streams: number): void {
+    const isKnown = connection === undefined || counted.some(({ peer }) => peer.connection === connection)
+    const [oldest] = isKnown ? [] : counted
+    if (oldest === undefined) {
+      const text = `watch: the quota of cluster "${cluster}" is ${streams} streams, one of them to publish`
+      throw new RefusedError('QuotaStreams', 'watch', text)
+    }
+    this.close(oldest)
+    const text = `watch: a newer connection of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`
+    oldest.ended = new RefusedError('StreamReplaced', 'watch', text)
+    oldest.wake()
+  }
+
+  #counted(cluster: ClusterId): OpenWatch[] {
+    const { log, clock } = this.#deps
+    const nowMs = clock.now()
+    return [...(this.#open.get(cluster) ?? [])].filter(({ peer }) => isOfMembership(log, peer, nowMs))
+  }
+}

@@ -1,0 +1,76 @@
+/** Looks whether a cluster can have a broker as it was asked for, before anything is changed. */
+import type { InstallValues } from '../../../install/values/install-values.ts'
+import { UserError } from '../../../runtime/errors.ts'
+import { type ClusterAdmin, listIfAllowed } from '../../context/cluster-admin.ts'
+import { type BrokerOptions, deployCommand } from './deploy-options.ts'
+import { type ImageCheckInit, imageExample, imageProblems, imageQuestion } from '../../installation/image-check.ts'
+import { type BrokerWorld, type Gap, addressGap, claimsOf, volumeGap } from './plan-broker-place.ts'
+
+export interface PlaceInit extends ImageCheckInit {
+  readonly chosen: BrokerOptions
+  /** `--context c1`, for the command that is advised. */
+  readonly flags: string
+}
+
+/** Throws UserError with all that is missing, and one command that says it. */
+export async function requirePlace(admin: ClusterAdmin, values: InstallValues, init: PlaceInit): Promise<void> {
+  const { chosen, flags, signal } = init
+  const world = { ...(await readAddresses(admin, signal)), ...(await readStorage(admin, values, signal)) }
+  const early = [addressGap(values, world, chosen.serviceType !== undefined), volumeGap(values, world)]
+  const known = early.filter((gap) => gap !== undefined)
+  // Where something else is missing anyway, no node is made to fetch an image first.
+  const gaps = [...known, ...(await imageGaps(admin, values, { ...init, dryRun: init.dryRun || known.length > 0 }))]
+  if (gaps.length === 0) return
+  const list = gaps.map(({ what }) => `\n  ${what}`).join('')
+  const words = gaps.flatMap((gap) => gap.flags)
+  const command = words.length === 0 ? '' : `type: ${deployCommand(flags, chosen, words)}\n`
+  throw new UserError(`${admin.title} cannot have the broker like this:${list}`, {
+    hint: `${command}nothing was changed; go on all the same with --force`,
+  })
+}
+
+async function imageGaps(admin: ClusterAdmin, values: InstallValues, init: PlaceInit): Promise<readonly Gap[]> {
+  const question = imageQuestion(values, values.broker.namespace, 'one')
+  const problems = await imageProblems(admin, question, init)
+  return problems.map((what, i) => {
+    const flags = what.startsWith('no image') && i === 0 ? ['--image', imageExample(question)] : []
+    return { what, flags }
+  })
+}
+
+/** Kinds from which load balancers for clusters of one's own get their addresses. */
+const POOLS = [
+  ['metallb.io/v1beta1', 'IPAddressPool'],
+  ['cilium.io/v2', 'CiliumLoadBalancerIPPool'],
+  ['cilium.io/v2alpha1', 'CiliumLoadBalancerIPPool'],
+] as const
+
+async function readAddresses(
+  admin: ClusterAdmin,
+  signal: AbortSignal,
+): Promise<Pick<BrokerWorld, 'services' | 'nodes' | 'addressPools' | 'workloads'>> {
+  const list = (apiVersion: string, kind: string) => listIfAllowed(admin, apiVersion, kind, signal)
+  const pools = await Promise.all(POOLS.map(([apiVersion, kind]) => list(apiVersion, kind)))
+  return {
+    services: await list('v1', 'Service'),
+    nodes: await list('v1', 'Node'),
+    addressPools: pools.flatMap((found) => found ?? []),
+    workloads: [...((await list('apps/v1', 'Deployment')) ?? []), ...((await list('apps/v1', 'DaemonSet')) ?? [])],
+  }
+}
+
+/** As much as says whether a claim can ever have a volume. */
+export async function readStorage(
+  admin: Pick<ClusterAdmin, 'get' | 'list'>,
+  values: InstallValues,
+  signal: AbortSignal,
+): Promise<Pick<BrokerWorld, 'storageClasses' | 'volumes' | 'claim'>> {
+  const { namespace } = values.broker
+  const name = claimsOf(values)?.name
+  const claim = { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace }
+  return {
+    storageClasses: await listIfAllowed(admin, 'storage.k8s.io/v1', 'StorageClass', signal),
+    volumes: await listIfAllowed(admin, 'v1', 'PersistentVolume', signal),
+    claim: name === undefined ? undefined : await admin.get({ ...claim, name }, signal),
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * How far a broker has come, and what does not come by itself: a StatefulSet never replaces a pod that is not ready,
+ * also where its template is another one by now, and a claim may wait for a volume that nobody makes.
+ */
+import { objectName } from '../../../install/values/names.ts'
+import type { InstallValues } from '../../../install/values/install-values.ts'
+import { refOf } from '../../../kubeapi/kube/kinds.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { readStorage } from './broker-place.ts'
+import { isReady, rolloutProgress } from '../../installation/rollout.ts'
+import { isBound, volumeGap } from './plan-broker-place.ts'
+import { selectorText } from '../../installation/pod-trouble.ts'
+import type { Missing } from '../../installation/wait-until.ts'
+
+type Hands = Pick<ClusterAdmin, 'get' | 'list' | 'remove'>
+
+/** For waitUntil(). */
+export async function brokerProgress(
+  admin: Hands,
+  values: InstallValues,
+  { signal, say }: { readonly signal: AbortSignal; readonly say: (text: string) => void },
+): Promise<Missing | undefined> {
+  const { namespace } = values.broker
+  for (const name of await replaceStuckPods(admin, namespace, signal)) {
+    say(`  removed   Pod ${namespace}/${name}  (it was not ready, and is of the version before)\n`)
+  }
+  const { missing } = await rolloutProgress(admin, namespace, signal)
+  if (missing === undefined || missing.mend !== undefined) return missing
+  return (await missingVolume(admin, values, signal)) ?? missing
+}
+
+interface StatefulSetStatus {
+  readonly observedGeneration?: number
+  readonly updateRevision?: string
+}
+
+/**
+ * Pods of an earlier version that are not ready make place for one of this version. They end in their own time: two
+ * brokers on one volume must never be. Gives their names.
+ */
+export async function replaceStuckPods(
+  admin: Hands,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const ref = { apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: objectName('broker') }
+  const found = await admin.get(ref, signal)
+  const { observedGeneration, updateRevision } = (found?.['status'] ?? {}) as StatefulSetStatus
+  const { generation } = (found?.metadata ?? {}) as { readonly generation?: number }
+  if (updateRevision === undefined || observedGeneration !== generation) return []
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
+  const stuck = pods.filter(
+    (pod) =>
+      pod.metadata.labels?.['controller-revision-hash'] !== updateRevision &&
+      !isReady(pod) &&
+      !('deletionTimestamp' in pod.metadata),
+  )
+  for (const pod of stuck) await admin.remove(refOf(pod), signal)
+  return stuck.map(({ metadata }) => metadata.name)
+}
+
+async function missingVolume(
+  admin: Pick<ClusterAdmin, 'get' | 'list'>,
+  values: InstallValues,
+  signal: AbortSignal,
+): Promise<Missing | undefined> {
+  const storage = await readStorage(admin, values, signal)
+  if (storage.claim === undefined || isBound(storage.claim)) return undefined
+  const world = { services: undefined, nodes: undefined, addressPools: undefined, workloads: undefined, ...storage }
+  const gap = volumeGap(values, world)
+  return gap && { what: 'broker', why: gap.what, mend: 'say --storage-class NAME, or make such a volume' }
+}

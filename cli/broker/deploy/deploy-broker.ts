@@ -1,0 +1,247 @@
+/** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
+import { planBroker } from '../../../install/plan-broker.ts'
+import { DEFAULT_VALUES, type InstallValues, type ServiceType, formOf } from '../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { marked } from '../../../install/values/marks.ts'
+import { BROKER_PORT, ETCD_CLIENT_SECRET, ETCD_SERVER_SECRET, objectName } from '../../../install/values/names.ts'
+import { refOf } from '../../../kubeapi/kube/kinds.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/errors.ts'
+import { formatHostPort } from '../../../runtime/flag-values.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { type Change, applyObjects, requireAdmission } from '../../installation/apply-objects.ts'
+import { brokerRights, checkRights } from '../../installation/check-rights.ts'
+import { type SecretMarkChange, applySecretMarks, planSecretMarks } from '../../installation/marks.ts'
+import { listOf } from '../../installation/object-status.ts'
+import { type WaitInit, waitUntil } from '../../installation/wait-until.ts'
+import { requirePlace } from './broker-place.ts'
+import { brokerProgress } from './broker-rollout.ts'
+import { type BrokerOptions, withOptions } from './deploy-options.ts'
+import { ETCD_CA_SECRET, etcdSecrets, requireEtcdLogin } from './etcd-secrets.ts'
+import {
+  type InstalledBroker,
+  changedValues,
+  hasState,
+  installedBroker,
+  isInstalled,
+  keepInstalled,
+  unknownArgs,
+  withThisRelease,
+} from './installed-broker.ts'
+import { moveBroker, moveRights, refuseMove } from './move-broker.ts'
+import { isBound } from './plan-broker-place.ts'
+import { canMove } from './plan-move.ts'
+
+// Where members reach a broker on a cluster, as its Service and the nodes say it.
+
+/** A NodePort is on all nodes; tokens name some of them, so that one may go. */
+const MAX_NODES = 3
+
+const SAY_ADVERTISE = 'say --advertise HOST:PORT, or --service-type NodePort'
+
+/** Of a NodePort any node's address will do; one of a load balancer is waited for. Throws UserError. */
+async function findAddress(
+  admin: Pick<ClusterAdmin, 'get' | 'list'>,
+  values: InstallValues,
+  init: Omit<WaitInit, 'what' | 'hint'>,
+): Promise<readonly string[]> {
+  const { signal } = init
+  const type = values.broker.service.type as ServiceType
+  const service = { apiVersion: 'v1', kind: 'Service', name: objectName('broker'), namespace: values.broker.namespace }
+  if (type === 'ClusterIP') return [`${service.name}.${service.namespace}.svc:${BROKER_PORT}`]
+  if (type === 'NodePort') {
+    const port = ((await admin.get(service, signal))?.['spec'] as ServiceSpec | undefined)?.ports?.[0]?.nodePort
+    const hosts = nodeAddresses(await admin.list('v1', 'Node', {}, signal))
+    if (port === undefined || hosts.length === 0) {
+      throw new UserError('no node of this cluster has an address to reach the broker at', {
+        hint: 'say --advertise HOST:PORT',
+      })
+    }
+    return hosts.slice(0, MAX_NODES).map((host) => formatHostPort({ host, port }))
+  }
+  let address: string | undefined
+  const look = async () => {
+    const status = (await admin.get(service, signal))?.['status'] as ServiceStatus | undefined
+    const ingress = status?.loadBalancer?.ingress?.[0]
+    address = ingress?.ip ?? ingress?.hostname
+    return address === undefined ? { what: `Service ${service.namespace}/${service.name} has none yet` } : undefined
+  }
+  await waitUntil(look, { ...init, what: 'an address of the load balancer', hint: SAY_ADVERTISE })
+  return [formatHostPort({ host: address ?? '', port: BROKER_PORT })]
+}
+
+interface ServiceSpec {
+  readonly ports?: readonly { readonly nodePort?: number }[]
+}
+interface ServiceStatus {
+  readonly loadBalancer?: { readonly ingress?: readonly { readonly ip?: string; readonly hostname?: string }[] }
+}
+
+/** Those that the world can reach, if there are any; else those of the nodes' own network. */
+function nodeAddresses(nodes: readonly ManifestObject[]): readonly string[] {
+  const of = (type: string): string[] =>
+    nodes.flatMap((node) => {
+      const addresses = listOf(node, 'addresses') as readonly { readonly type: string; readonly address: string }[]
+      return addresses.find((one) => one.type === type)?.address ?? []
+    })
+  const outside = of('ExternalIP')
+  return outside.length > 0 ? outside : of('InternalIP')
+}
+
+export interface DeployBrokerInit {
+  readonly chosen: BrokerOptions
+  /** Installs although something is known not to work. */
+  readonly force: boolean
+  readonly dryRun: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+  readonly report: (change: Change) => void
+}
+
+/**
+ * Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed.
+ */
+export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
+  const { chosen, dryRun, signal, report, say } = init
+  const { namespace } = DEFAULT_VALUES.broker
+  const earlier = await installedBroker(admin, namespace, signal)
+  const before = keepInstalled(DEFAULT_VALUES, earlier)
+  const values = withOptions(withThisRelease(before), chosen)
+  const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
+  const rights = [...brokerRights(namespace, formOf(values)), ...(moves ? moveRights(namespace) : [])]
+  await checkRights(admin, rights, signal)
+  if (hasState(earlier) && !moves) refuseMove({ title: admin.title, before, values })
+  refuseFixed(admin, { earlier, before, values })
+  refuseUnknown(admin, earlier, init)
+  if (isInstalled(earlier)) reportKept(before, values, say)
+  if (!init.force) await requirePlace(admin, values, init)
+  const secrets = marked(await loginSecrets(admin, values, init), values)
+  const secretMarks = await loginMarks(admin, { before, values, made: secrets }, signal)
+  await requireAdmission(admin, [...brokerObjects(values), ...secrets], init)
+  const context = { admin, dryRun, signal, report }
+  const early = brokerObjects(values).filter(isEarly)
+  await applyObjects(early, context)
+  const { advertise } = values.broker
+  const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
+  if (!dryRun) await dropUselessClaim(admin, { earlier, values }, init)
+  const whole = { ...values, broker: { ...values.broker, advertise: found } }
+  if (moves && !dryRun) await moveBroker(admin, { ...init, before, values: whole, secrets })
+  await applyObjects(secrets, context)
+  await applySecretMarks(admin, secretMarks, context)
+  await applyObjects(
+    brokerObjects(whole).filter((object) => !isEarly(object)),
+    context,
+  )
+  if (!dryRun) await watchStart(admin, whole, init)
+  return found
+}
+
+/** What the broker logs in to etcd with: made for one that is installed with it, and looked at for another. */
+async function loginSecrets(
+  admin: ClusterAdmin,
+  values: InstallValues,
+  { clock, force, signal }: DeployBrokerInit,
+): Promise<readonly ManifestObject[]> {
+  const { namespace, etcd } = values.broker
+  const form = formOf(values)
+  if (form === 'included') return etcdSecrets(admin, { namespace, nowMs: clock.now() }, signal)
+  if (form === 'given' && !force)
+    await requireEtcdLogin(admin, { namespace, name: etcd.secret, login: etcd.login }, signal)
+  return []
+}
+
+/** Of the Secrets that stay as they are. */
+function loginMarks(
+  admin: ClusterAdmin,
+  { before, values, made }: Omit<Changing, 'earlier'> & { readonly made: readonly ManifestObject[] },
+  signal: AbortSignal,
+): Promise<readonly SecretMarkChange[]> {
+  const all = formOf(values) === 'included' ? [ETCD_CA_SECRET, ETCD_SERVER_SECRET, ETCD_CLIENT_SECRET] : []
+  const names = all.filter((name) => !made.some(({ metadata }) => metadata.name === name))
+  const marks = { before: before.objects, wanted: values.objects }
+  return planSecretMarks(admin, { namespace: values.broker.namespace, names, marks }, signal)
+}
+
+/** The address of the Service is needed for the rest. */
+const isEarly = ({ kind }: ManifestObject): boolean => kind === 'Namespace' || kind === 'Service'
+
+function brokerObjects(values: InstallValues): readonly ManifestObject[] {
+  return planBroker(values).flatMap((part) => part.objects)
+}
+
+interface Changing {
+  readonly earlier: InstalledBroker
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
+
+/** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
+function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, values }: Changing): void {
+  const hasReplicas = earlier.deployment !== undefined || earlier.hasEtcdData
+  if (!isBound(earlier.claim) && !hasReplicas) return
+  const [was, is] = [before.broker, values.broker]
+  const nothing = { hint: 'leave that flag out; nothing was changed' }
+  if (is.clusterset !== was.clusterset) {
+    const fixed = `its clusterset is ${was.clusterset}, fixed at its first start`
+    throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+  }
+  const isIncluded = formOf(before) === 'included'
+  const classOf = ({ broker, etcd }: InstallValues): string => (isIncluded ? etcd : broker).storage.storageClassName
+  const [from, to] = [classOf(before), classOf(values)]
+  if (from !== to && (isIncluded || isBound(earlier.claim))) {
+    const fixed = `its ${isIncluded ? 'volumes are' : 'volume is'} of ${from === '' ? 'no class' : `class ${from}`}`
+    throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+  }
+}
+
+/** Throws UserError; with force they are left out, and the output says so. */
+function refuseUnknown(
+  admin: Pick<ClusterAdmin, 'title'>,
+  earlier: InstalledBroker,
+  { force, say }: Pick<DeployBrokerInit, 'force' | 'say'>,
+): void {
+  const unknown = unknownArgs(earlier)
+  if (unknown.length === 0) return
+  const text = `the broker there is started with what this release does not know: ${unknown.join(', ')}`
+  if (force) {
+    say(`${text}: left out\n`)
+    return
+  }
+  throw new UserError(`${admin.title}: ${text}`, {
+    hint: 'take it out of StatefulSet sealane-broker, or let --force leave it out; nothing was changed',
+  })
+}
+
+function reportKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
+  const changed = changedValues(before, values)
+  say(`a broker is installed already: ${changed.length === 0 ? 'its settings are kept' : 'of its settings change'}\n`)
+  for (const line of changed) say(`  ${line}\n`)
+}
+
+/** A claim that never had a volume, and was made for another class: its class can never be changed. */
+async function dropUselessClaim(
+  admin: ClusterAdmin,
+  { earlier: { claim }, values }: Pick<Changing, 'earlier' | 'values'>,
+  init: DeployBrokerInit,
+): Promise<void> {
+  const { storageClassName } = (claim?.['spec'] ?? {}) as { readonly storageClassName?: string }
+  const wanted = values.broker.storage.storageClassName
+  if (claim === undefined || isBound(claim) || formOf(values) !== 'own' || wanted === (storageClassName ?? '')) return
+  const ref = refOf(claim)
+  await admin.remove(ref, init.signal)
+  init.say(`  removed   PersistentVolumeClaim ${ref.namespace ?? ''}/${ref.name}  (it never had a volume)\n`)
+  const look = async () =>
+    (await admin.get(ref, init.signal)) === undefined ? undefined : { what: 'it is there still' }
+  await waitUntil(look, { ...init, what: 'the claim to go', hint: SAME_AGAIN })
+}
+
+const SAME_AGAIN = 'the same command goes on where this one ended'
+
+async function watchStart(admin: ClusterAdmin, values: InstallValues, init: DeployBrokerInit): Promise<void> {
+  const hint = `kubectl --namespace ${values.broker.namespace} describe pods tells more; ${SAME_AGAIN}`
+  await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
+}

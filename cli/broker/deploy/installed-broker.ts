@@ -1,0 +1,328 @@
+/** A broker that is installed already, wherever it came from: its settings stay until a flag names others. */
+import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
+import {
+  DEFAULT_VALUES,
+  type EtcdLogin,
+  type InstallValues,
+  type ResourceValues,
+  type TolerationValues,
+  formatImageName,
+  parseImageName,
+} from '../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import type { MarkValues } from '../../../install/values/marks.ts'
+import { BROKER_CLAIM, ETCD_VOLUME, objectName } from '../../../install/values/names.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { hasOpenMetrics, readMarks, upgradedImage } from '../../installation/plan-installed-values.ts'
+import { imageValues } from '../../installation/values-options.ts'
+
+// The arguments that an installed broker is started with, by whatever they were written. Pure.
+
+/** What `sealane broker serve` of this release takes; each has a value, but for those of ALONE. */
+export const SERVE_FLAGS: readonly string[] = [
+  '--state',
+  '--listen',
+  '--advertise',
+  '--status-listen',
+  '--clusterset',
+  '--global-range',
+  '--clusterset-ip-range',
+  '--allow-namespace',
+  '--external-traffic-policy',
+  '--accept-empty',
+  '--approve',
+  '--audit-log',
+  '--audit-log-size',
+  '--audit-log-keep',
+  '--quota-records',
+  '--quota-bytes',
+  '--quota-changes',
+  '--quota-streams',
+  '--max-members',
+  '--store',
+  '--etcd-ca',
+  '--etcd-cert',
+  '--etcd-key',
+  '--etcd-password-file',
+  '--connection-age',
+  '--drain',
+  '--ca-dir',
+  '--ca-signer',
+  '--ca-signer-arg',
+  '--log-level',
+]
+
+/** What a flag says where it stands alone. */
+const ALONE: Readonly<Record<string, string>> = { '--approve': 'yes' }
+
+interface ServeArgs {
+  /** `--flag=value`, in their order. */
+  readonly known: readonly string[]
+  /** What this release does not know, as it was written. */
+  readonly unknown: readonly string[]
+}
+
+const COMMAND = ['broker', 'serve']
+
+/** Splits `broker serve --flag value --flag=value …`. */
+function readServeArgs(args: readonly string[]): ServeArgs {
+  const known: string[] = []
+  const unknown: string[] = []
+  const words = COMMAND.every((word, i) => args[i] === word) ? args.slice(COMMAND.length) : [...args]
+  for (let i = 0; i < words.length; i += 1) {
+    const [word = '', next] = [words[i], words[i + 1]]
+    const [flag = ''] = word.split('=', 1)
+    const apart = flag === word && word.startsWith('--') && next !== undefined && !next.startsWith('--')
+    if (apart) i += 1
+    const alone = flag === word ? ALONE[flag] : undefined
+    if (SERVE_FLAGS.includes(flag) && (apart || flag !== word)) known.push(apart ? `${word}=${next}` : word)
+    else if (alone !== undefined) known.push(`${word}=${alone}`)
+    else unknown.push(apart ? `${word} ${next}` : word)
+  }
+  return { known, unknown }
+}
+
+/** What is said for one flag, in its order. */
+function saidFor({ known }: ServeArgs, flag: string): readonly string[] {
+  return known.filter((one) => one.startsWith(`${flag}=`)).map((one) => one.slice(flag.length + 1))
+}
+
+/** As they are in the cluster; undefined where there is none. */
+export interface InstalledBroker {
+  /** Of one broker with a volume of its own. */
+  readonly statefulSet: ManifestObject | undefined
+  /** Of replicas. */
+  readonly deployment: ManifestObject | undefined
+  /** The StatefulSet of the etcd beside them; where that is gone, whether its data is there. */
+  readonly etcd: ManifestObject | undefined
+  readonly hasEtcdData: boolean
+  readonly service: ManifestObject | undefined
+  readonly claim: ManifestObject | undefined
+  readonly networkPolicy: ManifestObject | undefined
+}
+
+export async function installedBroker(
+  admin: Pick<ClusterAdmin, 'get'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<InstalledBroker> {
+  const own = objectName('broker')
+  const workload = (kind: string, name: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name }, signal)
+  const data = `${ETCD_VOLUME}-${objectName('etcd')}-0`
+  const kept = await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: data }, signal)
+  return {
+    statefulSet: await workload('StatefulSet', own),
+    deployment: await workload('Deployment', own),
+    etcd: await workload('StatefulSet', objectName('etcd')),
+    hasEtcdData: kept !== undefined,
+    service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
+    claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
+    networkPolicy: await admin.get(
+      { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', namespace, name: own },
+      signal,
+    ),
+  }
+}
+
+/** There is something whose settings are to be kept. */
+export function isInstalled({ service, ...earlier }: InstalledBroker): boolean {
+  return service !== undefined || hasState(earlier)
+}
+
+/** There is a state, or may be one, that a broker in another form would not have. */
+export function hasState(earlier: Omit<InstalledBroker, 'service' | 'networkPolicy'>): boolean {
+  const { statefulSet, deployment, etcd, claim, hasEtcdData } = earlier
+  return (statefulSet ?? deployment ?? etcd ?? claim) !== undefined || hasEtcdData
+}
+
+function workloadOf({ statefulSet, deployment }: InstalledBroker): ManifestObject | undefined {
+  return statefulSet ?? deployment
+}
+
+interface PodSpec {
+  readonly containers?: readonly ContainerSpec[]
+  readonly imagePullSecrets?: readonly { readonly name: string }[]
+  readonly nodeSelector?: Readonly<Record<string, string>>
+  readonly tolerations?: readonly TolerationValues[]
+  readonly volumes?: readonly { readonly name: string; readonly secret?: { readonly secretName?: string } }[]
+}
+interface ContainerSpec {
+  readonly name: string
+  readonly image?: string
+  readonly imagePullPolicy?: string
+  readonly args?: readonly string[]
+  readonly env?: readonly { readonly name: string; readonly value?: string }[]
+  readonly resources?: ResourceValues
+}
+
+/**
+ * `values` with all that the objects say in their place; what they do not say stays. Without a StatefulSet nothing is
+ * advertised yet: `broker.advertise` is empty then. Pure.
+ */
+export function keepInstalled(values: InstallValues, earlier: InstalledBroker): InstallValues {
+  const { broker } = values
+  const pod = podOf(workloadOf(earlier))
+  const container = containerOf(workloadOf(earlier))
+  const { image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
+  const args = readServeArgs(container?.args ?? [])
+  return withExtraArgs(
+    {
+      ...values,
+      ...keptMarks(earlier),
+      image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
+      imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
+      metrics: { ...values.metrics, open: hasOpenMetrics(container) },
+      logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
+      broker: {
+        ...broker,
+        networkPolicies: keptPolicies(earlier, image),
+        advertise: saidFor(args, '--advertise'),
+        clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
+        resources: container?.resources ?? broker.resources,
+        nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
+        tolerations: pod?.tolerations ?? broker.tolerations,
+        service: keptService(broker.service, earlier.service),
+        storage: keptStorage(broker.storage, earlier.claim),
+        ...keptStore(broker, earlier, args),
+      },
+      etcd: keptEtcd(values.etcd, earlier),
+    },
+    args.known,
+  )
+}
+
+function keptMarks({ statefulSet, deployment, etcd, service, claim, networkPolicy }: InstalledBroker): MarkValues {
+  const all = [statefulSet, deployment, etcd, service, claim, networkPolicy]
+  return readMarks(all.filter((object) => object !== undefined))
+}
+
+/** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
+function keptPolicies(earlier: InstalledBroker, image: string | undefined): boolean {
+  const { networkPolicy } = earlier
+  if (workloadOf(earlier) === undefined || networkPolicy !== undefined) return true
+  return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
+}
+
+/** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
+export function unknownArgs(earlier: InstalledBroker): readonly string[] {
+  return readServeArgs(containerOf(workloadOf(earlier))?.args ?? []).unknown
+}
+
+/** Values of their own have these; the last was said for once. */
+const OWN_VALUES = ['--advertise', '--clusterset', '--log-level', '--accept-empty']
+
+/** What no other value says. */
+function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {
+  const workload = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
+    .flatMap(({ objects }) => objects)
+    .find((object) => containerOf(object) !== undefined)
+  const { args = [], env = [] } = containerOf(workload) ?? {}
+  const policy = env.find(({ name }) => name === EXTERNAL_TRAFFIC_POLICY)?.value ?? ''
+  const planned = [...readServeArgs(args).known, `--external-traffic-policy=${policy}`]
+  const extraArgs = known.filter((one) => !planned.includes(one) && !OWN_VALUES.includes(one.split('=', 1)[0] ?? ''))
+  return { ...values, broker: { ...values.broker, extraArgs } }
+}
+
+function containerOf(workload: ManifestObject | undefined): ContainerSpec | undefined {
+  return podOf(workload)?.containers?.find(({ name }) => name === 'broker')
+}
+
+/** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
+export function withThisRelease(kept: InstallValues): InstallValues {
+  const image = upgradedImage(formatImageName(kept.image), formatImageName(DEFAULT_VALUES.image))
+  return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
+}
+
+/** `--store` of the broker that a workload runs; undefined: it has a volume of its own, or is none. Pure. */
+export function storeUrlOf(workload: ManifestObject | undefined): string | undefined {
+  return saidFor(readServeArgs(containerOf(workload)?.args ?? []), '--store').at(-1)
+}
+
+function podOf(workload: ManifestObject | undefined): PodSpec | undefined {
+  const spec = workload?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
+  return spec?.template?.spec
+}
+
+/** Annotations are the cloud's and other owners': server-side apply leaves them alone. */
+function keptService(
+  service: InstallValues['broker']['service'],
+  found: ManifestObject | undefined,
+): InstallValues['broker']['service'] {
+  const spec = (found?.['spec'] ?? {}) as {
+    readonly type?: string
+    readonly loadBalancerClass?: string
+    readonly externalTrafficPolicy?: string
+  }
+  const { type = service.type, loadBalancerClass = service.loadBalancerClass } = spec
+  const { externalTrafficPolicy = service.externalTrafficPolicy } = spec
+  return { ...service, type, loadBalancerClass, externalTrafficPolicy }
+}
+
+function keptStorage(
+  storage: InstallValues['broker']['storage'],
+  claim: ManifestObject | undefined,
+): InstallValues['broker']['storage'] {
+  const spec = (claim?.['spec'] ?? {}) as {
+    readonly storageClassName?: string
+    readonly resources?: { readonly requests?: { readonly storage?: string } }
+  }
+  const { storageClassName = storage.storageClassName, resources } = spec
+  return { size: resources?.requests?.storage ?? storage.size, storageClassName }
+}
+
+/** Data that an uninstall left is gone on with. */
+function keptStore(
+  { etcd, replicas }: InstallValues['broker'],
+  { statefulSet, deployment, hasEtcdData, claim, etcd: included }: InstalledBroker,
+  args: ServeArgs,
+): Pick<InstallValues['broker'], 'store' | 'replicas' | 'etcd'> {
+  const url = saidFor(args, '--store').at(-1)
+  if (deployment === undefined || statefulSet !== undefined || url === undefined) {
+    const isEtcd = statefulSet === undefined && claim === undefined && (included !== undefined || hasEtcdData)
+    return { store: isEtcd ? 'etcd' : 'sqlite', replicas, etcd }
+  }
+  const secret = podOf(deployment)?.volumes?.find(({ name }) => name === ETCD_LOGIN_VOLUME)?.secret?.secretName
+  const hasPassword = saidFor(args, '--etcd-password-file').length > 0
+  const { replicas: kept = replicas } = (deployment['spec'] ?? {}) as { readonly replicas?: number }
+  const login: EtcdLogin = hasPassword ? 'password' : 'certificate'
+  return { store: 'etcd', replicas: kept, etcd: { url, login, secret: secret ?? etcd.secret } }
+}
+
+function keptEtcd(
+  etcd: InstallValues['etcd'],
+  { etcd: found, hasEtcdData, ...earlier }: InstalledBroker,
+): InstallValues['etcd'] {
+  if (found === undefined)
+    return { ...etcd, enabled: hasEtcdData && workloadOf({ etcd: found, hasEtcdData, ...earlier }) === undefined }
+  const pod = podOf(found)
+  const container = pod?.containers?.find(({ name }) => name === 'etcd')
+  const { volumeClaimTemplates: [claim] = [] } = (found['spec'] ?? {}) as {
+    readonly volumeClaimTemplates?: readonly ManifestObject[]
+  }
+  return {
+    enabled: true,
+    image: container?.image ?? etcd.image,
+    resources: container?.resources ?? etcd.resources,
+    nodeSelector: pod?.nodeSelector ?? etcd.nodeSelector,
+    tolerations: pod?.tolerations ?? etcd.tolerations,
+    storage: claim === undefined ? etcd.storage : keptStorage({ ...etcd.storage, storageClassName: '' }, claim),
+  }
+}
+
+/** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */
+export function changedValues(before: InstallValues, after: InstallValues): readonly string[] {
+  const was = new Map(leaves('', before))
+  const is = new Map(leaves('', after))
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((path) => {
+    const [from, to] = [was.get(path) ?? 'nothing', is.get(path) ?? 'nothing']
+    return from === to ? [] : [`${path}: ${from} → ${to}`]
+  })
+}
+
+function leaves(path: string, value: unknown): readonly (readonly [string, string])[] {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return Object.entries(value).flatMap(([key, inner]) => leaves(path === '' ? key : `${path}.${key}`, inner))
+  }
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return [[path, text === '' || text === '[]' ? 'nothing' : text]]
+}

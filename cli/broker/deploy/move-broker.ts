@@ -1,0 +1,206 @@
+/**
+ * Moves the state of a broker on a cluster between its volume and an etcd, while no broker runs. Broken off anywhere, the
+ * same command goes on: what was there before is removed last, and a store that was moved says so.
+ */
+import { planBroker } from '../../../install/plan-broker.ts'
+import { planEtcd } from '../../../install/plan-etcd.ts'
+import { type BrokerForm, type InstallValues, formOf } from '../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { ETCD_MEMBERS, objectName } from '../../../install/values/names.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/errors.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { type Change, applyObjects } from '../../installation/apply-objects.ts'
+import type { Right } from '../../installation/check-rights.ts'
+import { lastSaid, selectorText } from '../../installation/pod-trouble.ts'
+import { waitUntil } from '../../installation/wait-until.ts'
+import { readEtcdUrl } from './deploy-options.ts'
+import { MOVE_POD, type MoveInit, canMove, planMovePod } from './plan-move.ts'
+
+export interface MoveBrokerInit extends MoveInit {
+  /** Secrets that the new form needs. */
+  readonly secrets: readonly ManifestObject[]
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+  readonly report: (change: Change) => void
+}
+
+const SAME_AGAIN = 'the same command goes on where this one ended'
+/** Of a replica that was killed etcd forgets the session after 15 seconds. */
+const SERVED = /reason: StateLocked$/
+const MAX_ATTEMPTS = 12
+const PAUSE_MS = 3000
+const STILL_SERVED = 'the state was not moved: a broker serves it still, and it is none that was installed here'
+/** What is copied takes its time. */
+const COPY_MS = 15 * 60_000
+
+/** Beside those that installing takes. */
+export function moveRights(namespace: string): readonly Right[] {
+  const rights = [
+    ...['create', 'delete'].map((verb) => ({ verb, group: '', resource: 'pods' })),
+    ...['statefulsets', 'deployments'].map((resource) => ({ verb: 'delete', group: 'apps', resource })),
+  ]
+  return rights.map((right) => ({ ...right, namespace }))
+}
+
+/** Throws UserError. Afterwards the objects of the form before are gone, but for volumes and Secrets. */
+export async function moveBroker(admin: ClusterAdmin, init: MoveBrokerInit): Promise<void> {
+  const { before, values, say, signal } = init
+  await prepareTarget(admin, init)
+  await stopBrokers(admin, init)
+  for (let attempt = 1; !(await moveState(admin, init)); attempt += 1) {
+    if (attempt === MAX_ATTEMPTS) throw new UserError(STILL_SERVED, { hint: SAME_AGAIN })
+    await init.clock.sleep(PAUSE_MS, signal)
+  }
+  const left = [
+    ...planBroker(before).flatMap(({ objects }) => objects.filter(({ kind }) => isWorkload(kind))),
+    ...(formOf(values) === 'own' && formOf(before) === 'included' ? planEtcd(before).objects : []),
+  ]
+  for (const object of left.reverse()) {
+    if (await admin.remove(refOf(object), signal)) say(`  removed   ${titleOf(refOf(object))}\n`)
+  }
+}
+
+/** False: a broker has served it until a moment ago, as far as the store knows. Throws UserError where it is not moved. */
+async function moveState(admin: ClusterAdmin, init: MoveBrokerInit): Promise<boolean> {
+  const { say, signal } = init
+  const pod = planMovePod(init)
+  // One of an attempt before, whose end nobody saw.
+  await removeAndWait(admin, pod, init)
+  say(`  moving    the state, by ${titleOf(refOf(pod))}\n`)
+  await admin.create(pod, { dryRun: false }, signal)
+  try {
+    await waitUntil(() => movedOf(admin, pod, signal), {
+      ...init,
+      timeoutMs: Math.max(init.timeoutMs, COPY_MS),
+      what: 'the state to be moved',
+      hint: SAME_AGAIN,
+    })
+  } catch (error) {
+    if (error instanceof UserError && SERVED.test(error.message)) return false
+    throw error
+  }
+  await removeAndWait(admin, pod, init)
+  return true
+}
+
+const isWorkload = (kind: string): boolean => kind === 'StatefulSet' || kind === 'Deployment'
+
+/** The etcd runs, or the volume is claimed, before anything stops. */
+async function prepareTarget(admin: ClusterAdmin, init: MoveBrokerInit): Promise<void> {
+  const { values, secrets, signal, report } = init
+  const context = { admin, dryRun: false, signal, report }
+  const [broker] = planBroker(values)
+  const early = new Set(['ServiceAccount', 'PersistentVolumeClaim'])
+  await applyObjects(broker?.objects.filter(({ kind }) => early.has(kind)) ?? [], context)
+  if (formOf(values) !== 'included') return
+  await applyObjects([...secrets, ...planEtcd(values).objects], context)
+  const ref = {
+    apiVersion: 'apps/v1',
+    kind: 'StatefulSet',
+    namespace: values.broker.namespace,
+    name: objectName('etcd'),
+  }
+  const look = async () => {
+    const { readyReplicas = 0 } = ((await admin.get(ref, signal))?.['status'] ?? {}) as { readyReplicas?: number }
+    return readyReplicas >= ETCD_MEMBERS ? undefined : { what: `etcd: ${readyReplicas} of ${ETCD_MEMBERS} are ready` }
+  }
+  await waitUntil(look, { ...init, what: 'etcd to be ready', hint: `${SAME_AGAIN}; nothing was moved` })
+}
+
+async function stopBrokers(admin: ClusterAdmin, init: MoveBrokerInit): Promise<void> {
+  const { before, say, signal } = init
+  const { namespace } = before.broker
+  const kind = formOf(before) === 'own' ? 'StatefulSet' : 'Deployment'
+  const ref = { apiVersion: 'apps/v1', kind, namespace, name: objectName('broker') }
+  if ((await admin.get(ref, signal)) !== undefined) {
+    say(`  stopped   ${titleOf(ref)}: lanes, routes and names work on, changes wait\n`)
+    await admin.merge(ref, { spec: { replicas: 0 } }, signal)
+  }
+  const look = async () => {
+    const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
+    const [running] = pods.filter(({ metadata }) => metadata.name !== MOVE_POD)
+    return running === undefined ? undefined : { what: titleOf(refOf(running)) }
+  }
+  await waitUntil(look, { ...init, what: 'the broker to end', hint: SAME_AGAIN })
+}
+
+interface PodStatus {
+  readonly phase?: string
+  readonly message?: string
+  readonly containerStatuses?: readonly { readonly state?: { readonly terminated?: { readonly message?: string } } }[]
+}
+
+async function movedOf(
+  admin: Pick<ClusterAdmin, 'get'>,
+  pod: ManifestObject,
+  signal: AbortSignal,
+): Promise<{ readonly what: string } | undefined> {
+  const ref = refOf(pod)
+  const { phase, message, containerStatuses } = ((await admin.get(ref, signal))?.['status'] ?? {}) as PodStatus
+  if (phase === 'Succeeded') return undefined
+  if (phase !== 'Failed') return { what: titleOf(ref) }
+  const said = lastSaid(containerStatuses?.[0]?.state?.terminated?.message ?? message ?? '').trim()
+  const log = `kubectl --namespace ${ref.namespace ?? ''} logs ${ref.name}`
+  throw new UserError(`the state was not moved: ${said === '' ? `${titleOf(ref)} has failed` : said}`, {
+    hint: `${log} says all of it; when that is mended, ${SAME_AGAIN}`,
+  })
+}
+
+async function removeAndWait(admin: ClusterAdmin, pod: ManifestObject, init: MoveBrokerInit): Promise<void> {
+  const ref = refOf(pod)
+  if (!(await admin.remove(ref, init.signal))) return
+  const look = async () => ((await admin.get(ref, init.signal)) === undefined ? undefined : { what: titleOf(ref) })
+  await waitUntil(look, { ...init, what: 'the pod of the move to go', hint: SAME_AGAIN })
+}
+
+// The state of a broker is in one store. A command that names another one would start with nothing, and every member
+// would be a stranger: it is refused, and the command named that takes the state along. Pure.
+
+const WORDS: Readonly<Record<BrokerForm, string>> = {
+  own: 'one broker, with its state in a volume of its own',
+  included: 'replicas, with their state in the etcd that was installed with them',
+  given: 'replicas, with their state in an etcd that was given',
+}
+
+const ALONG = 'to take the state along, which stops the broker for a minute: the same command with --move'
+
+interface RefuseMoveInit {
+  /** Of the cluster, for people. */
+  readonly title: string
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
+
+/** To be called where something is installed, or its data is there. Throws UserError. */
+export function refuseMove({ title, before, values }: RefuseMoveInit): void {
+  const [was, is] = [formOf(before), formOf(values)]
+  if (was === is && (was !== 'given' || isSameStore(before, values))) return
+  const isOther =
+    was === is ? `another store: ${values.broker.etcd.url} instead of ${before.broker.etcd.url}` : WORDS[is]
+  const [from, to] = [storeOf(before), storeOf(values)]
+  const migrate = `sealane broker migrate --from ${from} --to ${to}`
+  const fewer = was === 'own' || is !== 'own' ? '' : 'for fewer replicas on the same etcd say --replicas 2\n'
+  throw new UserError(
+    `${title} has a broker already: ${WORDS[was]}; this command asks for ${isOther}, which would start empty`,
+    {
+      hint:
+        `${canMove({ before, values }) ? ALONG : `what moves the state of a stopped broker: ${migrate}`}\n${fewer}` +
+        'nothing was changed',
+    },
+  )
+}
+
+/** As `broker migrate` takes it. */
+function storeOf(values: InstallValues): string {
+  return values.broker.store === 'sqlite' ? 'sqlite' : values.broker.etcd.url
+}
+
+/** Members of an etcd are replaced one by one, so that two lists of the same one have a member in common. */
+function isSameStore(before: InstallValues, values: InstallValues): boolean {
+  const [was, is] = [readEtcdUrl(before.broker.etcd.url), readEtcdUrl(values.broker.etcd.url)]
+  return was.prefix === is.prefix && is.endpoints.some((one) => was.endpoints.includes(one))
+}

@@ -1,0 +1,157 @@
+/**
+ * What a cluster lacks for a broker to be installed as it was asked for, and the flags that help: from objects that
+ * were read, so that nothing waits for what can never come. Pure.
+ */
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { BROKER_CLAIM, ETCD_MEMBERS, ETCD_VOLUME, objectName } from '../../../install/values/names.ts'
+import type { InstallValues } from '../../../install/values/install-values.ts'
+import { parseQuantity } from '../../installation/quantity.ts'
+
+/** Something that prevents the deployment. */
+export interface Gap {
+  /** `no load balancer: …` */
+  readonly what: string
+  /** Words of the command line that get past it. */
+  readonly flags: readonly string[]
+}
+
+/** Lists that this user may not read are undefined: then nothing is known, and nothing is said to be missing. */
+export interface BrokerWorld {
+  readonly services: readonly ManifestObject[] | undefined
+  readonly nodes: readonly ManifestObject[] | undefined
+  /** Objects from which load balancers get their addresses. */
+  readonly addressPools: readonly ManifestObject[] | undefined
+  readonly workloads: readonly ManifestObject[] | undefined
+  readonly storageClasses: readonly ManifestObject[] | undefined
+  readonly volumes: readonly ManifestObject[] | undefined
+  readonly claim: ManifestObject | undefined
+}
+
+/** Schemes of `spec.providerID` of clouds whose controller gives addresses to Services. */
+const CLOUDS: ReadonlySet<string> = new Set(
+  'aws gce azure openstack digitalocean hcloud linode vultr scaleway exoscale ibm oci civo upcloud qcloud ovhcloud'.split(
+    ' ',
+  ),
+)
+const IMPLEMENTATIONS = /(metallb|kube-vip-cloud-provider|cloud-controller-manager|purelb|openelb|loxilb|svclb)/
+
+/** What seems to give addresses to Services of type LoadBalancer; undefined when nothing does. */
+export function loadBalancerSign(world: BrokerWorld): string | undefined {
+  const { services, nodes, addressPools, workloads } = world
+  if (services === undefined && nodes === undefined) return 'not known'
+  const served = services?.find((service) => hasIngress(service))
+  if (served !== undefined) return `Service ${titleOf(served)} has an address`
+  const cloud = nodes?.map(cloudOf).find((name) => name !== undefined)
+  if (cloud !== undefined) return `the nodes are of ${cloud}`
+  const [pool] = addressPools ?? []
+  if (pool !== undefined) return `${pool.kind} ${pool.metadata.name}`
+  const own = workloads?.find(({ metadata }) => IMPLEMENTATIONS.test(metadata.name) || isMetalLb(metadata.namespace))
+  return own === undefined ? undefined : `${own.kind} ${titleOf(own)}`
+}
+
+const isMetalLb = (namespace: string | undefined): boolean => namespace?.startsWith('metallb') === true
+
+/** The address of the first, where a Service of type LoadBalancer has one. */
+export function hasIngress({ spec, status }: ManifestObject): boolean {
+  const { type } = (spec ?? {}) as { readonly type?: string }
+  const { loadBalancer } = (status ?? {}) as { readonly loadBalancer?: { readonly ingress?: readonly unknown[] } }
+  return type === 'LoadBalancer' && (loadBalancer?.ingress ?? []).length > 0
+}
+
+function cloudOf({ spec, metadata }: ManifestObject): string | undefined {
+  const { providerID = '' } = (spec ?? {}) as { readonly providerID?: string }
+  const [scheme = ''] = providerID.split(':')
+  // K3s has a load balancer of its own, unless its server was started without it.
+  if (scheme === 'k3s') {
+    return metadata.annotations?.['k3s.io/node-args']?.includes('servicelb') === true ? undefined : 'k3s'
+  }
+  return CLOUDS.has(scheme) ? scheme : undefined
+}
+
+/** `asked`: whether a flag named the type, so that an address is waited for all the same. */
+export function addressGap(values: InstallValues, world: BrokerWorld, asked: boolean): Gap | undefined {
+  const { service, advertise } = values.broker
+  if (asked || service.type !== 'LoadBalancer' || advertise.length > 0) return undefined
+  if (loadBalancerSign(world) !== undefined) return undefined
+  return {
+    what:
+      'no load balancer: nothing in this cluster seems to give addresses to Services ' +
+      '(--service-type LoadBalancer waits for one all the same)',
+    flags: ['--service-type', 'NodePort'],
+  }
+}
+
+interface VolumeSpec {
+  readonly storageClassName?: string
+  readonly accessModes?: readonly string[]
+  readonly capacity?: { readonly storage?: string }
+  readonly claimRef?: { readonly namespace?: string; readonly name?: string }
+}
+
+interface Claims {
+  /** Of the first. */
+  readonly name: string
+  readonly count: number
+  readonly storage: InstallValues['broker']['storage']
+}
+
+/** Of the broker, or of the etcd that is installed with it; undefined: there are none. */
+export function claimsOf({ broker, etcd }: InstallValues): Claims | undefined {
+  if (broker.store === 'sqlite') return { name: BROKER_CLAIM, count: 1, storage: broker.storage }
+  if (!etcd.enabled) return undefined
+  return { name: `${ETCD_VOLUME}-${objectName('etcd')}-0`, count: ETCD_MEMBERS, storage: etcd.storage }
+}
+
+/** A claim that has its volume needs nothing. */
+export function volumeGap(values: InstallValues, world: BrokerWorld): Gap | undefined {
+  const { storageClasses, volumes, claim } = world
+  const claims = claimsOf(values)
+  if (claims === undefined || isBound(claim) || storageClasses === undefined || volumes === undefined) return undefined
+  const { storageClassName: wanted, size } = claims.storage
+  const isFree = (volume: ManifestObject): boolean => fits(volume, claims, values.broker.namespace)
+  if (volumes.filter(isFree).length >= claims.count) return undefined
+  const names = storageClasses.map(({ metadata }) => metadata.name).sort()
+  if (wanted === '' ? storageClasses.some(isDefault) : names.includes(wanted)) return undefined
+  const lacks = wanted === '' ? 'no StorageClass is the default' : `there is no StorageClass ${wanted}`
+  const [none, are] =
+    claims.count === 1 ? ['no PersistentVolume', 'is'] : [`not ${claims.count} PersistentVolumes`, 'are']
+  const free = `${none} ${wanted === '' ? 'without a class' : 'of that name'} with ${size} ${are} free`
+  if (names.length === 0) {
+    return {
+      what: `no volume: ${lacks}, and ${free}; there is no StorageClass at all: install one, or make such a volume`,
+      flags: [],
+    }
+  }
+  const [only = ''] = names
+  const flags = ['--storage-class', names.length === 1 ? only : 'NAME']
+  return { what: `no volume: ${lacks}, and ${free}; there are: ${names.join(', ')}`, flags }
+}
+
+export function isBound(claim: ManifestObject | undefined): boolean {
+  return (claim?.['status'] as { readonly phase?: string } | undefined)?.phase === 'Bound'
+}
+
+const DEFAULT_CLASS = [
+  'storageclass.kubernetes.io/is-default-class',
+  'storageclass.beta.kubernetes.io/is-default-class',
+]
+
+function isDefault({ metadata }: ManifestObject): boolean {
+  return DEFAULT_CLASS.some((key) => metadata.annotations?.[key] === 'true')
+}
+
+function fits(volume: ManifestObject, { name, count, storage }: Claims, namespace: string): boolean {
+  const { storageClassName = '', accessModes = [], capacity, claimRef } = (volume['spec'] ?? {}) as VolumeSpec
+  const { phase } = (volume['status'] ?? {}) as { readonly phase?: string }
+  if (phase !== 'Available' || storageClassName !== storage.storageClassName) return false
+  const names = Array.from({ length: count }, (_, i) => name.replace(/-0$/, `-${i}`))
+  if (claimRef !== undefined && (claimRef.namespace !== namespace || !names.includes(claimRef.name ?? ''))) {
+    return false
+  }
+  const has = parseQuantity(capacity?.storage ?? '0')
+  return accessModes.includes('ReadWriteOnce') && has >= parseQuantity(storage.size)
+}
+
+function titleOf({ metadata: { namespace = '', name } }: ManifestObject): string {
+  return `${namespace}/${name}`
+}

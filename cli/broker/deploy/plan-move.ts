@@ -1,0 +1,93 @@
+/**
+ * The pod that moves the state of a broker on a cluster between its volume and an etcd: `sealane broker migrate`, with
+ * what either form of the broker has at hand. Pure.
+ */
+import { ETCD_LOGIN_VOLUME, planBroker } from '../../../install/plan-broker.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { type InstallValues, formOf } from '../../../install/values/install-values.ts'
+
+export const MOVE_POD = 'sealane-broker-move'
+const STATE = '/var/lib/sealane/broker'
+const SQLITE = 'sqlite'
+
+interface Named {
+  readonly name: string
+}
+
+interface PodSpec {
+  readonly containers: readonly (Named & {
+    readonly args: readonly string[]
+    readonly volumeMounts: readonly Named[]
+    readonly readinessProbe?: unknown
+  })[]
+  readonly volumes: readonly Named[]
+}
+
+interface Template {
+  readonly metadata: object
+  readonly spec: PodSpec
+}
+
+export interface MoveInit {
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
+
+/** Whether the state can be taken along: between a volume and an etcd, in either direction. */
+export function canMove({ before, values }: MoveInit): boolean {
+  return (formOf(before) === 'own') !== (formOf(values) === 'own')
+}
+
+/** To be called where canMove() says so. */
+export function planMovePod({ before, values }: MoveInit): ManifestObject {
+  const toEtcd = formOf(before) === 'own'
+  const [own, shared] = toEtcd ? [before, values] : [values, before]
+  // What runs is the image that was asked for, whatever ran before.
+  const template = templateOf({ ...own, image: values.image, imagePullSecrets: values.imagePullSecrets }, 'StatefulSet')
+  const { spec: etcd } = templateOf(shared, 'Deployment')
+  const [container, ...others] = template.spec.containers
+  const [replica] = etcd.containers
+  if (container === undefined || replica === undefined) throw new Error('a broker has a container')
+  const isLogin = ({ name }: Named): boolean => name === ETCD_LOGIN_VOLUME
+  const { url } = shared.broker.etcd
+  const stores = toEtcd ? [SQLITE, url] : [url, SQLITE]
+  const { name, image, imagePullPolicy, env, resources, securityContext, readinessProbe } =
+    container as typeof container & Readonly<Record<string, unknown>>
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { ...template.metadata, name: MOVE_POD, namespace: values.broker.namespace },
+    spec: {
+      ...template.spec,
+      restartPolicy: 'Never',
+      containers: [
+        {
+          ...{ name, image, imagePullPolicy, env, resources, securityContext },
+          // Its labels are a broker's, whom etcd lets in; the Service must not send members here.
+          readinessProbe,
+          terminationMessagePolicy: 'FallbackToLogsOnError',
+          args: [
+            ...['broker', 'migrate', '--from', stores[0] ?? '', '--to', stores[1] ?? '', '--state', STATE],
+            ...loginArgs(replica.args),
+          ],
+          volumeMounts: [...container.volumeMounts, ...replica.volumeMounts.filter(isLogin)],
+        },
+        ...others,
+      ],
+      volumes: [...template.spec.volumes, ...etcd.volumes.filter(isLogin)],
+    },
+  }
+}
+
+function templateOf(values: InstallValues, kind: 'StatefulSet' | 'Deployment'): Template {
+  const [broker] = planBroker(values)
+  const workload = broker?.objects.find((object) => object.kind === kind)
+  if (workload === undefined) throw new Error(`the broker of these values has no ${kind}`)
+  return (workload['spec'] as { readonly template: Template }).template
+}
+
+const LOGIN_FLAGS = ['--etcd-ca', '--etcd-cert', '--etcd-key', '--etcd-password-file']
+
+function loginArgs(args: readonly string[]): readonly string[] {
+  return args.flatMap((word, i) => (LOGIN_FLAGS.includes(word) ? [word, args[i + 1] ?? ''] : []))
+}

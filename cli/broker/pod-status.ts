@@ -1,0 +1,93 @@
+/** How a broker on a cluster is: what its pods are, and what one of them says of all. */
+import type { BrokerStatus, StatusProblem } from '../../compose/broker/status.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
+import { refOf } from '../../kubeapi/kube/kinds.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { PartPods, ShownStatus } from './status-text.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { isReady } from '../installation/rollout.ts'
+import { firstTrouble, selectorText } from '../installation/pod-trouble.ts'
+import { installedBroker } from './deploy/installed-broker.ts'
+import { STATE } from './pod-broker.ts'
+
+type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'exec'>
+
+const { namespace } = DEFAULT_VALUES.broker
+/** Long enough for a store that does not answer, which the command in the pod says itself. */
+const ASK_MS = 60_000
+
+/** `flags` name the cluster in what is advised. Throws UserError where no broker is installed. */
+export async function podStatus(
+  admin: Admin,
+  flags: string,
+  signal: AbortSignal,
+): Promise<Omit<ShownStatus, 'health'>> {
+  const { statefulSet, deployment, etcd } = await installedBroker(admin, namespace, signal)
+  const workload = statefulSet ?? deployment
+  if (workload === undefined)
+    throw new UserError(`${admin.title}: no broker is installed`, { hint: `first: sealane broker deploy ${flags}` })
+  const list = (part: 'broker' | 'etcd') =>
+    admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
+  const brokers = await list('broker')
+  const broker = partPods(workload, brokers)
+  const members = etcd === undefined ? undefined : partPods(etcd, await list('etcd'))
+  const asked = await askOne(admin, brokers, signal)
+  const problems = [
+    ...partProblems('broker', broker, 1),
+    // Of a store without majority the broker says more.
+    ...(members === undefined ? [] : partProblems('etcd', members, Math.floor(members.wanted / 2) + 1)),
+    ...(asked.status?.problems ?? []),
+    ...asked.problems,
+  ]
+  return {
+    problems,
+    pods: { broker, ...(members === undefined ? {} : { etcd: members }) },
+    ...(asked.status === undefined ? {} : { broker: asked.status }),
+  }
+}
+
+function partPods(workload: ManifestObject, pods: readonly ManifestObject[]): PartPods {
+  const { replicas = 1 } = (workload['spec'] ?? {}) as { readonly replicas?: number }
+  const going = (pod: ManifestObject): boolean => 'deletionTimestamp' in pod.metadata
+  const troubles = pods.flatMap((pod) => firstTrouble([pod])?.why ?? [])
+  return { wanted: replicas, ready: pods.filter((pod) => isReady(pod) && !going(pod)).length, troubles }
+}
+
+function partProblems(part: string, { ready, wanted, troubles }: PartPods, least: number): readonly StatusProblem[] {
+  if (ready >= wanted) return []
+  const health = ready < least ? 'down' : 'degraded'
+  const text = `${ready} of ${wanted} pods of ${part} are ready`
+  return [{ health, text }, ...troubles.map((why) => ({ health: 'degraded' as const, text: why }))]
+}
+
+interface PodAnswer {
+  readonly status?: BrokerStatus
+  readonly problems: readonly StatusProblem[]
+}
+
+/** One that is ready, or one that runs: it knows what it lacks. */
+async function askOne(admin: Admin, pods: readonly ManifestObject[], signal: AbortSignal): Promise<PodAnswer> {
+  const runs = ({ status }: ManifestObject): boolean =>
+    (status as { readonly phase?: string } | undefined)?.phase === 'Running'
+  const pod = pods.find(isReady) ?? pods.find(runs)
+  if (pod === undefined) return { problems: [] }
+  const { name } = refOf(pod)
+  const command = ['sealane', 'broker', 'status', '--state', STATE, '-o', 'json']
+  try {
+    const place = { namespace, pod: name, container: 'broker', command, timeoutMs: ASK_MS }
+    const { stdout, stderr } = await admin.exec(place, signal)
+    if (stdout !== '') {
+      const { broker } = JSON.parse(stdout) as ShownStatus
+      return { ...(broker === undefined ? {} : { status: broker }), problems: [] }
+    }
+    return unasked(name, /unknown command/.test(stderr) ? 'its release does not know "broker status"' : stderr.trim())
+  } catch (error) {
+    signal.throwIfAborted()
+    return unasked(name, error instanceof Error ? error.message : String(error))
+  }
+}
+
+function unasked(pod: string, why: string): PodAnswer {
+  return { problems: [{ health: 'degraded', text: `pod ${pod} cannot be asked: ${why}` }] }
+}

@@ -1,0 +1,104 @@
+/** Takes the traffic off a gateway of a real cluster, and gives it back. */
+import { CONDITION_DRAINED, findCondition } from '../../model/conditions.ts'
+import { LABEL_DRAIN, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
+import type { Gateway } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { type Missing, waitUntil } from '../installation/wait-until.ts'
+
+type Admin = Pick<ClusterAdmin, 'get' | 'list' | 'merge'>
+
+export interface DrainInit {
+  /** Also the only gateway: it is marked, and goes on to carry. */
+  readonly force: boolean
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+/**
+ * Marks the Node, and waits until its gateway carries nothing or another node has its place. Gives what is so then, in
+ * words. Throws UserError where the Node is none or no gateway, where no other gateway could carry, and after the time.
+ */
+export async function drainGateway(admin: Admin, name: string, init: DrainInit): Promise<string> {
+  const { signal } = init
+  const node = await gatewayNode(admin, name, signal)
+  const isMarked = node.metadata.labels?.[LABEL_DRAIN] !== undefined
+  if (!isMarked && !init.force && (await otherGateways(admin, name, signal)).length === 0) {
+    throw new UserError(`Node ${name} is the only gateway that is active: without it the cluster is cut off`, {
+      reason: 'OneGatewayOnly',
+      hint: `kubectl label node OTHER ${LABEL_GATEWAY}=true first; or --force, which marks it, and it goes on to carry`,
+    })
+  }
+  if (!isMarked) await mark(admin, name, 'true', init)
+  await waitUntil(() => stillCarries(admin, name, signal), {
+    ...init,
+    what: 'nothing to flow',
+    hint: `it goes on; sealane gateway undrain ${name} takes it back`,
+  })
+  const left = (await gatewayObject(admin, name, signal)) === undefined
+  return left ? `${name} is no gateway now: another node has its place` : `nothing flows over ${name} any more`
+}
+
+/** Throws UserError where the Node is none or no gateway. */
+export async function undrainGateway(
+  admin: Admin,
+  name: string,
+  init: Pick<DrainInit, 'signal' | 'say'>,
+): Promise<string> {
+  const node = await gatewayNode(admin, name, init.signal)
+  if (node.metadata.labels?.[LABEL_DRAIN] === undefined) return `${name} is not drained`
+  await mark(admin, name, null, init)
+  return `${name} takes traffic again, or stands by where other nodes have all the places`
+}
+
+export async function gatewayNode(
+  admin: Pick<Admin, 'get'>,
+  name: string,
+  signal: AbortSignal,
+): Promise<ManifestObject> {
+  const node = await admin.get({ apiVersion: 'v1', kind: 'Node', name }, signal)
+  if (node === undefined) throw new UserError(`Node ${name}: this cluster has no such Node`)
+  if (node.metadata.labels?.[LABEL_GATEWAY] === undefined) {
+    throw new UserError(`Node ${name} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  }
+  return node
+}
+
+async function mark(
+  admin: Admin,
+  name: string,
+  value: 'true' | null,
+  { signal, say }: Pick<DrainInit, 'signal' | 'say'>,
+): Promise<void> {
+  await admin.merge(
+    { apiVersion: 'v1', kind: 'Node', name },
+    { metadata: { labels: { [LABEL_DRAIN]: value } } },
+    signal,
+  )
+  say(`  changed   Node ${name}  (${LABEL_DRAIN}${value === null ? '-' : `=${value}`})\n`)
+}
+
+const GATEWAYS = 'sealane.io/v1alpha1'
+
+async function gatewayObject(admin: Admin, name: string, signal: AbortSignal): Promise<Gateway | undefined> {
+  return (await admin.get({ apiVersion: GATEWAYS, kind: 'Gateway', name }, signal)) as unknown as Gateway | undefined
+}
+
+/** Names of gateways that serve and are not drained themselves. */
+async function otherGateways(admin: Admin, name: string, signal: AbortSignal): Promise<readonly string[]> {
+  const gateways = (await admin.list(GATEWAYS, 'Gateway', {}, signal)) as unknown as readonly Gateway[]
+  const isDrained = ({ status }: Gateway): boolean => findCondition(status?.conditions, CONDITION_DRAINED) !== undefined
+  return gateways.filter((one) => one.metadata.name !== name && !isDrained(one)).map(({ metadata }) => metadata.name)
+}
+
+async function stillCarries(admin: Admin, name: string, signal: AbortSignal): Promise<Missing | undefined> {
+  const gateway = await gatewayObject(admin, name, signal)
+  if (gateway === undefined) return undefined
+  const drained = findCondition(gateway.status?.conditions, CONDITION_DRAINED)
+  if (drained?.status === 'True') return undefined
+  return { what: `traffic to leave ${name}`, why: drained?.message }
+}

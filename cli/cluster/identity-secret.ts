@@ -1,0 +1,208 @@
+/**
+ * The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent.
+ */
+import type { Marks } from '../../install/values/marks.ts'
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/values/names.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
+import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { endOfIdentity } from '../../protocol/membership/join.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { EarlierInstall } from '../discovery/earlier-install.ts'
+import {
+  REFUSED_ANNOTATION,
+  type SecretAccess,
+  joinProblem,
+  secretIdentity,
+} from '../../protocol/membership/secret-identity.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { noToken } from '../broker/token.ts'
+import { leaveToken } from '../installation/apply-objects.ts'
+import { secretAccess } from '../../compose/site/secret-access.ts'
+
+/** `marks`: of one that is made because there is none. */
+export function identitySecret(
+  admin: ClusterAdmin,
+  namespace: string,
+  signal: AbortSignal,
+  marks?: Marks,
+): SecretAccess {
+  const labels = { ...marks?.labels, ...partLabels('agent') }
+  const { annotations = {} } = marks ?? {}
+  const place = { namespace, name: IDENTITY_SECRET, type: IDENTITY_SECRET_TYPE, labels, annotations }
+  return secretAccess(admin, place, signal)
+}
+
+export interface KnownMembershipInit {
+  /** Of the cluster, for messages: `context "c1" of kubeconfig`. */
+  readonly title: string
+  /** Undefined: what is there stays. */
+  readonly token: string | undefined
+  readonly dryRun: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly clock: Clock
+  readonly say: (text: string) => void
+}
+
+/** Of an earlier join, and what this one is about. */
+export interface EarlierMembership extends Pick<EarlierInstall, 'clusterId'> {
+  /** The id that this cluster is to have. */
+  readonly wanted: ClusterId
+}
+
+/**
+ * The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on.
+ */
+export async function knownMembership(
+  secret: SecretAccess,
+  earlier: EarlierMembership,
+  init: KnownMembershipInit,
+): Promise<MemberIdentity | undefined> {
+  const { title, token, flags, clock, say } = init
+  const known = await secretIdentity(secret).read()
+  if (known === undefined) {
+    await tokenWaits(secret, earlier, init)
+    return undefined
+  }
+  if (known.cluster !== earlier.wanted) {
+    throw new UserError(`${title} is a member already, as ${known.cluster}, not as ${earlier.wanted}`, {
+      hint: `leave first: sealane leave ${flags}`,
+    })
+  }
+  if (token !== undefined && known.clusterset !== parseJoinToken(token, clock.now()).clusterset) {
+    throw new UserError(`${title} is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
+      hint: `leave first: sealane leave ${flags}`,
+    })
+  }
+  const endsAtMs = endOfIdentity(known)
+  const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
+  if (endsAtMs <= clock.now()) {
+    joinsAnew(ended, known, init)
+    return undefined
+  }
+  const problem = joinProblem(await secret.read(), '')
+  // What kept the agent from leaving says nothing of this member.
+  if (problem !== undefined && problem.reason !== 'LeaveNotReported') {
+    joinsAnew(`the broker refuses it: ${problem.text}`, known, init)
+    return undefined
+  }
+  if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
+  return known
+}
+
+/** An identity that opens no door any more: a token makes another of the same id. */
+function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
+  if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
+  else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
+}
+
+/** A broker that this member can get a new identity from, asked with the rights of its operator. */
+export interface RekeyingBroker {
+  /** Somebody is connected with the identity that the member has: a cluster that was copied, or an agent of this one. */
+  readonly inContact: boolean
+  /** Refuses the identity that the member has, from then on, and gives the token that makes it a new one. */
+  rekey(): Promise<string>
+}
+
+export interface RekeyInit extends Pick<KnownMembershipInit, 'title' | 'token' | 'dryRun' | 'clock'> {
+  /** Changes nothing. Undefined: there is no broker to ask, or it knows no such member. */
+  readonly rekey?: ((cluster: string) => Promise<RekeyingBroker | undefined>) | undefined
+  readonly force: boolean
+}
+
+/**
+ * Where a member has lost its identity, and no token lies there that may still work: the broker that would give it a
+ * new one. Throws UserError where somebody is connected with the one it had, but with `force`.
+ */
+export async function rekeyingBroker(
+  secret: SecretAccess,
+  { clusterId }: Pick<EarlierInstall, 'clusterId'>,
+  { title, token, dryRun, clock, rekey, force }: RekeyInit,
+): Promise<RekeyingBroker | undefined> {
+  if (token !== undefined || dryRun || rekey === undefined || clusterId === undefined) return undefined
+  const store = secretIdentity(secret)
+  if ((await store.read()) !== undefined) return undefined
+  const waiting = await store.token()
+  // Whatever the settings were: who brings another token takes the note of the refused one away.
+  const isRefused = REFUSED_ANNOTATION in ((await secret.read())?.annotations ?? {})
+  if (waiting !== undefined && isOpen(waiting, clock.now()) && !isRefused) return undefined
+  const broker = await rekey(clusterId)
+  if (broker?.inContact !== true || force) return broker
+  throw new UserError(
+    `${title} has joined as ${clusterId} before, and ${secret.place} has no identity; ${clusterId} is in contact with its broker: another cluster has the identity, or an agent of this one still does`,
+    { hint: 'wait until it is silent, or cut it off with --force' },
+  )
+}
+
+function isOpen(token: string, nowMs: number): boolean {
+  try {
+    parseJoinToken(token, nowMs)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Without a token given, one has to lie there for the agent. */
+async function tokenWaits(
+  secret: SecretAccess,
+  { clusterId }: EarlierMembership,
+  init: KnownMembershipInit,
+): Promise<void> {
+  if (init.token !== undefined || init.dryRun) return
+  if ((await secretIdentity(secret).token()) !== undefined) return
+  if (clusterId === undefined) throw noToken()
+  throw needsToken(
+    `${init.title} has joined as ${clusterId} before, and ${secret.place} has no identity`,
+    clusterId,
+    init,
+    `; or, with the rights of its operator: sealane join ${init.flags} --broker-context CONTEXT`,
+  )
+}
+
+function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit, otherwise = ''): UserError {
+  const made = `sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`
+  return new UserError(`${problem}: a new token is needed, made for this id`, {
+    hint: `on the broker: ${made}${otherwise}`,
+  })
+}
+
+/** For the agent, where there is no identity that counts. One that the broker refuses goes: else it would be used. */
+export async function bringToken(
+  secret: SecretAccess,
+  { known, clock, asksFirst }: BringTokenInit,
+  token: string,
+): Promise<void> {
+  if (known !== undefined) return
+  const stale = await secretIdentity(secret).read()
+  await leaveToken(secret, token, asksFirst)
+  // The agent itself sees that one has ended, and goes on as it can until the token has made another.
+  if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
+}
+
+export interface BringTokenInit {
+  readonly known: MemberIdentity | undefined
+  readonly clock: Clock
+  /** See ASK_FIRST_ANNOTATION. */
+  readonly asksFirst: boolean
+}
+
+/** An agent that looks for its identity every few seconds has put it back by then. */
+const BACK_MS = 15_000
+
+/**
+ * Where the Secret was deleted while an agent runs: it still knows the identity, and may write it into a Secret that is
+ * there. Nobody but an administrator makes one.
+ */
+export async function offerSecret(
+  secret: SecretAccess,
+  { clock, signal, say }: { readonly clock: Clock; readonly signal: AbortSignal; readonly say: (text: string) => void },
+): Promise<void> {
+  if ((await secret.read()) !== undefined) return
+  await secret.change({})
+  say(`${secret.place} was gone: an empty one is there for the agent\n`)
+  const end = clock.monotonic() + BACK_MS
+  while ((await secretIdentity(secret).read()) === undefined && clock.monotonic() < end) await clock.sleep(500, signal)
+}

@@ -1,0 +1,64 @@
+/** What an earlier installation left in a cluster: its objects, and what is said of it. */
+import type { InstallValues } from '../../install/values/install-values.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { at, listAt, textAt } from '../discovery/snapshot.ts'
+import { type InstalledObjects, installedRefs } from '../installation/plan-installed-values.ts'
+import type { JoinPlan } from './plan-join.ts'
+
+/** Every object of ours that is there. Throws KubeError. */
+export async function readInstalled(
+  admin: Pick<ClusterAdmin, 'get'>,
+  values: InstallValues,
+  signal: AbortSignal,
+): Promise<InstalledObjects> {
+  const refs = installedRefs(values).map(refOf)
+  const found = await Promise.all(refs.map((ref) => getIfServed(admin, ref, signal)))
+  return new Map(found.flatMap((object) => (object === undefined ? [] : [[titleOf(refOf(object)), object] as const])))
+}
+
+/** Undefined also where the server does not know the kind: not every cluster has that of the Prometheus Operator. */
+async function getIfServed(
+  admin: Pick<ClusterAdmin, 'get'>,
+  ref: ObjectRef,
+  signal: AbortSignal,
+): Promise<ManifestObject | undefined> {
+  try {
+    return await admin.get(ref, signal)
+  } catch (error) {
+    if (error instanceof ClusterApiError && error.code === 'NotFound') return undefined
+    throw error
+  }
+}
+
+// What a join means for a cluster where something is installed already. Pure.
+
+/** `c2 is a member already: upgrades from …`; empty for a first join. */
+export function describeInstalled(
+  { clusterId, objects }: Pick<JoinPlan, 'clusterId' | 'objects'>,
+  live: InstalledObjects,
+  isMember: boolean,
+): string {
+  const before = imagesOf([...live.values()])
+  if (before.length === 0) return ''
+  const after = imagesOf(objects)
+  const same = before.join() === after.join()
+  const what = same ? `repairs what is missing or differs; image ${after.join(', ')}` : upgrade(before, after)
+  return `${clusterId} ${isMember ? 'is a member already' : 'is installed already, and no member yet'}: ${what}\n`
+}
+
+function upgrade(before: readonly string[], after: readonly string[]): string {
+  return `goes from image ${before.join(', ')} to ${after.join(', ')}`
+}
+
+/** Each once, sorted. */
+function imagesOf(objects: readonly ManifestObject[]): readonly string[] {
+  const images = objects.flatMap((object) =>
+    listAt(at(object, 'spec', 'template', 'spec'), 'containers')
+      .filter((container) => object.metadata.name === `sealane-${textAt(container, 'name') ?? ''}`)
+      .flatMap((container) => textAt(container, 'image') ?? []),
+  )
+  return [...new Set(images)].sort()
+}

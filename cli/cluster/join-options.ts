@@ -1,0 +1,146 @@
+/** Flags of `sealane join` that are about a real cluster. */
+import type { Command } from 'commander'
+import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
+import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
+import { MAX_LANE } from '../../model/lanes/lane-number.ts'
+import { formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { choiceOption, collect, durationOption, quoted } from '../context/command-context.ts'
+import type { GatewayOption } from './plan-gateways.ts'
+import {
+  type ImageOptions,
+  type MarkOptions,
+  type StatusOptions,
+  addImageOptions,
+  addMarkOptions,
+  addStatusOptions,
+} from '../installation/values-options.ts'
+
+export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOptions {
+  readonly podCidr?: readonly string[]
+  readonly serviceCidr?: readonly string[]
+  readonly gateway?: readonly GatewayOption[]
+  readonly gateways?: number
+  readonly label?: readonly (readonly [string, string | null])[]
+  readonly allowNamespace?: readonly string[]
+  readonly brokerKubeconfig?: string
+  readonly brokerContext?: string
+  readonly yes: boolean
+  readonly force: boolean
+  readonly dryRun: boolean
+  readonly output?: 'yaml'
+  readonly timeout: number
+}
+
+export function addJoinKubeOptions(command: Command): Command {
+  addMarkOptions(
+    addStatusOptions(addImageOptions(command)),
+    ['agent', 'dns', 'gateway', 'routeagent'],
+    'with --context: ',
+  )
+    .option(
+      '--pod-cidr <cidr>',
+      'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
+      collect(cidr('--pod-cidr')),
+    )
+    .option(
+      '--service-cidr <cidr>',
+      'with --context: a range of Services, instead of what is found; may be given several times',
+      collect(cidr('--service-cidr')),
+    )
+    .option(
+      '--gateway <node[=address]>',
+      'with --context: a node that becomes a gateway, and the address where others call it; may be given several times',
+      collect(parseGateway),
+    )
+    .option(
+      '--gateways <count>',
+      `with --context: how many nodes are gateways at once, 1 to ${MAX_LANE + 1} (default: as installed, else ${DEFAULT_ACTIVE_GATEWAYS})`,
+      parseGatewayCount,
+    )
+    .option(
+      '--label <key=value>',
+      'with --context: a label of this cluster, such as region=eu; region- takes it away',
+      collect(parseLabel),
+    )
+    .option(
+      '--allow-namespace <name>',
+      'with --context: import services of default, kube-* or another guarded namespace all the same; may be given several times',
+      collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
+    )
+    .option(
+      '--broker-context <name>',
+      "with --context: the context of the broker's cluster, where a member that has lost its identity gets a new one",
+    )
+    .option('--broker-kubeconfig <file>', 'with --broker-context: its kubeconfig (default: the one of this cluster)')
+    .option('--yes', 'with --context: never ask', false)
+    .option('--force', 'with --context: join although something is known not to work', false)
+    .option('--dry-run', 'with --context: show every change and make none', false)
+    .addOption(
+      choiceOption('-o, --output <format>', 'with --context: print what would be applied, for GitOps', ['yaml']),
+    )
+    .addOption(durationOption('--timeout', 'with --context: how long to wait for each step', 120_000))
+  return command
+}
+
+const cidr =
+  (flag: string) =>
+  (text: string): string =>
+    formatPrefix(parsePrefix(text, flag))
+
+function parseGateway(text: string): GatewayOption {
+  const at = text.indexOf('=')
+  const node = at < 0 ? text : text.slice(0, at)
+  if (!isDnsSubdomain(node)) throw new InvalidNameError('--gateway', node, 'the name of a Node')
+  if (at < 0) return { node }
+  const publicAddress = text.slice(at + 1)
+  parseAddress(publicAddress, '--gateway')
+  return { node, publicAddress }
+}
+
+function parseGatewayCount(text: string): number {
+  const count = Number(text)
+  if (/^\d+$/.test(text) && count >= 1 && count <= MAX_LANE + 1) return count
+  throw new UserError(`--gateways ${quoted(text)}: expected a whole number from 1 to ${MAX_LANE + 1}`, { exitCode: 2 })
+}
+
+function parseLabel(text: string): readonly [string, string | null] {
+  const at = text.indexOf('=')
+  if (at < 0 && text.length > 1 && text.endsWith('-')) return [text.slice(0, -1), null]
+  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value, or key- to take one away`)
+  return [text.slice(0, at), text.slice(at + 1)]
+}
+
+/** As commander names them. */
+const KUBE_ONLY = [
+  'image',
+  'imagePullPolicy',
+  'imagePullSecret',
+  'statusListen',
+  'objectLabel',
+  'objectAnnotation',
+  'podLabel',
+  'podAnnotation',
+  'resources',
+  'podCidr',
+  'serviceCidr',
+  'gateway',
+  'gateways',
+  'label',
+  'allowNamespace',
+  'brokerContext',
+  'brokerKubeconfig',
+  'yes',
+  'force',
+  'dryRun',
+  'output',
+  'timeout',
+] as const satisfies readonly (keyof JoinKubeOptions)[]
+
+/** Throws UserError for a flag that says nothing to a site file: `--dry-run` must not join after all. */
+export function refuseKubeOptions(command: Command): void {
+  const given = KUBE_ONLY.find((name) => command.getOptionValueSource(name) === 'cli')
+  const flag = command.options.find((option) => option.attributeName() === given)?.long
+  if (flag === undefined) return
+  throw new UserError(`${flag}: only for a real cluster, with --context or --kubeconfig`, { exitCode: 2 })
+}

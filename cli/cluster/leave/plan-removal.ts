@@ -1,0 +1,193 @@
+/** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
+import { BROKER_CLAIM, objectName } from '../../../install/values/names.ts'
+import { DEFAULT_VALUES } from '../../../install/values/install-values.ts'
+
+export interface RemovalFacts {
+  /** `context "c1" of /home/ana/.kube/config` */
+  readonly title: string
+  /** `--context c1` */
+  readonly flags: string
+  /** Without Kubernetes. */
+  readonly site: boolean
+  /** Undefined: no Membership, so the broker need not know. */
+  readonly member: { readonly id: string; readonly clusterset: string; readonly leaving: boolean } | undefined
+  /** What is installed of a member: `Namespace sealane-system`. */
+  readonly parts: readonly string[]
+  /** Ids of the other clusters. */
+  readonly others: readonly string[]
+  /** namespace/name of what this cluster exports. */
+  readonly exports: readonly string[]
+  /** Services of other clusters that are imported here. */
+  readonly imports: number
+  /** Nodes with something of Sealane in their kernel. */
+  readonly nodes: readonly string[]
+  /** Undefined: there is none. */
+  readonly broker: BrokerFacts | undefined
+}
+
+export interface BrokerFacts {
+  /** Who belongs to the clusterset; undefined where nobody asks, and while its volume and address alone are left. */
+  readonly members: readonly BrokerMember[] | { readonly unknown: string } | undefined
+  /** PersistentVolumeClaims with its data: its own, or those of the etcd beside it. */
+  readonly claims: readonly string[]
+  /** URL of an etcd of somebody else's that has its data. */
+  readonly etcd?: string
+}
+
+export interface BrokerMember {
+  readonly id: string
+  readonly state: string
+}
+
+export interface RemovalOptions {
+  readonly verb: 'leave' | 'uninstall'
+  readonly crds: boolean
+  readonly deleteData: boolean
+  readonly evictMembers: boolean
+  readonly force: boolean
+}
+
+export interface RemovalPlan {
+  /** For people, one line each; empty: there is nothing of Sealane to remove. */
+  readonly lines: readonly string[]
+  /** Members that are put out before the broker goes. */
+  readonly evicts: readonly string[]
+  /** Why it must not be done like this, and what to type instead. */
+  readonly refusal: { readonly message: string; readonly hint: string } | undefined
+  /** The same command, with --yes. */
+  readonly command: string
+}
+
+/** Names that are printed before only the number of the others is. */
+const MAX_NAMED = 5
+const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
+
+export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): RemovalPlan {
+  const broker = chosen.verb === 'uninstall' ? facts.broker : undefined
+  const others = otherMembers(facts, broker)
+  const going = [
+    ...memberLines(facts),
+    ...(broker === undefined ? [] : brokerLines(facts, broker, others, chosen)),
+    ...(chosen.crds ? ['the CRDs, but for those of the Kubernetes project that are in use'] : []),
+  ]
+  const command = commandOf(facts, chosen, '--yes')
+  if (going.length === 0) return { lines: [], evicts: [], refusal: undefined, command }
+  const lines = [...going, ...stayLines(facts, broker, chosen)].map((line) => `  ${line}`)
+  return {
+    lines: [`this takes out of ${facts.title}:`, ...lines, ...offer(facts, broker)],
+    evicts: chosen.evictMembers && others !== undefined && !('unknown' in others) ? others.map(({ id }) => id) : [],
+    refusal: refusalOf(facts, others, chosen),
+    command,
+  }
+}
+
+function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, chosen: RemovalOptions): string[] {
+  const { crds, deleteData, verb } = chosen
+  const { claims = [], etcd } = broker ?? {}
+  const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${claimsText(claims)}, ${SERVICE}`
+  return [
+    ...(claims.length > 0 && !deleteData ? [data] : []),
+    ...(etcd === undefined ? [] : [`stays: ${givenText(etcd)}`]),
+    ...(etcd === undefined || deleteData ? [] : [`stays: the broker's address (--delete-data): ${SERVICE}`]),
+    ...(crds || site ? [] : [`stays: the CRDs${verb === 'uninstall' ? ' (--crds)' : ''}`]),
+  ]
+}
+
+/** What names the places with the broker's data: `PersistentVolumeClaim sealane-broker/sealane-broker-data`. */
+export function claimsText(claims: readonly string[]): string {
+  const names = claims.map((name) => `${DEFAULT_VALUES.broker.namespace}/${name}`)
+  return `PersistentVolumeClaim${names.length === 1 ? '' : 's'} ${names.join(', ')}`
+}
+
+/** Nothing here can remove it, and nothing in the cluster says where it is once the broker is gone. */
+export function givenText(etcd: string): string {
+  return `the broker's data in ${etcd}; name that etcd to the next sealane broker deploy too`
+}
+
+const DATA = 'members, addresses and the certificate authority'
+
+type Others = readonly BrokerMember[] | { readonly unknown: string } | undefined
+
+/** This cluster leaves by itself before the broker goes. */
+function otherMembers({ member }: RemovalFacts, broker: BrokerFacts | undefined): Others {
+  const members = broker?.members
+  if (members === undefined || 'unknown' in members) return members
+  return members.filter(({ id, state }) => id !== member?.id && (state === 'in contact' || state === 'silent'))
+}
+
+function memberLines({ member, parts, others, exports, imports, nodes }: RemovalFacts): string[] {
+  const cut = others.length === 0 ? 'no other cluster is known here' : `cut off from ${named(others)}`
+  return [
+    ...(member === undefined
+      ? []
+      : [`${member.id} leaves clusterset ${member.clusterset}${member.leaving ? ' (under way)' : ''}: ${cut}`]),
+    ...(exports.length === 0 ? [] : [`no other cluster can call what is exported here: ${named(exports)}`]),
+    ...(imports === 0 ? [] : [`pods here can no longer call ${count(imports, 'service')} of other clusters`]),
+    ...(nodes.length === 0 ? [] : [`lanes, routes and rules in the kernel of ${named(nodes)}`]),
+    ...(parts.length === 0 ? [] : [`what is installed: ${named(parts)}; node labels, settings of cluster DNS`]),
+  ]
+}
+
+function brokerLines(
+  { title }: RemovalFacts,
+  { members, claims }: BrokerFacts,
+  others: Others,
+  { deleteData, evictMembers }: RemovalOptions,
+): string[] {
+  return [
+    ...(members === undefined
+      ? []
+      : [`the broker of ${title}: nobody can join, and no cluster hears of changes in another`]),
+    ...(others === undefined ? [] : [membersLine(others, evictMembers)]),
+    ...(claims.length > 0 && deleteData ? [`the broker's data, for good: ${claimsText(claims)} (${DATA})`] : []),
+  ]
+}
+
+function membersLine(others: Exclude<Others, undefined>, evicts: boolean): string {
+  if ('unknown' in others) return `its members cannot be listed: ${others.unknown}`
+  if (others.length === 0) return 'no other cluster is a member'
+  const members = named(others.map(({ id, state }) => `${id} (${state})`))
+  return evicts ? `its members are evicted: ${members}` : `its members are cut off from it: ${members}`
+}
+
+/** While the broker can be asked, its data can be kept. */
+function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
+  if (broker === undefined || !Array.isArray(broker.members)) return []
+  if (isOnEtcd(broker)) return ['before that, a snapshot of its etcd: etcdctl snapshot save (docs/operations.md)']
+  return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
+}
+
+/** A backup by the broker is one of its own volume. */
+function isOnEtcd({ claims, etcd }: BrokerFacts): boolean {
+  return etcd !== undefined || claims.some((claim) => claim !== BROKER_CLAIM)
+}
+
+function refusalOf(facts: RemovalFacts, others: Others, chosen: RemovalOptions): RemovalPlan['refusal'] {
+  if (others === undefined || chosen.evictMembers) return undefined
+  const again = commandOf(facts, { ...chosen, evictMembers: true })
+  if ('unknown' in others) {
+    const message = `the broker of ${facts.title} cannot be asked which members it has: ${others.unknown}`
+    return { message, hint: `mend it, or take it out whoever its members are: ${again}` }
+  }
+  const present = others.filter(({ state }) => state === 'in contact').map(({ id }) => id)
+  if (present.length === 0) return undefined
+  const message = `the broker of ${facts.title} has members in contact: ${named(present)}`
+  return { message, hint: `run sealane leave there first, or evict them: ${again}` }
+}
+
+function commandOf({ flags }: RemovalFacts, chosen: RemovalOptions, ...more: readonly string[]): string {
+  const { verb, crds, deleteData, evictMembers, force } = chosen
+  const uninstall =
+    verb === 'uninstall' ? { '--crds': crds, '--delete-data': deleteData, '--evict-members': evictMembers } : {}
+  const given = Object.entries({ ...uninstall, '--force': force }).flatMap(([flag, is]) => (is ? [flag] : []))
+  return ['sealane', verb, flags, ...given, ...more].join(' ')
+}
+
+function named(names: readonly string[]): string {
+  const rest = names.length - MAX_NAMED
+  return `${names.slice(0, MAX_NAMED).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+function count(n: number, what: string): string {
+  return n === 1 ? `one ${what}` : `${n} ${what}s`
+}

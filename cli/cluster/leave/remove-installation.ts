@@ -1,0 +1,237 @@
+/**
+ * Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched.
+ */
+import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/all-crds.ts'
+import { planBroker } from '../../../install/plan-broker.ts'
+import { planMember } from '../../../install/plan-member.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
+import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
+  PROPERTY_CLUSTERSET,
+  PROPERTY_CLUSTER_ID,
+} from '../../../model/spec-constants.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/errors.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { advice } from '../../discovery/advice/advice.ts'
+import type { Discovery } from '../../discovery/discover.ts'
+import { conditionsOf } from '../../installation/object-status.ts'
+import { selectorText } from '../../installation/pod-trouble.ts'
+import { type Missing, type Probe, waitUntil } from '../../installation/wait-until.ts'
+
+const OURS = 'sealane.io/v1alpha1'
+const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
+const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
+
+/** With all that an installation can have: nobody says here how this one was made. */
+const ALL_VALUES: InstallValues = {
+  ...DEFAULT_VALUES,
+  gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
+  routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
+  member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
+  metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+}
+
+/** All of a member but the CRDs. Waits until the namespace is gone. */
+export async function removeInstallation(
+  admin: ClusterAdmin,
+  discovery: Discovery,
+  init: LeaveClusterInit,
+): Promise<void> {
+  const { signal } = init
+  await removePools(admin, discovery, init)
+  await removeObjects(
+    admin,
+    planMember(ALL_VALUES).flatMap((part) => part.objects),
+    init,
+  )
+  for (const kind of ['Gateway', 'RouteAgent', 'Endpoint', 'Cluster', 'Membership']) {
+    for (const object of await admin.list(OURS, kind, {}, signal)) {
+      await removeOne(admin, { apiVersion: OURS, kind, name: object.metadata.name }, init)
+    }
+  }
+  await removeMirrored(admin, init)
+  await removeProperties(admin, init)
+  for (const node of await admin.list('v1', 'Node', { labelSelector: LABEL_GATEWAY }, signal)) {
+    const none = { labels: { [LABEL_GATEWAY]: null }, annotations: { [ANNOTATION_PUBLIC_ADDRESS]: null } }
+    await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
+  }
+  await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
+}
+
+/** The broker's data and its address, which members know: they stay unless it is asked for, for the next deploy. */
+const KEPT: ReadonlySet<string> = new Set(['Namespace', 'PersistentVolumeClaim', 'Service'])
+
+/** With a volume of its own, and as replicas with an etcd beside them. */
+function bothForms(): readonly InstallValues[] {
+  const { broker, etcd } = ALL_VALUES
+  return [{ ...ALL_VALUES, broker: { ...broker, store: 'etcd' }, etcd: { ...etcd, enabled: true } }, ALL_VALUES]
+}
+
+/**
+ * Waits until its pod is gone; with `deleteData` until all is gone, its volume too if the storage class says so. False
+ * when there was nothing to remove.
+ */
+export async function removeBroker(
+  admin: ClusterAdmin,
+  { deleteData }: { readonly deleteData: boolean },
+  init: LeaveClusterInit,
+): Promise<boolean> {
+  const name = DEFAULT_VALUES.broker.namespace
+  const namespace = { apiVersion: 'v1', kind: 'Namespace', name }
+  if ((await admin.get(namespace, init.signal)) === undefined) return false
+  const objects = bothForms().flatMap((values) => planBroker(values).flatMap((part) => part.objects))
+  const going = objects.filter(({ kind }) => deleteData || !KEPT.has(kind))
+  const removed = await removeObjects(admin, going, init)
+  if (deleteData) {
+    await gone(admin, namespace, init)
+    return true
+  }
+  const labelSelector = selectorText('broker')
+  await step(init, 'the broker to end', async () => {
+    const [pod] = await admin.list('v1', 'Pod', { namespace: name, labelSelector }, init.signal)
+    return pod === undefined ? undefined : { what: titleOf(refOf(pod)) }
+  })
+  return removed
+}
+
+/**
+ * Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is
+ * left.
+ */
+export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
+  const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
+  const kept: string[] = []
+  const going: ObjectRef[] = []
+  for (const { metadata, spec } of ALL_CRDS) {
+    const ref = { ...CRD, name: metadata.name }
+    const version = spec.versions.find(({ storage }) => storage)?.name ?? ''
+    const left = await admin.list(`${spec.group}/${version}`, spec.names.kind, { limit: 1 }, init.signal)
+    if (left.length > 0 && !own.has(metadata.name)) {
+      init.say(`  kept      ${titleOf(ref)}  (there are objects of it)\n`)
+      kept.push(metadata.name)
+    } else {
+      await removeOne(admin, ref, init)
+      going.push(ref)
+    }
+  }
+  // The server takes out their objects first: its answer to the deletion does not say that they are gone.
+  const ended = await step(init, 'the CRDs to be gone', async () => lingering(await present(admin, going, init)))
+  const left = ended ? [] : await present(admin, going, init)
+  return [...kept, ...left.map(({ metadata }) => metadata.name)]
+}
+
+async function present(
+  admin: ClusterAdmin,
+  refs: readonly ObjectRef[],
+  { signal }: LeaveClusterInit,
+): Promise<readonly ManifestObject[]> {
+  const found = await Promise.all(refs.map((ref) => admin.get(ref, signal)))
+  return found.filter((object) => object !== undefined)
+}
+
+/** Of their conditions one is about their end; the others go on saying that all is well. */
+function lingering(crds: readonly ManifestObject[]): Missing | undefined {
+  if (crds.length === 0) return undefined
+  const ending = crds.flatMap(conditionsOf).find(({ type, status }) => type === 'Terminating' && status === 'True')
+  const names = crds.map(({ metadata }) => metadata.name).join(', ')
+  return { what: 'still there', why: ending?.message === undefined ? names : `${names} (${ending.message})` }
+}
+
+/** What advice made for the CNI, and what the user made beside it as docs/operations.md shows it: by its label. */
+async function removePools(admin: ClusterAdmin, discovery: Discovery, init: LeaveClusterInit): Promise<void> {
+  const made = advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]
+  for (const { apiVersion, kind } of made) {
+    for (const object of await admin.list(apiVersion, kind, { labelSelector: OUR_LABEL }, init.signal)) {
+      await removeOne(admin, refOf({ ...object, apiVersion, kind }), init)
+    }
+  }
+}
+
+/** The agent has done it, unless it is broken. */
+async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  for (const [apiVersion, kind] of [
+    ['multicluster.x-k8s.io/v1beta1', 'ServiceImport'],
+    ['discovery.k8s.io/v1', 'EndpointSlice'],
+  ] as const) {
+    for (const object of await admin.list(apiVersion, kind, { labelSelector: OUR_LABEL }, init.signal)) {
+      await removeOne(admin, refOf({ ...object, apiVersion, kind }), init)
+    }
+  }
+}
+
+/** As the agent would: what the user wrote stays. The policies that keep them take a moment to be felt as gone. */
+async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
+  await step(init, 'the properties of this cluster to go', async () => {
+    const found = await admin.list(type.apiVersion, type.kind, { labelSelector: OUR_LABEL }, init.signal)
+    const names = new Set(found.map(({ metadata }) => metadata.name))
+    for (const name of [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID].filter((one) => names.has(one))) {
+      try {
+        await removeOne(admin, { ...type, name }, init)
+      } catch (error) {
+        if (!(error instanceof ClusterApiError) || error.code === 'Unavailable') throw error
+        return { what: name, why: error.message }
+      }
+    }
+    return undefined
+  })
+}
+
+/** What was made last goes first; the namespace takes the rest with it. */
+async function removeObjects(
+  admin: ClusterAdmin,
+  objects: readonly ManifestObject[],
+  init: LeaveClusterInit,
+): Promise<boolean> {
+  let any = false
+  for (const object of [...objects].reverse()) any = (await removeOne(admin, refOf(object), init)) || any
+  return any
+}
+
+/** True when there was one. */
+async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<boolean> {
+  const removed = await admin.remove(ref, signal)
+  if (removed) say(`  removed   ${titleOf(ref)}\n`)
+  return removed
+}
+
+async function gone(admin: ClusterAdmin, ref: ObjectRef, init: LeaveClusterInit): Promise<void> {
+  await step(init, `${titleOf(ref)} to be gone`, async () => {
+    const object = await admin.get(ref, init.signal)
+    if (object === undefined) return undefined
+    const why = conditionsOf(object).find(({ status, message }) => status === 'True' && message !== undefined)?.message
+    return { what: ref.name, why }
+  })
+}
+
+// How a step of leaving prints, and how it waits.
+
+export interface LeaveClusterInit {
+  /** Goes past what does not end in time. */
+  readonly force: boolean
+  /** For each step. */
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+/** One thing to wait for. With --force what does not end is named and passed by: then false. */
+export async function step(init: LeaveClusterInit, what: string, look: Probe, given?: string): Promise<boolean> {
+  const { timeoutMs, clock, signal, say, force } = init
+  const hint = given ?? 'mend it and run this again, or go past it with --force'
+  try {
+    await waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
+    return true
+  } catch (error) {
+    if (!force || !(error instanceof UserError)) throw error
+    say(`${error.message}; going on because of --force\n`)
+    return false
+  }
+}

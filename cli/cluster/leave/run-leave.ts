@@ -1,0 +1,247 @@
+/** The command lines of leaving and of uninstalling: what would go is listed and asked about before anything does. */
+import { DEFAULT_VALUES } from '../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { BROKER_CLAIM, ETCD_VOLUME, etcdMembers, includedEtcdUrl, objectName } from '../../../install/values/names.ts'
+import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { UserError, messageOf } from '../../../runtime/errors.ts'
+import { storeUrlOf } from '../../broker/deploy/installed-broker.ts'
+import { podBroker, podClustersets, podMembers } from '../../broker/pod-broker.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import type { CommandContext } from '../../context/command-context.ts'
+import { confirm } from '../../context/confirm.ts'
+import { type KubeTarget, targetFlags } from '../../context/target.ts'
+import { withinTime } from '../../context/timeout.ts'
+import { withAdmin } from '../../context/with-admin.ts'
+import { type Discovery, discover } from '../../discovery/discover.ts'
+import type { EarlierInstall } from '../../discovery/earlier-install.ts'
+import { readSnapshot, snapshotReader } from '../../discovery/read-snapshot.ts'
+import { leaveCluster } from './leave-cluster.ts'
+import {
+  type BrokerFacts,
+  type RemovalFacts,
+  type RemovalOptions,
+  type RemovalPlan,
+  claimsText,
+  givenText,
+  planRemoval,
+} from './plan-removal.ts'
+import { type LeaveClusterInit, removeBroker, removeCrds } from './remove-installation.ts'
+
+interface ReadRemovalInit {
+  readonly flags: string
+  readonly earlier: Pick<EarlierInstall, 'parts'>
+  /** Whether the broker is asked for its members. */
+  readonly askBroker: boolean
+  readonly signal: AbortSignal
+}
+
+const OURS = 'sealane.io/v1alpha1'
+const MCS = 'multicluster.x-k8s.io/v1beta1'
+const MANAGED = { labelSelector: `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}` }
+/** A broker that is stuck must not hold up what removes it. */
+const ASK_MS = 15_000
+
+interface MembershipSpec {
+  readonly clusterId?: string
+  readonly clusterset?: string
+  readonly phase?: string
+}
+
+/** What is in a cluster that leave and uninstall would take out. */
+async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): Promise<RemovalFacts> {
+  const { flags, earlier, signal } = init
+  const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
+  const spec = membership?.['spec'] as MembershipSpec | undefined
+  const [clusters, gateways, agents, exports, imports] = await Promise.all([
+    admin.list(OURS, 'Cluster', {}, signal),
+    admin.list(OURS, 'Gateway', {}, signal),
+    admin.list(OURS, 'RouteAgent', {}, signal),
+    admin.list(MCS, 'ServiceExport', {}, signal),
+    admin.list(MCS, 'ServiceImport', MANAGED, signal),
+  ])
+  const id = spec?.clusterId
+  return {
+    title: admin.title,
+    flags,
+    site: false,
+    member:
+      id === undefined ? undefined : { id, clusterset: spec?.clusterset ?? '', leaving: spec?.phase === 'leaving' },
+    // It is named by its id.
+    parts: earlier.parts.filter((part) => !part.startsWith('Membership ')),
+    others: names(clusters).filter((name) => name !== id),
+    exports:
+      id === undefined ? [] : exports.map(({ metadata: { namespace = '', name } }) => `${namespace}/${name}`).sort(),
+    imports: imports.length,
+    nodes: [...new Set([...names(gateways), ...names(agents)])].sort(),
+    broker: await readBroker(admin, init),
+  }
+}
+
+function names(objects: readonly ManifestObject[]): readonly string[] {
+  return objects.map(({ metadata }) => metadata.name).sort()
+}
+
+async function readBroker(
+  admin: ClusterAdmin,
+  { flags, askBroker, signal }: ReadRemovalInit,
+): Promise<BrokerFacts | undefined> {
+  const { namespace } = DEFAULT_VALUES.broker
+  const there = await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)
+  if (there === undefined) return undefined
+  const claims = await admin.list('v1', 'PersistentVolumeClaim', { namespace }, signal)
+  const own = objectName('broker')
+  const workload = (kind: string) => admin.get({ apiVersion: 'apps/v1', kind, namespace, name: own }, signal)
+  const [statefulSet, deployment] = [await workload('StatefulSet'), await workload('Deployment')]
+  const installed = askBroker && (statefulSet ?? deployment) !== undefined
+  const url = statefulSet === undefined ? storeUrlOf(deployment) : undefined
+  return {
+    members: installed ? await membersOf(admin, flags, signal) : undefined,
+    claims: names(claims).filter(isData),
+    ...(url === undefined || url === includedEtcdUrl(namespace) ? {} : { etcd: url }),
+  }
+}
+
+/** Whatever else has a claim in that namespace is not ours. */
+function isData(claim: string): boolean {
+  return claim === BROKER_CLAIM || etcdMembers().some((member) => claim === `${ETCD_VOLUME}-${member}`)
+}
+
+async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal): Promise<BrokerFacts['members']> {
+  try {
+    return await withinTime(signal, ASK_MS, async (limited) => {
+      const ask = podBroker(admin, flags, limited)
+      const others = (await podClustersets(ask).list()).filter(
+        ({ state, members }) => state === 'listed' && members !== 0,
+      )
+      // None of them is evicted, nor named, with those of the broker's own.
+      if (others.length > 0)
+        return { unknown: `it serves other clustersets: ${others.map(({ name }) => name).join(', ')}` }
+      return podMembers(ask).members()
+    })
+  } catch (error) {
+    signal.throwIfAborted()
+    return { unknown: messageOf(error) }
+  }
+}
+
+export type RunLeaveOptions = Pick<LeaveClusterInit, 'force' | 'timeoutMs'> & { readonly yes: boolean }
+
+export interface RunUninstallOptions extends RunLeaveOptions {
+  readonly crds: boolean
+  readonly deleteData: boolean
+  readonly evictMembers: boolean
+}
+
+/** One removal under way. */
+interface Removal {
+  readonly admin: ClusterAdmin
+  readonly discovery: Discovery
+  readonly facts: RemovalFacts
+  readonly plan: RemovalPlan
+  readonly init: LeaveClusterInit
+}
+
+export async function runLeaveKube(
+  target: KubeTarget,
+  options: RunLeaveOptions,
+  context: CommandContext,
+): Promise<void> {
+  const chosen = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: options.force } as const
+  await withRemoval(target, { ...options, chosen }, context, async (removal) => {
+    const { admin, discovery, facts, plan, init } = removal
+    if (plan.lines.length === 0 && !options.force) throw nothingToLeave(facts)
+    await agree(removal, options, context)
+    const id = await leaveCluster(admin, discovery, init)
+    context.output.answer(
+      id === undefined ? 'Sealane is removed\n' : `${id} has left the clusterset; Sealane is removed\n`,
+    )
+  })
+}
+
+function nothingToLeave({ title, broker, flags }: RemovalFacts): UserError {
+  const hint = broker === undefined ? {} : { hint: `a broker is there; it goes with: sealane uninstall ${flags}` }
+  return new UserError(`${title}: Sealane is not installed there`, hint)
+}
+
+/** Everything of Sealane in one cluster, the broker as well. */
+export async function runUninstall(
+  target: KubeTarget,
+  options: RunUninstallOptions,
+  context: CommandContext,
+): Promise<void> {
+  const { crds, deleteData, evictMembers, force } = options
+  const chosen = { verb: 'uninstall', crds, deleteData, evictMembers, force } as const
+  await withRemoval(target, { ...options, chosen }, context, async (removal) => {
+    const { admin, discovery, facts, init } = removal
+    await agree(removal, options, context)
+    // Nothing to leave is fine: what is left over goes all the same.
+    const id = await leaveCluster(admin, discovery, init, { absentIsFine: true })
+    await evict(removal)
+    const broker = await removeBroker(admin, { deleteData }, init)
+    const kept = crds ? await removeCrds(admin, init) : []
+    const parts = [
+      ...(id === undefined ? [] : [`${id} has left the clusterset`]),
+      ...(broker ? ['the broker is gone'] : []),
+      ...dataLeft(facts, deleteData),
+    ]
+    const said = parts.length === 0 ? ['Sealane was not there'] : parts
+    context.output.answer(`${[...said, crdsLeft(crds, kept)].join('; ')}\n`)
+  })
+}
+
+function dataLeft({ broker }: RemovalFacts, deleteData: boolean): readonly string[] {
+  const { claims = [], etcd } = broker ?? {}
+  const [stays, stay] = [`the broker's data stays in ${claimsText(claims)} (--delete-data)`, claims.length > 0]
+  return [...(stay && !deleteData ? [stays] : []), ...(etcd === undefined ? [] : [`it stays: ${givenText(etcd)}`])]
+}
+
+async function withRemoval(
+  target: KubeTarget,
+  options: RunLeaveOptions & { readonly chosen: RemovalOptions },
+  context: CommandContext,
+  work: (removal: Removal) => Promise<void>,
+): Promise<void> {
+  const { force, timeoutMs, chosen } = options
+  const { signal, output } = context
+  const init = { force, timeoutMs, clock: new SystemClock(), signal, say: (text: string) => output.remark(text) }
+  await withAdmin(target, init.clock, context, async ({ admin, api }) => {
+    const discovery = discover(await readSnapshot(snapshotReader(api.dynamic), signal))
+    const flags = targetFlags(target, admin.contextName)
+    const facts = await readRemoval(admin, {
+      flags,
+      earlier: discovery.earlier,
+      askBroker: chosen.verb === 'uninstall',
+      signal,
+    })
+    await work({ admin, discovery, facts, plan: planRemoval(facts, chosen), init })
+  })
+}
+
+/** Says what goes; throws UserError where that must not be, or nobody says yes. */
+async function agree({ plan }: Removal, { yes }: RunLeaveOptions, context: CommandContext): Promise<void> {
+  if (plan.lines.length === 0) return
+  context.output.remark(`${plan.lines.join('\n')}\n`)
+  if (plan.refusal !== undefined) throw new UserError(plan.refusal.message, { hint: plan.refusal.hint })
+  await confirm({ what: 'Take it out', yes, command: plan.command }, context)
+}
+
+/** An evicted cluster receives it within a second (the broker looks that often), if its broker is still there. */
+const HEARD_MS = 1500
+
+async function evict({ admin, facts, plan, init }: Removal): Promise<void> {
+  const { clock, signal, say } = init
+  if (plan.evicts.length === 0) return
+  const members = podMembers(podBroker(admin, facts.flags, signal))
+  for (const cluster of plan.evicts) {
+    await members.evict({ cluster, force: true })
+    say(`  evicted   ${cluster}\n`)
+  }
+  await clock.sleep(HEARD_MS, signal)
+}
+
+function crdsLeft(asked: boolean, kept: readonly string[]): string {
+  if (!asked) return 'the CRDs stay (--crds)'
+  return kept.length === 0 ? 'the CRDs are gone' : `the CRDs are gone, but for ${kept.join(', ')}`
+}

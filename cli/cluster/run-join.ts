@@ -1,0 +1,194 @@
+/** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
+import { formatYaml } from '../../kubeapi/yaml.ts'
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/names.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { lookAtJoin } from '../../protocol/membership/join.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { createLogger } from '../../runtime/logging/pino-logger.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../context/terminal.ts'
+import type { CommandContext } from '../context/command-context.ts'
+import { type TokenOptions, readTokenText } from '../broker/token.ts'
+import { TOKEN_PART } from '../../protocol/membership/secret-identity.ts'
+import { type KubeTarget, targetFlags } from '../context/target.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { withAdmin } from '../context/with-admin.ts'
+import { type Members, podBroker, podMembers, withPodMembers } from '../broker/pod-broker.ts'
+import type { RekeyingBroker } from './identity-secret.ts'
+import { withImage, withMarks, withStatus } from '../installation/values-options.ts'
+import { markedCrds } from '../installation/marks.ts'
+import {
+  type JoinClusterInit,
+  type JoinedCluster,
+  type PreparedJoin,
+  adviceObjects,
+  joinCluster,
+  prepareJoin,
+} from './join-cluster.ts'
+import type { JoinKubeOptions } from './join-options.ts'
+import type { JoinOptions } from './plan-join.ts'
+
+export type RunJoinOptions = JoinKubeOptions &
+  TokenOptions & { readonly clusterId?: string; readonly approvalTimeout?: number }
+
+export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, context: CommandContext): Promise<void> {
+  const { signal, output } = context
+  const clock = new SystemClock()
+  const say = (text: string): void => output.remark(text)
+  const init: JoinClusterInit = {
+    token: await tokenFor(options, signal),
+    chosen: joinOptions(options),
+    values: withMarks(withStatus(withImage(DEFAULT_VALUES, options), options), options),
+    asked: options,
+    look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
+    dryRun: options.dryRun,
+    confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),
+    force: options.force,
+    flags: targetFlags(target),
+    timeoutMs: options.timeout,
+    approvalMs: options.approvalTimeout,
+    ask: options.yes || !process.stdin.isTTY ? undefined : (question) => askAtTerminal(question, signal),
+    clock,
+    signal,
+    say,
+  }
+  await withAdmin(target, clock, { signal, output }, async ({ api, admin }) => {
+    const open = { admin, dynamic: api.dynamic }
+    if (options.output === 'yaml') {
+      print(await prepareJoin(open, init), init, output)
+      return
+    }
+    const rekey = (cluster: string): Promise<RekeyingBroker | undefined> =>
+      brokerOf(cluster, { target, options, admin }, context)
+    const joined = await joinCluster(open, { ...init, rekey })
+    if (options.dryRun) output.answer('nothing was changed\n')
+    else reportJoined(joined, target, output)
+  })
+}
+
+interface RekeyPlace {
+  readonly target: KubeTarget
+  readonly options: Pick<RunJoinOptions, 'brokerContext' | 'brokerKubeconfig'>
+  readonly admin: ClusterAdmin
+}
+
+/** The broker that was named, else one in the same cluster. Undefined: there is none to ask, or it is of others. */
+async function brokerOf(
+  cluster: string,
+  { target, options, admin }: RekeyPlace,
+  context: CommandContext,
+): Promise<RekeyingBroker | undefined> {
+  const { brokerContext, brokerKubeconfig } = options
+  const membership = await admin.get(
+    { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME },
+    context.signal,
+  )
+  const clusterset = (membership?.['spec'] as { readonly clusterset?: string } | undefined)?.clusterset
+  if (brokerContext !== undefined || brokerKubeconfig !== undefined) {
+    const kubeconfig = brokerKubeconfig ?? target.kubeconfig
+    const place = {
+      clusterset,
+      ...(kubeconfig === undefined ? {} : { kubeconfig }),
+      ...(brokerContext === undefined ? {} : { context: brokerContext }),
+    }
+    const ask = <T>(work: (members: Members) => Promise<T>): Promise<T> => withPodMembers(place, context, work)
+    const found = await memberAt(cluster, ask)
+    if (found !== undefined) return found
+    throw new UserError(`the broker that was named has no member ${cluster} in clusterset ${clusterset ?? '-'}`)
+  }
+  const { namespace } = DEFAULT_VALUES.broker
+  const deployed = { apiVersion: 'apps/v1', kind: 'Deployment', namespace, name: objectName('broker') }
+  if ((await admin.get(deployed, context.signal)) === undefined) return undefined
+  const here = podMembers(podBroker(admin, targetFlags(target, admin.contextName), context.signal, clusterset))
+  try {
+    return await memberAt(cluster, (work) => work(here))
+  } catch (error) {
+    // A broker of other clusters, in a cluster that is a member elsewhere.
+    if (error instanceof UserError) return undefined
+    throw error
+  }
+}
+
+async function memberAt(
+  cluster: string,
+  ask: <T>(work: (members: Members) => Promise<T>) => Promise<T>,
+): Promise<RekeyingBroker | undefined> {
+  const all = await ask((members) => members.members())
+  const found = all.find(({ id, state }) => id === cluster && (state === 'in contact' || state === 'silent'))
+  if (found === undefined) return undefined
+  const rekey = async (): Promise<string> => (await ask((members) => members.rekey({ cluster }))).text
+  return { inContact: found.state === 'in contact', rekey }
+}
+
+/** As `leave` asks; undefined where nobody can be asked. */
+function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClusterInit['confirm'] {
+  if (terminal === undefined) return undefined
+  return async (question) => {
+    const said = await lineFromTerminal(`${question}? Type yes: `, signal, terminal)
+    return said.trim().toLowerCase() === 'yes'
+  }
+}
+
+/** A member that joins again needs none, nor does who only looks; whether it is one is seen in the cluster. */
+async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
+  if (options.output === 'yaml') return undefined
+  const sources = { env: process.env, stdin: process.stdin, signal }
+  const inherited = process.env['SEALANE_TOKEN'] ?? ''
+  const given = options.token !== undefined || options.tokenFile !== undefined || inherited !== ''
+  return given ? readTokenText(options, sources) : undefined
+}
+
+/** Everything that is applied, and what a file cannot carry. */
+function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
+  const { plan, advice, discovery } = prepared
+  const marks = plan.values.common
+  const objects = [...markedCrds(marks.objects), ...plan.objects, ...adviceObjects(advice, marks)]
+  output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
+  const { namespace } = values.member
+  const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`
+  say('not in these files, and to be done beside them:\n')
+  say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
+  for (const { node, labels, annotations } of plan.nodes) {
+    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${pair.join('=')}\n`)
+    for (const pair of Object.entries(annotations))
+      say(`  its address: kubectl annotate node ${node} ${pair.join('=')}\n`)
+  }
+  const { value } = discovery.dns.flavour
+  say(
+    `  cluster DNS (${value}): names below ${CLUSTERSET_ZONE} are asked of Service ${namespace}/${objectName('dns')}\n`,
+  )
+}
+
+function joinOptions(options: RunJoinOptions): JoinOptions {
+  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], gateways, label = [] } = options
+  return {
+    labels: Object.fromEntries(label),
+    gateways: gateway,
+    ...(gateways === undefined ? {} : { activeGateways: gateways }),
+    ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
+    ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),
+    ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),
+    ...(serviceCidr === undefined ? {} : { serviceCIDRs: serviceCidr }),
+  }
+}
+
+function reportJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
+  const { plan, advice, dns } = joined
+  const { reached: others, alone } = joined.others
+  const reached =
+    others.length > 0 ? `it reaches ${others.join(', ')}` : alone ? 'it is the first member' : 'no other is in contact'
+  output.answer(
+    `${plan.clusterId} has joined with gateway ${plan.gateways.map(({ node }) => node).join(', ')}; ${reached}\n`,
+  )
+  for (const { commands } of advice) for (const command of commands) output.remark(`to do: ${command}\n`)
+  for (const line of dns.left) output.remark(`cluster DNS: ${line}\n`)
+  const next =
+    others.length === 0
+      ? 'join another cluster: sealane token create on the broker, then sealane join'
+      : `sealane export SERVICE --namespace NAMESPACE ${targetFlags(target)}`
+  output.remark(`next: ${next}\n`)
+  if (others.length > 0) output.remark(`then, in ${others.join(', ')}: SERVICE.NAMESPACE.svc.${CLUSTERSET_ZONE}\n`)
+}

@@ -1,0 +1,210 @@
+/** How far a join has come, each as what is still missing. */
+import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
+import { LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/gateway-node.ts'
+import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import { knownMembers, oneLine } from '../../model/membership.ts'
+import {
+  type Cluster,
+  type ConnectionCause,
+  type ConnectionState,
+  type Gateway,
+  MEMBERSHIP_NAME,
+} from '../../model/objects.ts'
+import { reasonRow } from '../../model/reasons/reasons.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { endOfIdentity } from '../../protocol/membership/join.ts'
+import { type SecretAccess, joinProblem, secretIdentity } from '../../protocol/membership/secret-identity.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { partTrouble } from '../installation/pod-trouble.ts'
+import { type Progress, nodeText, unreadyNodes } from '../installation/rollout.ts'
+import type { Missing } from '../installation/wait-until.ts'
+import type { JoinPlan } from './plan-join.ts'
+
+// Which other clusters are reached, by what the gateways' probes say. Pure.
+
+interface LaneState {
+  readonly cluster: string
+  /** The best of all lanes to it: one that is up is enough. */
+  readonly state: ConnectionState
+  readonly message: string
+  readonly cause?: ConnectionCause
+}
+
+const RANK: Readonly<Record<ConnectionState, number>> = { up: 0, connecting: 1, down: 2 }
+
+export function joinedOthers(clusters: readonly Cluster[], own: string | undefined): readonly string[] {
+  return clusters
+    .map(({ spec }) => spec.id)
+    .filter((id) => id !== own)
+    .sort()
+}
+
+/** What the agent says of members without a connection to the broker, by id (agent/cluster/plan-cluster-status.ts). */
+function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string, string> {
+  return new Map(
+    clusters.flatMap(({ spec, status }): [string, string][] => {
+      const contact = findCondition(status?.conditions, CONDITION_IN_CONTACT)
+      return contact?.status === 'False' ? [[spec.id, contact.message]] : []
+    }),
+  )
+}
+
+/** A cluster that no gateway speaks of yet is `connecting`. */
+export function laneStates(clusters: readonly string[], gateways: readonly Gateway[]): readonly LaneState[] {
+  const connections = gateways.flatMap((gateway) =>
+    (gateway.status?.connections ?? []).map((one): LaneState =>
+      isTakenAsSilent(gateway) ? unheard(one.cluster, gateway.metadata.name) : one,
+    ),
+  )
+  return clusters.map((cluster) => {
+    const own = connections.filter((connection) => connection.cluster === cluster)
+    const best = [...own].sort((a, b) => RANK[a.state] - RANK[b.state])[0]
+    if (best === undefined) return { cluster, state: 'connecting', message: 'not heard of yet' }
+    const { state, message, cause } = best
+    return { cluster, state, message, ...(cause === undefined ? {} : { cause }) }
+  })
+}
+
+/** What it said last is no news of its lanes. */
+function unheard(cluster: string, node: string): LaneState {
+  return { cluster, state: 'connecting', message: `nothing is heard from the gateway on node ${node}` }
+}
+
+const OURS = 'sealane.io/v1alpha1'
+
+export interface JoinPlace {
+  readonly secret: SecretAccess
+  /** Text of the site file that the agent has, or will have. */
+  readonly settings: string
+  readonly namespace: string
+  /** Milliseconds since 1970: an identity that has ended is none. */
+  readonly nowMs: number
+  /** How long an operator of the broker may take to accept this cluster; undefined: as long as anything else. */
+  readonly approvalMs?: number | undefined
+}
+
+export interface JoinMissing extends Missing {
+  /** What the join would change for other members: somebody has to agree. */
+  readonly asks?: string
+}
+
+/** Throws UserError when the broker, or the token itself, says no. */
+export async function joinProgress(
+  admin: Pick<ClusterAdmin, 'list'>,
+  { secret, settings, namespace, nowMs, approvalMs }: JoinPlace,
+  signal: AbortSignal,
+): Promise<JoinMissing | undefined> {
+  const identity = await secretIdentity(secret).read()
+  if (identity !== undefined && endOfIdentity(identity) > nowMs) return undefined
+  const problem = joinProblem(await secret.read(), settings)
+  if (problem?.final === true) {
+    throw new UserError(problem.text, {
+      hint: 'mend that, or make a new token (sealane token create), and run this again',
+      ...(problem.reason === undefined ? {} : { reason: problem.reason }),
+    })
+  }
+  // A person needs that at once, to read it to another one.
+  if (problem?.reason === 'JoinAwaitsApproval') return { what: oneLine(problem.text), mayTakeMs: approvalMs }
+  // A person may take a while to answer; after that the agent joins at once.
+  if (problem?.reason === 'JoinAwaitsAgreement')
+    return { what: 'agent', asks: oneLine(problem.text), mayTakeMs: Infinity }
+  if (problem !== undefined) return { what: 'agent', why: problem.text }
+  return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
+}
+
+export interface LanesProgress extends Progress {
+  /** Ids of the other clusters with a lane that is up. */
+  readonly reached: readonly string[]
+  /** There is no other member. */
+  readonly alone: boolean
+}
+
+/**
+ * Members that have no connection to the broker are left out, and gateways on nodes that are not ready; never all of
+ * the gateways.
+ */
+export async function lanesProgress(
+  admin: Pick<ClusterAdmin, 'list' | 'get'>,
+  { gateways, activeGateways }: Pick<JoinPlan, 'gateways' | 'activeGateways'>,
+  signal: AbortSignal,
+): Promise<LanesProgress> {
+  const clusters = (await admin.list(OURS, 'Cluster', {}, signal)) as unknown as Cluster[]
+  const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
+  const own = (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
+  const unready = await unreadyNodes(admin, signal)
+  const all = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
+  // What a node that is down said last is no news of its lanes.
+  const objects = all.filter(({ metadata }) => !unready.has(metadata.name))
+  const ownCluster = clusters.find((one) => one.spec.id === own)
+  const known = ownCluster === undefined || !isMirrored(ownCluster) ? undefined : knownMembers(ownCluster)
+  if (known === undefined) {
+    const missing = { what: 'what the broker knows of the clusterset' }
+    return { reached: [], alone: false, missing, leftOut: [] }
+  }
+  const others = joinedOthers(clusters, own)
+  const unused = [...known].filter(([id, reason]) => id !== own && reason !== undefined)
+  const late = [...known.keys()].filter((id) => id !== own && !others.includes(id) && known.get(id) === undefined)
+  // The broker's own list: what this cluster has of the others may be a part, or nothing yet.
+  const alone = others.length === 0 && known.size <= 1
+  const notUsed = unused.map(([id, reason]) => `cluster ${id} is not used here: ${reason ?? ''}`)
+  if (late.length > 0) return { reached: [], alone, missing: { what: `from ${late.join(', ')}` }, leftOut: notUsed }
+  const served = await servedLanes(admin, { gateways: objects, activeGateways }, signal)
+  const unserved = gateways.filter(({ node }) => !served.has(node))
+  const awaited = unserved.filter(({ node }) => unserved.length === gateways.length || !unready.has(node))
+  const nodes = unserved.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
+  if (awaited.length > 0) {
+    const what = `from the gateway on ${awaited.map(({ node }) => node).join(', ')}`
+    return { reached: [], alone, missing: { what }, leftOut: [...notUsed, ...nodes] }
+  }
+  const states = laneStates(others, objects)
+  const reached = states.filter(({ state }) => state === 'up').map(({ cluster }) => cluster)
+  const down = states.filter(({ state }) => state !== 'up')
+  const silence = silentClusters(clusters)
+  const leftOut = [
+    ...notUsed,
+    ...nodes,
+    ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? []),
+  ]
+  return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
+}
+
+/**
+ * Nodes with a gateway, and those that stand by: for a lane of their label that is served, or for any, when as many
+ * gateways are active as there are to be.
+ */
+async function servedLanes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  { gateways, activeGateways }: { readonly gateways: readonly Gateway[]; readonly activeGateways: number },
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const serving = new Set(gateways.map(({ metadata }) => metadata.name))
+  const served = new Set(gateways.flatMap(({ status }) => status?.lanes.map(({ lane }) => lane) ?? []))
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  const standby = nodes.filter(({ metadata }) => {
+    const lane = laneOfLabel(metadata.labels?.[LABEL_GATEWAY] ?? 'none')
+    return lane === 'any' ? served.size >= activeGateways : lane !== undefined && served.has(lane)
+  })
+  return new Set([...serving, ...standby.map(({ metadata }) => metadata.name)])
+}
+
+/**
+ * The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all.
+ */
+function isMirrored({ metadata }: Cluster): boolean {
+  return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+}
+
+function lanesMissing(down: readonly LaneState[]): Missing | undefined {
+  const [first] = down
+  if (first === undefined) return undefined
+  const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
+  // While another may still come, it is waited for.
+  const isHopeless = down.every(({ cause }) => cause === 'NeitherCallable')
+  const mend = isHopeless ? { mend: reasonRow('NeitherEndCallable').todo } : {}
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; '), ...mend }
+}
+
+function silentText(cluster: string, said: string | undefined): string | undefined {
+  return said === undefined ? undefined : `cluster ${cluster} is not in contact: ${said}`
+}

@@ -1,0 +1,205 @@
+/** `sealane broker ca status|rotate|finish|abort`: of the broker on this machine, or of one on a cluster. */
+import type { Command } from 'commander'
+import type { AuthorityFacts, AuthorityStatus, AuthorityStep } from '../../compose/broker/authority.ts'
+import type { Authority } from '../broker/pod-broker.ts'
+import { stateOf } from '../broker/which-clusterset.ts'
+import {
+  type CommandContext,
+  clustersetOption,
+  outputOption,
+  stateOption,
+  subcommand,
+} from '../context/command-context.ts'
+import { type OutputFormat, printOne, renderTable } from '../context/output.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  seenOtherwise,
+  targetToChange,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+
+// The authorities of a clusterset, for people. Pure.
+
+/** Members that the table has; all are in -o json. */
+const MAX_ROWS = 50
+
+/** Tables: the authorities, and during a rotation the members and what they are waited for. */
+function authorityText(status: AuthorityStatus): string {
+  const { current, next, members, waitsFor } = status
+  const rows: (readonly [string, AuthorityFacts])[] = [
+    ['current', current],
+    ...(next === undefined ? [] : [['next', next] as const]),
+  ]
+  const authorities = renderTable(
+    [
+      { title: 'AUTHORITY', cell: ([role]) => role },
+      { title: 'FINGERPRINT', cell: ([, { fingerprint }]) => fingerprint.slice(0, 16) },
+      { title: 'SIGNS', cell: ([, { signs }]) => (signs ? 'yes' : 'no') },
+      { title: 'FROM', cell: ([, { notBefore }]) => notBefore },
+      { title: 'UNTIL', cell: ([, { notAfter }]) => notAfter },
+    ],
+    rows,
+  )
+  if (next === undefined) return authorities
+  const why = new Map(waitsFor.members.map((one) => [one.id, one.why]))
+  const shown = [...members].sort((a, b) => Number(why.has(b.id)) - Number(why.has(a.id))).slice(0, MAX_ROWS)
+  const table = renderTable(
+    [
+      { title: 'MEMBER', cell: ({ id }) => id },
+      { title: 'KNOWS NEXT', cell: ({ knowsNext }) => (knowsNext ? 'yes' : 'no') },
+      { title: 'USES', cell: ({ uses }) => uses },
+      { title: 'LEARNS', cell: ({ follows }) => (follows ? 'at once' : 'when it renews') },
+      { title: 'CERTIFICATE ENDS', cell: ({ certificateEnds }) => certificateEnds },
+    ],
+    shown,
+  )
+  const waits = waitsFor.members.slice(0, MAX_ROWS).map(({ id, why }) => `waits for ${id}: it ${why}\n`)
+  const tokens = waitsFor.tokens.map((id) => `waits for token ${id}: it names the old authority alone\n`)
+  const more = members.length > MAX_ROWS ? `and ${members.length - MAX_ROWS} more members: -o json has all\n` : ''
+  return `${authorities}\n${shown.length === 0 ? '' : table}${more}${[...waits, ...tokens].join('')}`
+}
+
+/** What comes next, by itself or by a command. */
+function nextText({ phase, waitsFor }: AuthorityStatus): string {
+  const isFree = waitsFor.members.length === 0 && waitsFor.tokens.length === 0
+  switch (phase) {
+    case 'steady':
+      return 'nothing; "sealane broker ca rotate" begins a rotation'
+    case 'announced':
+      return isFree
+        ? 'the running broker lets the next authority sign and serve'
+        : 'members get the next authority; it signs and serves once nobody is waited for'
+    case 'switched':
+      return isFree
+        ? '"sealane broker ca finish" removes the old authority; "sealane broker ca abort" goes back to it'
+        : 'members get certificates of the next authority; then "sealane broker ca finish"'
+    case 'withdrawn':
+      return isFree
+        ? 'the running broker removes the withdrawn authority'
+        : 'members get certificates of the old authority; then the withdrawn one goes by itself'
+  }
+}
+
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+export function addBrokerCaCommands(broker: Command, context: CommandContext): void {
+  const text = 'Shows and changes the certificate authority of the clusterset, while members work.'
+  const ca = subcommand(broker, 'ca', text, 'sealane broker ca status')
+  addStatus(ca, context)
+  addRotate(ca, context)
+  addFinish(ca, context)
+  addAbort(ca, context)
+}
+
+function addStatus(ca: Command, context: CommandContext): void {
+  const text = 'Shows the authorities, and who keeps the next step from being done.'
+  const command = subcommand(ca, 'status', text, 'sealane broker ca status --context hub')
+  withOptions(addKubeOptions(command, seenOtherwise(LOCAL_BROKER))).action(async (options: CommonOptions) => {
+    const kube = targetToSee(command, context, options.state)
+    const status = await withAuthority({ ...options, kube }, context, (authority) => authority.status())
+    await show(status, options.output, context)
+  })
+}
+
+function addRotate(ca: Command, context: CommandContext): void {
+  const text = 'Announces a second authority. It signs once all members have it; until then nothing changes for them.'
+  const command = subcommand(ca, 'rotate', text, 'sealane broker ca rotate')
+  withOptions(addKubeOptions(command, LOCAL_BROKER))
+    .option('--certificate <file>', 'of an authority whose key the broker has by --ca-dir; as the broker sees the file')
+    .option('--force', 'the announced one signs now, also where that cuts members off, which have to join again', false)
+    .action(async (options: CommonOptions & { readonly certificate?: string; readonly force: boolean }) => {
+      const { certificate, force } = options
+      const init = { force, ...(certificate === undefined ? {} : { certificate }) }
+      const done = force ? 'the second authority signs and serves' : 'the second authority is announced'
+      await step(done, (authority) => authority.rotate(init), {
+        ...{ command, context, options },
+      })
+    })
+}
+
+function addFinish(ca: Command, context: CommandContext): void {
+  const text = 'Removes the old authority. Refused, with their names, while members or tokens depend on it.'
+  const command = subcommand(ca, 'finish', text, 'sealane broker ca finish')
+  withOptions(addKubeOptions(command, LOCAL_BROKER))
+    .option('--force', 'also where that cuts members off, which have to join again', false)
+    .action(async (options: CommonOptions & { readonly force: boolean }) => {
+      const { force } = options
+      await step('the old authority is removed: its certificates are refused', (one) => one.finish({ force }), {
+        ...{ command, context, options },
+      })
+      if (options.output === 'table')
+        context.output.remark(
+          'take a new backup: one of before has the removed authority, and members do not trust it\n',
+        )
+    })
+}
+
+function addAbort(ca: Command, context: CommandContext): void {
+  const text = 'Goes back to the old authority. Members keep working, and the second one goes when nobody uses it.'
+  const command = subcommand(ca, 'abort', text, 'sealane broker ca abort')
+  withOptions(addKubeOptions(command, LOCAL_BROKER)).action(async (options: CommonOptions) => {
+    await step('the old authority signs and serves again', (authority) => authority.abort(), {
+      ...{ command, context, options },
+    })
+  })
+}
+
+interface StepInit {
+  readonly command: Command
+  readonly context: CommandContext
+  readonly options: CommonOptions
+}
+
+async function step(
+  done: string,
+  work: (authority: Authority) => Promise<AuthorityStep>,
+  { command, context, options }: StepInit,
+): Promise<void> {
+  const kube = targetToChange(command, context)
+  const result = await withAuthority({ ...options, kube }, context, work)
+  if (options.output === 'table' || options.output === 'wide')
+    context.output.answer(result.repeated ? 'nothing was done: it was so before\n' : `${done}\n`)
+  await show(result, options.output, context)
+}
+
+async function show(status: AuthorityStatus, format: OutputFormat, { output }: CommandContext): Promise<void> {
+  await printOne(output, format, status, authorityText(status))
+  if (format === 'table' || format === 'wide') output.remark(`next: ${nextText(status)}\n`)
+}
+
+function withOptions(command: Command): Command {
+  return command
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+}
+
+/** Loaded only when it is needed: the store brings the broker's database along. */
+async function withAuthority<T>(
+  {
+    kube,
+    state,
+    clusterset,
+    timeout,
+  }: Pick<CommonOptions, 'state' | 'clusterset' | 'timeout'> & { readonly kube: KubeTarget | undefined },
+  context: CommandContext,
+  work: (authority: Authority) => Promise<T>,
+): Promise<T> {
+  if (kube !== undefined) {
+    const { withPodAuthority } = await import('../broker/pod-broker.ts')
+    return withinTime(context.signal, timeout, (signal) =>
+      withPodAuthority({ ...kube, clusterset }, { ...context, signal }, work),
+    )
+  }
+  const { withAuthorityStore } = await import('../../compose/broker/authority.ts')
+  return withAuthorityStore(await stateOf({ state, clusterset }), work)
+}

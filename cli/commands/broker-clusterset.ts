@@ -1,0 +1,150 @@
+/** `sealane broker clusterset create|list|remove`: clustersets beside the broker's own. */
+import type { Command } from 'commander'
+import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
+import { parseDnsLabel } from '../../model/ids.ts'
+import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context/command-context.ts'
+import type { Clustersets } from '../broker/pod-broker.ts'
+import { type OutputFormat, printItems, printOne } from '../context/output.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  seenOtherwise,
+  targetToChange,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+interface CreateOptions extends CommonOptions {
+  readonly globalRange?: string
+  readonly clustersetIpRange?: string
+}
+
+const name = parsed((text: string) => parseDnsLabel(text, 'clusterset'))
+const range = (flag: string): ((text: string) => string) => parsed((text) => formatPrefix(parsePrefix(text, flag)))
+
+export function addBrokerClustersetCommands(broker: Command, context: CommandContext): void {
+  const text =
+    "Makes, lists and removes clustersets beside the broker's own: apart from it and each other in everything."
+  const clusterset = subcommand(broker, 'clusterset', text, 'sealane broker clusterset list')
+  addCreate(clusterset, context)
+  addList(clusterset, context)
+  addRemove(clusterset, context)
+}
+
+function addCreate(clusterset: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Makes a clusterset of its own at this broker, or takes one up again that was removed.'
+  const command = subcommand(clusterset, 'create', text, 'sealane broker clusterset create staging')
+  addKubeOptions(command, LOCAL_BROKER)
+    .argument('<name>', 'one DNS label', name)
+    .addOption(stateOption())
+    .option(
+      '--global-range <cidr>',
+      "range of its global addresses (default: as the broker's own)",
+      range('--global-range'),
+    )
+    .option(
+      '--clusterset-ip-range <cidr>',
+      "range of its clusterset IPs (default: as the broker's own)",
+      range('--clusterset-ip-range'),
+    )
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (name: string, options: CreateOptions) => {
+      const kube = targetToChange(command, context)
+      const { globalRange, clustersetIpRange } = options
+      const init = {
+        name,
+        ...(globalRange === undefined ? {} : { globalRange }),
+        ...(clustersetIpRange === undefined ? {} : { clustersetIpRange }),
+      }
+      const made = await withClustersets({ ...options, kube }, context, (all) => all.create(init))
+      const said = made.repeated
+        ? `clusterset ${name} is there already: nothing was done\n`
+        : `clusterset ${name} created\n`
+      await printOne(output, options.output, made, said)
+      output.remark(
+        made.opened
+          ? `let a cluster in: sealane token create --clusterset ${name}\n`
+          : 'no broker has opened it yet: start the broker, or see its log; tokens can be made then\n',
+      )
+    })
+}
+
+function addList(clusterset: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Lists the clustersets of a broker.'
+  addKubeOptions(
+    subcommand(clusterset, 'list', text, 'sealane broker clusterset list -o json'),
+    seenOtherwise(LOCAL_BROKER),
+  )
+    .addOption(stateOption())
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (options: CommonOptions, command: Command) => {
+      const kube = targetToSee(command, context, options.state)
+      const rows = await withClustersets({ ...options, kube }, context, (all) => all.list())
+      await printItems(output, options.output, rows, [
+        { title: 'CLUSTERSET', cell: (row) => row.name },
+        { title: 'STATE', cell: (row) => (row.state === 'own' ? "the broker's own" : row.state) },
+        { title: 'MEMBERS', cell: (row) => (row.members === undefined ? '?' : String(row.members)), align: 'right' },
+        { title: 'GLOBAL RANGE', cell: (row) => row.globalRange },
+        { title: 'CLUSTERSET IPS', cell: (row) => row.clustersetIpRange },
+      ])
+    })
+}
+
+function addRemove(clusterset: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Serves a clusterset no more. What the broker knows of it stays, and create takes it up again.'
+  const command = subcommand(clusterset, 'remove', text, 'sealane broker clusterset remove staging')
+  addKubeOptions(command, LOCAL_BROKER)
+    .argument('<name>', 'as clusterset list prints it', name)
+    .addOption(stateOption())
+    .option('--force', 'also with members: they keep what they know, and find no broker', false)
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (name: string, options: CommonOptions & { readonly force: boolean }) => {
+      const kube = targetToChange(command, context)
+      const { force } = options
+      const { repeated } = await withClustersets({ ...options, kube }, context, (all) => all.remove(name, { force }))
+      const said = repeated
+        ? `clusterset ${name} was removed before: nothing was done\n`
+        : `clusterset ${name} removed\n`
+      await printOne(output, options.output, { name, repeated }, said)
+      if (!repeated) output.remark(`to serve it again, with its members: sealane broker clusterset create ${name}\n`)
+    })
+}
+
+/** Loaded only when it is needed: the store brings the broker's database along. */
+async function withClustersets<T>(
+  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
+  context: CommandContext,
+  work: (clustersets: Clustersets) => Promise<T>,
+): Promise<T> {
+  if (kube !== undefined) {
+    const { withPodBroker } = await import('../broker/pod-broker.ts')
+    const { podClustersets } = await import('../broker/pod-broker.ts')
+    return withinTime(context.signal, timeout, (signal) =>
+      withPodBroker(kube, { ...context, signal }, (ask) => work(podClustersets(ask))),
+    )
+  }
+  const parts = await import('../../compose/broker/clustersets.ts')
+  return parts.withClustersets(state, (store) =>
+    work({
+      list: () => store.list(),
+      create: async (init) => {
+        const made = await store.create(init)
+        return { ...made, opened: await store.opened(init.name, context.signal) }
+      },
+      remove: (name, init) => store.remove(name, init),
+    }),
+  )
+}

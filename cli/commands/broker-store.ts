@@ -1,0 +1,216 @@
+/** Commands for a broker's data: backup and restore, verify, migrate, status. */
+import { type Command, Option } from 'commander'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type ShownStatus, statusText } from '../broker/status-text.ts'
+import {
+  type CommandContext,
+  clustersetOption,
+  durationOption,
+  outputOption,
+  stateOption,
+  subcommand,
+} from '../context/command-context.ts'
+import { type OutputFormat, printOne } from '../context/output.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  addKubeOptions,
+  seenOtherwise,
+  targetFlags,
+  targetToChange,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly force: boolean
+  readonly timeout: number
+}
+
+interface BackupOptions extends CommonOptions {
+  readonly output?: string
+}
+
+interface RestoreOptions extends CommonOptions {
+  readonly atNextStart: boolean
+  readonly framed: boolean
+}
+
+/** `sealane broker backup` and `restore`: one file with all that a broker knows, and its certificate authority. */
+export function addBrokerBackupCommands(broker: Command, context: CommandContext): void {
+  addBackup(broker, context)
+  addRestore(broker, context)
+}
+
+function addBackup(broker: Command, context: CommandContext): void {
+  const text = 'Writes all that the broker knows, and its certificate authority, into one file, while it runs.'
+  const command = subcommand(broker, 'backup', text, 'sealane broker backup --context hub --output broker.backup')
+  addKubeOptions(command, LOCAL_BROKER)
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .option('--output <file>', 'where to; a secret: it has the key of the authority (default: named by the time)')
+    .option('--force', 'also where there is a file of that name', false)
+    .addOption(durationOption('--timeout', 'how long it may take', 300_000))
+    .action(async (options: BackupOptions) => {
+      const { backupToStdout, runBackup } = await import('../broker/run-backup.ts')
+      const kube = targetToChange(command, context)
+      if (options.output === '-') return backupToStdout(options, context)
+      await runBackup({ ...options, kube }, context)
+    })
+}
+
+function addRestore(broker: Command, context: CommandContext): void {
+  const text = "Puts a backup in the place of the broker's state; members go on with their certificates."
+  const command = subcommand(broker, 'restore', text, 'sealane broker restore broker.backup --context hub')
+  addKubeOptions(command, LOCAL_BROKER)
+    .argument('<file>', 'as broker backup has written it')
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .option('--force', 'also where the broker there has members', false)
+    .option('--at-next-start', 'beside a running broker: it takes the backup when it starts anew', false)
+    .addOption(new Option('--framed').default(false).hideHelp())
+    .addOption(durationOption('--timeout', 'how long each step may take', 300_000))
+    .action(async (file: string, options: RestoreOptions) => {
+      const { runRestore } = await import('../broker/run-backup.ts')
+      const kube = targetToChange(command, context)
+      await runRestore(file, { ...options, kube }, context)
+    })
+}
+
+interface VerifyOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly backup?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+/** `sealane broker verify`: looks whether what a broker knows can be right. */
+export function addBrokerVerifyCommand(broker: Command, context: CommandContext): void {
+  const text = 'Looks through all that the broker has stored, and lists what cannot be right. Changes nothing.'
+  const command = subcommand(broker, 'verify', text, 'sealane broker verify --backup broker.backup')
+  addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .option('--backup <file>', 'of a backup, as broker backup has written it, instead of a broker')
+    .addOption(outputOption())
+    .addOption(durationOption('--timeout', 'how long it may take in a cluster', 300_000))
+    .action(async (options: VerifyOptions) => {
+      const { runVerify } = await import('../broker/run-verify.ts')
+      const kube = options.backup === undefined ? targetToSee(command, context, options.state) : undefined
+      await runVerify({ ...options, kube }, context)
+    })
+}
+
+interface StatusOptions extends KubeTarget {
+  readonly state: string
+  readonly output: OutputFormat
+  readonly timeout: number
+}
+
+/** `sealane broker status`: how the broker is, with its replicas and its store. */
+export function addBrokerStatusCommand(broker: Command, context: CommandContext): void {
+  const text =
+    'Shows how the broker is, with its replicas and its store. Exit code 0: healthy, 1: degraded, 2: down. Changes nothing.'
+  const command = subcommand(broker, 'status', text, 'sealane broker status --context hub')
+  addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
+    .addOption(stateOption())
+    .addOption(lookTimeoutOption(60_000))
+    .addOption(outputOption())
+    .action(async (options: StatusOptions) => {
+      const kube = targetToSee(command, context, options.state)
+      const status = await (kube === undefined ? here(options, context) : onCluster(kube, options, context))
+      await printOne(context.output, options.output, status, statusText(status))
+      const { health, problems } = status
+      if (health === 'healthy') return
+      const [first] = problems.filter((one) => one.health === health)
+      throw new UserError(`the broker is ${health}: ${first?.text ?? ''}`, { exitCode: health === 'down' ? 2 : 1 })
+    })
+}
+
+async function here({ state }: StatusOptions, { signal }: CommandContext): Promise<ShownStatus> {
+  const { brokerStatus } = await import('../../compose/broker/status.ts')
+  const broker = await brokerStatus(state, signal)
+  const { health, problems } = broker
+  return { health, problems, broker }
+}
+
+async function onCluster(kube: KubeTarget, { timeout }: StatusOptions, context: CommandContext): Promise<ShownStatus> {
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { podStatus } = await import('../broker/pod-status.ts')
+  const { worstOf } = await import('../../compose/broker/status.ts')
+  return withinTime(context.signal, timeout, (signal) =>
+    withAdmin(kube, new SystemClock(), { ...context, signal }, async ({ admin }) => {
+      const status = await podStatus(admin, targetFlags(kube, admin.contextName), signal)
+      return { health: worstOf(status.problems), ...status }
+    }),
+  )
+}
+
+interface MigrateOptions {
+  readonly state: string
+  readonly clusterset?: string
+  readonly from: string
+  readonly to?: string
+  readonly force: boolean
+  readonly cancel: boolean
+  readonly etcdCa?: string
+  readonly etcdCert?: string
+  readonly etcdKey?: string
+  readonly etcdPasswordFile?: string
+}
+
+/** `sealane broker migrate`: moves what a broker knows into another store. */
+export function addBrokerMigrateCommand(broker: Command, context: CommandContext): void {
+  const text = 'Moves what a stopped broker knows into another store. Once more: goes on where it was broken off.'
+  subcommand(broker, 'migrate', text, 'sealane broker migrate --from sqlite --to sqlite:/srv/sealane/broker')
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .requiredOption('--from <store>', 'sqlite (the directory of --state), sqlite:DIRECTORY or etcd://…')
+    .option('--to <store>', 'the same, empty; or one from which the other was moved before')
+    .option('--etcd-ca <file>', "certificates that etcd's own is checked against (default: what the system trusts)")
+    .option('--etcd-cert <file>', 'client certificate for etcd')
+    .option('--etcd-key <file>', 'key of the client certificate')
+    .option('--etcd-password-file <file>', 'password of the user in etcd://USER@…')
+    .option('--cancel', 'takes a move back: the store of --from is served again', false)
+    .option(
+      '--force',
+      'also where rows contradict each other; with --cancel: also where the other store has gone on',
+      false,
+    )
+    .action((options: MigrateOptions) => (options.cancel ? cancel(options, context) : migrate(options, context)))
+}
+
+async function migrate(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+  const { from, to, state, clusterset, force } = options
+  if (to === undefined) throw new UserError('--to: expected the store into which it shall be moved', { exitCode: 2 })
+  const { moveStore } = await import('../../compose/broker/migrate.ts')
+  const moved = await moveStore({ from, to, state, clusterset, force, login: loginOf(options) }, signal)
+  const { rows, members, epoch, repeated, others } = moved
+  const what = repeated ? 'it was moved before' : `moved: ${rows} rows`
+  const which = clusterset === undefined ? '' : `clusterset ${clusterset}: `
+  output.answer(`${which}${what}; ${members} members are in ${to}, epoch ${epoch}\n`)
+  output.remark(`serve ${to} from now on: a broker refuses to start on ${from}\n`)
+  if (others.length > 0)
+    output.remark(`each other clusterset is moved by itself: the same with --clusterset ${others.join(', ')}\n`)
+}
+
+async function cancel(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
+  const { from, to, state, clusterset, force } = options
+  const { cancelMove } = await import('../../compose/broker/migrate.ts')
+  const init = { from, state, clusterset, force, login: loginOf(options), ...(to === undefined ? {} : { to }) }
+  await cancelMove(init, signal)
+  output.answer(`the move is taken back: serve ${from} again\n`)
+}
+
+function loginOf({ etcdCa, etcdCert, etcdKey, etcdPasswordFile }: MigrateOptions) {
+  return {
+    ...(etcdCa === undefined ? {} : { caFile: etcdCa }),
+    ...(etcdCert === undefined ? {} : { certificateFile: etcdCert }),
+    ...(etcdKey === undefined ? {} : { keyFile: etcdKey }),
+    ...(etcdPasswordFile === undefined ? {} : { passwordFile: etcdPasswordFile }),
+  }
+}

@@ -1,0 +1,289 @@
+/** `sealane diagnose` and `sealane gather`, and what they run in pods to look at a machine. */
+import { Argument, type Command, Option } from 'commander'
+import type { Fact } from '../../explain/facts/fact.ts'
+import { AREAS, type Area } from '../../explain/facts/finding.ts'
+import { ExitWith, UserError } from '../../runtime/errors.ts'
+import {
+  type CommandContext,
+  collect,
+  outputOption,
+  parsed,
+  quoted,
+  siteOption,
+  subcommand,
+  throwingUsageErrors,
+} from '../context/command-context.ts'
+import { type OutputFormat, printOne } from '../context/output.ts'
+import {
+  LOCAL_SITE,
+  type TargetOptions,
+  addKubeOptions,
+  addTargetOptions,
+  envOf,
+  seenOtherwise,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption } from '../context/timeout.ts'
+import type { Several, SeveralInit } from '../status/diagnosis.ts'
+import {
+  type AskedServer,
+  MACHINE_COMMAND,
+  MOST_SERVERS,
+  type MachineFacts,
+  parseAskedServer,
+} from '../status/probes/machine-command.ts'
+import { EXIT_CODES, EXIT_UNKNOWN } from '../status/status-screen.ts'
+import { STANDARD_PAGE, pagesOption, parsePage, unknownError } from './status.ts'
+
+interface DiagnoseOptions {
+  readonly site: readonly string[]
+  readonly kubeconfig?: string
+  readonly context?: string
+  readonly allContexts: boolean
+  readonly bundle?: readonly string[]
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly ask?: readonly string[]
+}
+
+const TEXT =
+  'Looks closely at this cluster, names what is wrong by its cause, and says what to do; of several also what only ' +
+  'their ends together show. Exit codes as of status.'
+
+/** `sealane diagnose`: looks closer than `status` does, and names the cause of what is wrong with the next step. */
+export function addDiagnoseCommand(program: Command, context: CommandContext): void {
+  const made = subcommand(program, 'diagnose', TEXT, 'sealane diagnose --site site.yaml dns')
+  const command = addKubeOptions(
+    throwingUsageErrors(made, EXIT_UNKNOWN).addOption(sitesOption()),
+    seenOtherwise(LOCAL_SITE),
+  )
+  const alone = ['context', 'site', 'ask']
+  command
+    .addArgument(new Argument('[area]', `${AREAS.join(', ')} (default: all)`).argParser(parsed(parseArea)))
+    .addOption(
+      new Option('--all-contexts', 'all clusters of the kubeconfig that have Sealane, compared')
+        .default(false)
+        .conflicts(alone),
+    )
+    .addOption(
+      new Option(
+        '--bundle <file>',
+        'of a file that sealane gather wrote, instead of what is there now; several are compared',
+      )
+        .argParser(collect((file) => file))
+        .conflicts([...alone, 'kubeconfig', 'allContexts']),
+    )
+    .addOption(pagesOption())
+    .addOption(lookTimeoutOption(5000))
+    .addOption(outputOption())
+    .action(async (area: Area | undefined, options: DiagnoseOptions) => {
+      try {
+        const code = await diagnose(area, options, context, command)
+        if (code !== 0) throw new ExitWith(code)
+      } catch (error) {
+        throw unknownError(error)
+      }
+    })
+}
+
+/** The one of every command, as often as there are sites to compare. */
+function sitesOption(): Option {
+  const option = siteOption()
+  const standards = [String(option.defaultValue)]
+  option.description = `${option.description}; several are compared`
+  return option
+    .argParser((file: string, before: readonly string[]) => [...(before === standards ? [] : before), file])
+    .default(standards, standards[0])
+}
+
+function parseArea(text: string): Area {
+  const area = AREAS.find((candidate) => candidate === text)
+  if (area === undefined) throw new UserError(`area ${quoted(text)}: expected ${AREAS.join(', ')}`)
+  return area
+}
+
+async function diagnose(
+  area: Area | undefined,
+  options: DiagnoseOptions,
+  context: CommandContext,
+  command: Command,
+): Promise<number> {
+  const { bundle, site, allContexts, ask } = options
+  const isOfSeveral = allContexts || site.length > 1 || (bundle?.length ?? 0) > 1
+  if (isOfSeveral && area !== undefined) throw new UserError('area: expected none where several are compared')
+  if (site.length > 1 && ask !== undefined) throw new UserError('--ask: expected one --site: whose page it is')
+  if (isOfSeveral) return compare(options, context)
+  return show(await factsOf(area, options, context, command), area, options, context)
+}
+
+/** Of one. */
+async function factsOf(
+  area: Area | undefined,
+  options: DiagnoseOptions,
+  context: CommandContext,
+  command: Command,
+): Promise<unknown> {
+  const { timeout: timeoutMs, site: sites, ask: pages = [STANDARD_PAGE], bundle: [bundle] = [] } = options
+  if (bundle !== undefined) {
+    const { readBundle } = await import('../bundle/read-bundle.ts')
+    return readBundle(bundle)
+  }
+  const { openMember } = await import('../status/open-member.ts')
+  const { progressOn } = await import('../status/probes/progress.ts')
+  const [site = ''] = sites
+  const target = { kube: targetToSee(command, context, site), site }
+  const closer = { area, progress: progressOn(context.output) }
+  return openMember({ ...target, pages, timeoutMs, closer }, context, (gather) => gather())
+}
+
+async function show(
+  facts: unknown,
+  area: Area | undefined,
+  { output: format }: DiagnoseOptions,
+  context: CommandContext,
+): Promise<number> {
+  const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+  const { diagnosisDocument, diagnosisText } = await import('../status/diagnosis.ts')
+  const diagnosis = diagnoseMember(facts, area)
+  const wide = format === 'wide'
+  await printOne(context.output, format, diagnosisDocument(diagnosis, area), diagnosisText(diagnosis, area, wide))
+  return EXIT_CODES[diagnosis.health]
+}
+
+async function compare(options: DiagnoseOptions, context: CommandContext): Promise<number> {
+  const { compareMembers } = await import('../../explain/compare-members.ts')
+  const { comparisonDocument, comparisonText } = await import('../status/diagnosis.ts')
+  const { output: format } = options
+  const { sets, missing } = await factsOfSeveral(options, context)
+  if (sets.length === 0) {
+    const why = missing.map(({ target, why: text }) => `${target}: ${text}`).join('; ')
+    throw new UserError(`nothing could be looked at${why === '' ? ': no cluster has Sealane' : `: ${why}`}`)
+  }
+  const comparison = compareMembers(sets)
+  const text = comparisonText(comparison, missing, format === 'wide')
+  await printOne(context.output, format, comparisonDocument(comparison, missing), text)
+  const code = EXIT_CODES[comparison.health]
+  return code === 0 && missing.length > 0 ? EXIT_UNKNOWN : code
+}
+
+interface SetsOfSeveral extends Omit<Several, 'sets'> {
+  readonly sets: readonly unknown[]
+}
+
+async function factsOfSeveral(options: DiagnoseOptions, context: CommandContext): Promise<SetsOfSeveral> {
+  const { bundle, site: sites, allContexts, kubeconfig, timeout: timeoutMs } = options
+  if (bundle !== undefined) {
+    const { readBundle } = await import('../bundle/read-bundle.ts')
+    const sets: unknown[] = []
+    // One after another: each may be large.
+    for (const file of bundle) sets.push(await readBundle(file))
+    return { sets, missing: [] }
+  }
+  const { lookAtSeveral } = await import('../status/diagnosis.ts')
+  const { progressOn } = await import('../status/probes/progress.ts')
+  const targets = allContexts
+    ? await everyContext(kubeconfig, context)
+    : sites.map((site) => ({ title: site, site, kube: undefined }))
+  return lookAtSeveral({ targets, timeoutMs, progress: progressOn(context.output) }, context)
+}
+
+async function everyContext(kubeconfig: string | undefined, context: CommandContext): Promise<SeveralInit['targets']> {
+  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
+  const file = kubeconfig === undefined ? {} : { kubeconfig }
+  const { names } = contextNames({ ...file, env: envOf(context) })
+  if (names.length === 0) throw new UserError('--all-contexts: there is no kubeconfig, or no context in it')
+  return names.map((name) => ({ title: `context ${quoted(name)}`, site: '', kube: { ...file, context: name } }))
+}
+
+interface GatherOptions extends TargetOptions {
+  readonly output?: string
+  readonly force: boolean
+  readonly timeout: number
+  readonly ask?: readonly string[]
+  readonly log?: readonly string[]
+}
+
+const GATHER_TEXT = 'Writes one file with what there is to know here, for help from elsewhere. Secrets are taken out.'
+
+/** `sealane gather`: one file about this cluster or site for who looks at it elsewhere, without its secrets. */
+export function addGatherCommand(program: Command, context: CommandContext): void {
+  const made = subcommand(program, 'gather', GATHER_TEXT, 'sealane gather --context c1 -o c1.tar.gz')
+  const command = addTargetOptions(made, seenOtherwise(LOCAL_SITE))
+  const ofSite = (flags: string, text: string): Option => new Option(flags, text).conflicts(['context', 'kubeconfig'])
+  command
+    .option('-o, --output <file>', 'the new file (default: sealane-gather-TIME.tar.gz in this folder)')
+    .option('--force', 'also where there is a file of that name', false)
+    .addOption(
+      ofSite(
+        '--ask <host:port>',
+        `of a site: where its parts on this machine answer (default: ${STANDARD_PAGE})`,
+      ).argParser(collect(parsePage)),
+    )
+    .addOption(
+      ofSite('--log <file>', "of a site: a file with its parts' log, beside the journal; several times").argParser(
+        collect((file) => file),
+      ),
+    )
+    .addOption(lookTimeoutOption(10_000))
+    .action(async (options: GatherOptions) => {
+      const { gather } = await import('../bundle/gather.ts')
+      const at = new Date()
+      const { output, force, timeout, site, ask = [STANDARD_PAGE], log = [] } = options
+      const file = output ?? `sealane-gather-${at.toISOString().replaceAll(/[-:]|\.\d+/g, '')}.tar.gz`
+      const target = { kube: targetToSee(command, context, site), site }
+      const { bytes, missing, count } = await gather(
+        { ...target, file, force, at, pages: ask, logs: log, timeout },
+        context,
+      )
+      context.output.answer(`${file}\n`)
+      context.output.remark(`${count} items, ${Math.ceil(bytes / 1024)} KiB, readable by you alone\n`)
+      for (const { item, why } of missing) context.output.remark(`not in it: ${item}: ${why}\n`)
+      context.output.remark(`look at it: sealane status --bundle ${file}\n`)
+    })
+}
+
+interface MachineOptions {
+  readonly node?: string
+  readonly folder?: readonly string[]
+  readonly broker: boolean
+  readonly dns?: readonly AskedServer[]
+}
+
+/**
+ * `sealane machine-facts`: what `sealane diagnose` of somebody elsewhere asks in a pod: about the machine whose network
+ * the pod shares, or about broker and DNS servers as pods reach them. It is not in the help: people ask diagnose.
+ */
+export function addMachineCommand(program: Command, context: CommandContext): void {
+  throwingUsageErrors(program.command(MACHINE_COMMAND, { hidden: true }))
+    .description('Prints, as JSON, what diagnose wants to know of this machine, or from this pod.')
+    .helpCommand(false)
+    .option('--node <name>', 'the name of its Node; without it the kernel is not looked at')
+    .option(
+      '--folder <path>',
+      'whose disk is looked at; several times',
+      collect((path) => path),
+    )
+    .option('--broker', 'calls the broker, with the identity of this cluster', false)
+    .option('--dns <role=address:port>', 'asks this server for the zone; several times', collect(parseAskedServer))
+    .action(async (options: MachineOptions) => {
+      const { dns = [] } = options
+      if (dns.length > MOST_SERVERS)
+        throw new UserError(`--dns: ${dns.length} servers: expected ${MOST_SERVERS} at most`)
+      const facts = await Promise.all([hostFacts(options, context), networkFacts(options, context)])
+      context.output.answer(`${JSON.stringify({ facts: facts.flat() } satisfies MachineFacts)}\n`)
+    })
+}
+
+async function hostFacts({ node, folder = [] }: MachineOptions, { signal }: CommandContext): Promise<readonly Fact[]> {
+  if (node === undefined) return []
+  const { probeHost } = await import('../status/probes/host-probe.ts')
+  const { nodePages } = await import('../status/probes/node-pages.ts')
+  const found = [probeHost({ node, nodes: () => [], folders: folder }, signal), nodePages(signal)]
+  return (await Promise.all(found)).flat()
+}
+
+async function networkFacts({ broker, dns = [] }: MachineOptions, context: CommandContext): Promise<readonly Fact[]> {
+  if (!broker && dns.length === 0) return []
+  const { lookFromPod } = await import('../status/probes/look-from-pod.ts')
+  return lookFromPod({ broker, servers: dns }, context)
+}

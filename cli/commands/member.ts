@@ -1,0 +1,237 @@
+/** What a site or a cluster does as a member: `sealane join`, `export`, `unexport`, `leave`, `uninstall`. */
+import type { Command } from 'commander'
+import { guardedNamespace, parseClusterId, parseDnsLabel } from '../../model/ids.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { parseDuration } from '../../runtime/flag-values.ts'
+import { type TokenOptions, readTokenText } from '../broker/token.ts'
+import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../cluster/join-options.ts'
+import { type CommandContext, durationOption, parsed, subcommand } from '../context/command-context.ts'
+import { withTarget } from '../context/open-target.ts'
+import {
+  type KubeTarget,
+  type TargetOptions,
+  addKubeOptions,
+  addTargetOptions,
+  envOf,
+  targetToChange,
+  targetToJoin,
+} from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+
+interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
+  readonly clusterId?: string
+  readonly approvalTimeout?: number
+}
+
+/** `sealane join`: makes a key, trades a token for a certificate, writes both into the site's state. */
+export function addJoinCommand(program: Command, context: CommandContext): void {
+  const { signal, output } = context
+  const command = subcommand(
+    program,
+    'join',
+    'Joins a cluster, or a site without Kubernetes, to a clusterset.',
+    'sealane join --context c1 --token-file token.txt',
+  )
+  addJoinKubeOptions(addTargetOptions(command))
+    .option('--token <token>', 'the token itself; --token-file keeps it off the process list')
+    .option('--token-file <file>', 'a file with the token, - for standard input')
+    .option(
+      '--cluster-id <id>',
+      "this cluster's id (default: the site's, or the context's, name)",
+      parsed((text: string) => parseClusterId(text, '--cluster-id')),
+    )
+    .option(
+      '--approval-timeout <duration>',
+      'how long to wait where an operator of the broker has to accept this cluster (default: until the token ends)',
+      parsed((text: string) => parseDuration(text, '--approval-timeout', { minMs: 1000 })),
+    )
+    .action(async (options: JoinOptions) => {
+      const target = targetToJoin(command, context)
+      if (target !== undefined) return joinKube(target, options, context)
+      refuseKubeOptions(command)
+      const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
+      const { withSite } = await import('../context/open-site.ts')
+      await withSite(options.site, { signal, output }, async (site) => {
+        const { joinClusterset } = await import('../site/join.ts')
+        const joined = await joinClusterset(site, {
+          token,
+          clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
+          clock: new SystemClock(),
+          signal,
+          approvalMs: options.approvalTimeout,
+          say: (text) => output.remark(`${text}\n`),
+          confirm: await confirmAt(context),
+        })
+        const global =
+          joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
+        output.answer(`${joined.cluster} has joined clusterset ${joined.clusterset} with ${global}\n`)
+        output.remark(`next, on each node: sealane up --site ${options.site} --node NAME\n`)
+      })
+    })
+}
+
+/** Undefined where nobody sits. A site's command is run by scripts too, so it asks only at a terminal. */
+async function confirmAt(context: CommandContext): Promise<((question: string) => Promise<boolean>) | undefined> {
+  const { terminalOf } = await import('../context/confirm.ts')
+  const terminal = terminalOf(context)
+  if (terminal === undefined) return undefined
+  const { lineFromTerminal } = await import('../context/terminal.ts')
+  return async (question) => {
+    const said = await lineFromTerminal(`${question}? Type yes: `, context.signal, terminal)
+    return said.trim().toLowerCase() === 'yes'
+  }
+}
+
+/** Loaded only then: a plain site needs none of it. */
+async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
+  if (target.by !== undefined && !options.dryRun && options.output === undefined) {
+    const { confirm } = await import('../context/confirm.ts')
+    const what = `Join the current context of ${target.by} (${envOf(context)[target.by] ?? ''})`
+    await confirm({ what, yes: options.yes, command: 'sealane join --context NAME, or with --yes' }, context)
+  }
+  const { runJoinKube } = await import('../cluster/run-join.ts')
+  await runJoinKube(target, options, context)
+}
+
+interface ExportOptions extends TargetOptions {
+  readonly timeout: number
+  readonly namespace: string
+}
+
+/** `sealane export` and `sealane unexport`: writes or removes one ServiceExport among the site's objects. */
+export function addExportCommands(program: Command, context: CommandContext): void {
+  add(program, context, 'export', 'Offers a Service of this site to all clusters.')
+  add(program, context, 'unexport', 'Withdraws a Service from the clusterset.')
+}
+
+function add(program: Command, context: CommandContext, verb: 'export' | 'unexport', description: string): void {
+  addTargetOptions(subcommand(program, verb, description, `sealane ${verb} web --namespace shop --site site.yaml`))
+    .argument(
+      '<service>',
+      'name of the Service',
+      parsed((text) => parseDnsLabel(text, 'service')),
+    )
+    .option(
+      '-n, --namespace <name>',
+      'its namespace',
+      parsed((text: string) => parseDnsLabel(text, 'namespace')),
+      'default',
+    )
+    .addOption(lookTimeoutOption())
+    .action(async (name: string, options: ExportOptions, command: Command) => {
+      const { exportService, unexportService } = await import('../site/export.ts')
+      const work = verb === 'export' ? exportService : unexportService
+      const target = { kube: targetToChange(command, context), site: options.site }
+      const service = { namespace: options.namespace, name }
+      const said = await withinTime(context.signal, options.timeout, (signal) =>
+        withTarget(target, { ...context, signal }, (site) => work(site, service, signal)),
+      )
+      context.output.answer(said)
+      const guard = verb === 'export' ? guardedNamespace(options.namespace) : undefined
+      if (guard !== undefined) context.output.remark(guardRemark(options.namespace, guard))
+    })
+}
+
+function guardRemark(namespace: string, guard: string): string {
+  return (
+    `namespace ${namespace} ${guard}: the broker takes it with --allow-namespace ${namespace} only, ` +
+    'and so does each cluster that is to import it; sealane show exports says what came of it\n'
+  )
+}
+
+interface LeaveOptions extends TargetOptions {
+  readonly timeout: number
+  readonly force: boolean
+  readonly yes: boolean
+  readonly node?: string
+}
+
+/** `sealane leave`: takes a site or a cluster out of the clusterset, and Sealane out of its kernels. */
+export function addLeaveCommand(program: Command, context: CommandContext): void {
+  const { signal, output } = context
+  const command = subcommand(
+    program,
+    'leave',
+    'Takes a site or a cluster out of the clusterset; its nodes are left as they were.',
+    'sealane leave --site site.yaml',
+  )
+  addTargetOptions(command)
+    .addOption(durationOption('--timeout', 'how long to wait for the nodes', 30_000))
+    .option('--yes', 'do not ask', false)
+    .option('--force', 'leave although the broker cannot be reached, or a node does not clean up', false)
+    .option(
+      '--node <name>',
+      'only take Sealane out of the kernel of this node, after the site has left without it',
+      parsed((text) => parseDnsLabel(text, '--node')),
+    )
+    .action(async (options: LeaveOptions) => {
+      const target = targetToJoin(command, context)
+      if (target !== undefined) {
+        if (options.node !== undefined) {
+          throw new UserError('--node: only for a site file: in a real cluster every node cleans up by itself', {
+            exitCode: 2,
+          })
+        }
+        const { runLeaveKube } = await import('../cluster/leave/run-leave.ts')
+        return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, context)
+      }
+      if (options.node !== undefined) {
+        const { leaveNode } = await import('../site/leave-node.ts')
+        return leaveNode(options.node, options, { signal, output })
+      }
+      const { withSite } = await import('../context/open-site.ts')
+      await withSite(options.site, { signal, output }, async (site) => {
+        const { confirmSiteLeave, leaveClusterset } = await import('../site/leave.ts')
+        await confirmSiteLeave(site, options, context)
+        const id = await leaveClusterset(site, {
+          timeoutMs: options.timeout,
+          force: options.force,
+          signal,
+          say: (text) => output.remark(`${text}\n`),
+        })
+        output.answer(`${id} has left the clusterset\n`)
+      })
+    })
+}
+
+interface UninstallOptions extends KubeTarget {
+  readonly crds: boolean
+  readonly deleteData: boolean
+  readonly evictMembers: boolean
+  readonly yes: boolean
+  readonly force: boolean
+  readonly timeout: number
+}
+
+/** `sealane uninstall`: takes everything of Sealane out of a cluster, the broker included. */
+export function addUninstallCommand(program: Command, context: CommandContext): void {
+  const command = subcommand(
+    program,
+    'uninstall',
+    'Leaves the clusterset and removes everything of Sealane from a cluster, the broker included.',
+    'sealane uninstall --context c1 --crds',
+  )
+  addKubeOptions(command)
+    .option('--crds', 'the CRDs too; those of the Kubernetes project only while nothing uses them', false)
+    .option('--delete-data', "the broker's volume and Service too: members, addresses, certificate authority", false)
+    .option(
+      '--evict-members',
+      'the broker also while it has members in contact, which are evicted, or cannot be asked',
+      false,
+    )
+    .option('--yes', 'do not ask', false)
+    .option('--force', 'although the broker cannot be reached, or a node does not clean up', false)
+    .addOption(durationOption('--timeout', 'how long to wait for each step', 60_000))
+    .action(async (options: UninstallOptions) => {
+      const target = targetToChange(command, context)
+      if (target === undefined) {
+        throw new UserError(
+          'uninstall: expected --context, --kubeconfig or KUBECONFIG, so that it is certain which cluster is meant',
+          { exitCode: 2 },
+        )
+      }
+      const { runUninstall } = await import('../cluster/leave/run-leave.ts')
+      await runUninstall(target, { ...options, timeoutMs: options.timeout }, context)
+    })
+}

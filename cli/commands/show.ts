@@ -1,0 +1,284 @@
+/** `sealane show clusters|endpoints|gateways|connections|services|exports` */
+import { type Command, Option } from 'commander'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
+import { parseDnsLabel } from '../../model/ids.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import type { Cluster, Condition, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { type CommandContext, outputOption, parsed, subcommand } from '../context/command-context.ts'
+import { type Target, withTarget } from '../context/open-target.ts'
+import { type Column, type OutputFormat, printItems } from '../context/output.ts'
+import {
+  LOCAL_SITE,
+  type TargetOptions,
+  addTargetOptions,
+  seenOtherwise,
+  targetFlags,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+import {
+  type ConnectionRow,
+  type GatewayRow,
+  agoText,
+  connectionRows,
+  gatewayRows,
+  noGatewayNote,
+} from '../status/gateway-rows.ts'
+
+interface View<T> {
+  readonly description: string
+  readonly columns: readonly Column<T>[]
+  /** What items() reads. */
+  readonly kinds: readonly Kind[]
+  /** Of items that are in namespaces. */
+  readonly namespaceOf?: (row: T) => string | undefined
+  items(api: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
+  /** What people are told beside the rows. */
+  readonly note?: (rows: readonly T[]) => string | undefined
+}
+
+async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
+  cache: { whenSynced(signal: AbortSignal): Promise<void>; list(): readonly T[] },
+  signal: AbortSignal,
+): Promise<T[]> {
+  await cache.whenSynced(signal)
+  const key = ({ metadata }: T): string => `${metadata.namespace ?? ''}/${metadata.name}`
+  return [...cache.list()].sort((a, b) => (key(a) < key(b) ? -1 : 1))
+}
+
+const clusters: View<Cluster> = {
+  description: 'Members of the clusterset, as this site knows them.',
+  columns: [
+    { title: 'CLUSTER', cell: (row) => row.spec.id },
+    { title: 'PODS', cell: (row) => row.spec.podCIDRs.join(',') },
+    { title: 'GLOBAL', cell: (row) => row.spec.globalCIDRs.join(',') || '-' },
+    { title: 'SERVICES', cell: (row) => row.spec.serviceCIDRs.join(',') || '-' },
+    { title: 'LABELS', cell: (row) => pairs(row.spec.labels) },
+    { title: 'INDEX', cell: (row) => String(row.spec.index), align: 'right', wide: true },
+  ],
+  kinds: ['Cluster'],
+  items: (api, signal) => sorted(api.cache('Cluster'), signal),
+}
+
+const endpoints: View<Endpoint> = {
+  description: 'Gateways and where they can be called.',
+  columns: [
+    { title: 'CLUSTER', cell: (row) => row.spec.cluster },
+    { title: 'NODE', cell: (row) => row.spec.node },
+    { title: 'LANE', cell: (row) => String(row.spec.lane) },
+    {
+      title: 'CANDIDATES',
+      cell: (row) =>
+        row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (calls the others)',
+    },
+    { title: 'PUBLIC KEY', cell: (row) => row.spec.publicKey },
+    { title: 'NAME', cell: (row) => row.metadata.name, wide: true },
+  ],
+  kinds: ['Endpoint'],
+  items: (api, signal) => sorted(api.cache('Endpoint'), signal),
+}
+
+const gateways: View<GatewayRow> = {
+  description: 'Gateways of this cluster: which lane each serves, and how much it carries.',
+  columns: [
+    { title: 'NODE', cell: (row) => row.node },
+    { title: 'LANE', cell: (row) => String(row.lane ?? '-') },
+    { title: 'STATE', cell: (row) => row.state },
+    { title: 'LINKS', cell: (row) => `${row.linksUp}/${row.links}` },
+    { title: 'CLUSTERS', cell: (row) => `${row.clustersUp}/${row.clusters}` },
+    {
+      title: 'SHARE',
+      cell: (row) => (row.share === undefined ? '-' : `${Math.round(row.share * 100)} %`),
+      align: 'right',
+    },
+    { title: 'SINCE', cell: (row) => row.since ?? '-' },
+    {
+      title: 'HEARD',
+      cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
+      align: 'right',
+    },
+    { title: 'MESSAGE', cell: (row) => row.message },
+  ],
+  kinds: ['Gateway', 'Node'],
+  async items(api, signal) {
+    const nodes = await sorted(api.cache('Node'), signal)
+    return gatewayRows(await sorted(api.cache('Gateway'), signal), nodes, new SystemClock().now())
+  },
+  note: noGatewayNote,
+}
+
+/** What gets there, and what comes from there where that is not the same. */
+function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
+  const there = mtu === undefined ? '-' : String(mtu)
+  return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
+}
+
+const connections: View<ConnectionRow> = {
+  description: 'Tunnels of this site, as their probes find them.',
+  columns: [
+    { title: 'NODE', cell: (row) => row.node },
+    { title: 'LANE', cell: (row) => String(row.lane) },
+    { title: 'CLUSTER', cell: (row) => row.cluster },
+    { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
+    { title: 'STATE', cell: (row) => row.state },
+    { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
+    { title: 'NAT', cell: (row) => (row.usingNat ? 'yes' : 'no') },
+    { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
+    {
+      title: 'LOSS',
+      cell: (row) => (row.loss === undefined ? '-' : `${Math.round(row.loss * 100)} %`),
+      align: 'right',
+    },
+    { title: 'MTU', cell: (row) => sizesText(row), align: 'right' },
+    {
+      title: 'HANDSHAKE',
+      cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`),
+      align: 'right',
+    },
+    {
+      title: 'HEARD',
+      cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
+      align: 'right',
+    },
+    { title: 'ENDPOINT', cell: (row) => row.endpoint, wide: true },
+    { title: 'RECEIVED', cell: (row) => `${row.rxBytes} B`, align: 'right', wide: true },
+    { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
+    { title: 'MESSAGE', cell: (row) => row.message },
+  ],
+  kinds: ['Gateway'],
+  async items(api, signal) {
+    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now())
+  },
+}
+
+const services: View<ServiceImport> = {
+  description: 'Services of the clusterset that this site can call.',
+  columns: [
+    { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
+    { title: 'NAME', cell: (row) => row.metadata.name },
+    { title: 'TYPE', cell: (row) => row.spec.type },
+    { title: 'IP', cell: (row) => row.spec.ips?.join(',') ?? '-' },
+    { title: 'PORTS', cell: (row) => row.spec.ports.map((port) => `${port.port}/${port.protocol}`).join(',') },
+    { title: 'CLUSTERS', cell: (row) => row.status?.clusters?.map(({ cluster }) => cluster).join(',') ?? '-' },
+  ],
+  kinds: ['ServiceImport'],
+  namespaceOf: (row) => row.metadata.namespace,
+  items: (api, signal) => sorted(api.cache('ServiceImport'), signal),
+}
+
+const exports_: View<ServiceExport> = {
+  description: 'Services that this site exports, and what came of it.',
+  columns: [
+    { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
+    { title: 'NAME', cell: (row) => row.metadata.name },
+    ...['Valid', 'Ready', 'Conflict', CONDITION_IMPORTED].map((type) => ({
+      title: type.slice(type.indexOf('/') + 1).toUpperCase(),
+      cell: (row: ServiceExport) => {
+        const condition = findCondition(row.status?.conditions, type)
+        return condition === undefined ? '-' : `${condition.status} (${condition.reason})`
+      },
+    })),
+    { title: 'MESSAGE', cell: (row) => exportMessage(row.status?.conditions) },
+  ],
+  kinds: ['ServiceExport'],
+  namespaceOf: (row) => row.metadata.namespace,
+  items: (api, signal) => sorted(api.cache('ServiceExport'), signal),
+}
+
+export function addShowCommand(program: Command, context: CommandContext): void {
+  const show = subcommand(program, 'show', 'Shows what this site knows.', 'sealane show connections --site site.yaml')
+  addView(show, context, 'clusters', clusters)
+  addView(show, context, 'endpoints', endpoints)
+  addView(show, context, 'gateways', gateways)
+  addView(show, context, 'connections', connections)
+  addView(show, context, 'services', services)
+  addView(show, context, 'exports', exports_)
+}
+
+interface ShowOptions extends TargetOptions {
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly namespace?: string
+}
+
+function addView<T>(show: Command, context: CommandContext, name: string, view: View<T>): void {
+  const example = `sealane show ${name} --site site.yaml -o json`
+  const command = addTargetOptions(subcommand(show, name, view.description, example), seenOtherwise(LOCAL_SITE))
+  addNamespaceOptions(command, view.namespaceOf !== undefined)
+  command
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (options: ShowOptions) => {
+      const { site, namespace, timeout, output: format } = options
+      const target = { kube: targetToSee(command, context, site), site }
+      await withinTime(context.signal, timeout, (signal) =>
+        withView(target, { ...context, signal }, view, async (rows) => {
+          const wanted = rows.filter((row) => isWanted(view, row, namespace))
+          await printItems(context.output, format, wanted, view.columns)
+          const note = view.note?.(rows)
+          if (note !== undefined) context.output.remark(`${note}\n`)
+        }),
+      )
+    })
+}
+
+/** What is in no namespace is shown all the same: one habit serves for every view. */
+function isWanted<T>({ namespaceOf }: View<T>, row: T, namespace: string | undefined): boolean {
+  return namespace === undefined || namespaceOf === undefined || namespaceOf(row) === namespace
+}
+
+function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
+  const all = 'changes nothing: these are in no namespace'
+  command
+    .option(
+      '-n, --namespace <name>',
+      inNamespaces ? 'only those of this namespace (default: all)' : all,
+      parsed((text: string) => parseDnsLabel(text, '--namespace')),
+    )
+    .addOption(
+      new Option('-A, --all-namespaces', inNamespaces ? 'those of all namespaces, as without -n' : all).conflicts(
+        'namespace',
+      ),
+    )
+}
+
+/** What could not be read is reported once the rest is shown. */
+function withView<T>(
+  target: Target,
+  context: CommandContext,
+  view: View<T>,
+  show: (rows: readonly T[]) => Promise<void>,
+): Promise<void> {
+  return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
+    if (admin !== undefined) {
+      const { checkServed } = await import('../context/check-served.ts')
+      const flags = targetFlags(target.kube ?? {}, admin.contextName)
+      await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
+    }
+    await show(await view.items(api, context.signal))
+  })
+}
+
+function pairs(labels: Readonly<Record<string, string>>): string {
+  const text = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
+  return text.sort().join(',') || '-'
+}
+
+// What a user should know about an export, from the messages of its conditions. Pure.
+
+/** What is wrong comes first; which members import it is said also when all is well. '-' for nothing. */
+export function exportMessage(conditions: readonly Condition[] = []): string {
+  const valid = findCondition(conditions, 'Valid')
+  // Everything else follows from it.
+  if (valid !== undefined && valid.status !== 'True') return valid.message
+  const ready = findCondition(conditions, 'Ready')
+  const conflict = findCondition(conditions, 'Conflict')
+  const messages = [
+    ready?.status === 'True' ? '' : ready?.message,
+    conflict?.status === 'True' ? conflict.message : '',
+    findCondition(conditions, CONDITION_IMPORTED)?.message,
+  ]
+  return messages.filter((message) => message !== undefined && message !== '').join('. ') || '-'
+}

@@ -1,0 +1,275 @@
+/** `sealane status` and `sealane members`: one screen about this cluster, or about all members of a clusterset. */
+import { type Command, Option } from 'commander'
+import type { MemberSummary } from '../../compose/broker/store.ts'
+import type { Diagnosis } from '../../explain/diagnose-member.ts'
+import type { MemberReport } from '../../model/member-status.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { ExitWith, UserError, messageOf } from '../../runtime/errors.ts'
+import { parseHostPort } from '../../runtime/flag-values.ts'
+import { unservedText, withMembers } from '../broker/members.ts'
+import {
+  type CommandContext,
+  clustersetOption,
+  collect,
+  outputOption,
+  stateOption,
+  subcommand,
+  throwingUsageErrors,
+} from '../context/command-context.ts'
+import { CLEAR_SCREEN, type OutputFormat, printItems, printOne } from '../context/output.ts'
+import {
+  type KubeTarget,
+  LOCAL_BROKER,
+  LOCAL_SITE,
+  type TargetOptions,
+  addKubeOptions,
+  addTargetOptions,
+  kubeTarget,
+  seenOtherwise,
+  targetToSee,
+} from '../context/target.ts'
+import { lookTimeoutOption } from '../context/timeout.ts'
+import { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from '../status/status-screen.ts'
+
+// Looking again and again, as `--watch` does.
+
+const WATCH_MS = 2000
+
+/**
+ * Looks every two seconds until it is interrupted, which is how a watch ends. A look that fails is named, and the next
+ * one comes all the same: who watches wants to see when it works again.
+ */
+export async function lookAgain(
+  { signal, output }: Pick<CommandContext, 'signal' | 'output'>,
+  look: () => Promise<void>,
+  clock: Clock = new SystemClock(),
+): Promise<void> {
+  while (await pause(signal, clock)) {
+    try {
+      await look()
+    } catch (error) {
+      // An interrupted look throws too.
+      if (!signal.aborted) output.remark(`${messageOf(error)}\n`)
+    }
+  }
+}
+
+/** False: it was interrupted. */
+function pause(signal: AbortSignal, clock: Clock): Promise<boolean> {
+  return clock.sleep(WATCH_MS, signal).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** What comes before each look, for people. */
+function screenStart({ env }: Pick<CommandContext, 'env'>): string {
+  return env === undefined && process.stdout.isTTY ? CLEAR_SCREEN : '\n'
+}
+
+interface StatusOptions extends TargetOptions {
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly watch: boolean
+  readonly ask?: readonly string[]
+  readonly bundle?: string
+}
+
+const TEXT = 'Shows what this cluster is, reaches and lacks. Exit code 0: healthy, 1: degraded, 2: down, 3: not known.'
+/** Of the status page of `sealane up`. */
+export const STANDARD_PAGE = '127.0.0.1:9471'
+
+/** `sealane status`: one screen about this cluster or site, and an exit code for programs. */
+export function addStatusCommand(program: Command, context: CommandContext): void {
+  const made = subcommand(program, 'status', TEXT, 'sealane status --context c1 --watch')
+  const command = addTargetOptions(throwingUsageErrors(made, EXIT_UNKNOWN), seenOtherwise(LOCAL_SITE))
+  command
+    .option('--watch', 'again every two seconds, until it is interrupted', false)
+    .addOption(pagesOption())
+    .addOption(
+      new Option('--bundle <file>', 'of a file that sealane gather wrote, instead of what is there now').conflicts([
+        ...['context', 'kubeconfig', 'site', 'ask', 'watch'],
+      ]),
+    )
+    .addOption(lookTimeoutOption(5000))
+    .addOption(outputOption())
+    .action(async (options: StatusOptions) => {
+      try {
+        const health = await show(options, context, command)
+        if (EXIT_CODES[health] !== 0) throw new ExitWith(EXIT_CODES[health])
+      } catch (error) {
+        throw unknownError(error)
+      }
+    })
+}
+
+/** Of the commands that ask what runs on this machine. */
+export function pagesOption(): Option {
+  return new Option(
+    '--ask <host:port>',
+    `of a site: where its parts on this machine say how they do; may be given several times (default: ${STANDARD_PAGE})`,
+  )
+    .argParser(collect(parsePage))
+    .conflicts(['context', 'kubeconfig'])
+}
+
+export function parsePage(text: string): string {
+  parseHostPort(text, '--ask')
+  return text
+}
+
+/** 1 and 2 say something about the cluster: a command that could not look has a code of its own. */
+export function unknownError(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof ExitWith) return error
+  if (!(error instanceof UserError)) return new UserError(messageOf(error), { exitCode: EXIT_UNKNOWN, cause: error })
+  const { hint, reason, cause } = error
+  return new UserError(error.message, {
+    exitCode: EXIT_UNKNOWN,
+    ...(hint === undefined ? {} : { hint }),
+    ...(reason === undefined ? {} : { reason }),
+    ...(cause === undefined ? {} : { cause }),
+  })
+}
+
+async function show(options: StatusOptions, context: CommandContext, command: Command): Promise<Diagnosis['health']> {
+  const { watch, bundle } = options
+  if (bundle !== undefined) {
+    const { readBundle } = await import('../bundle/read-bundle.ts')
+    const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+    const diagnosis = diagnoseMember(await readBundle(bundle))
+    await print(options, context, diagnosis)
+    return diagnosis.health
+  }
+  const { openMember } = await import('../status/open-member.ts')
+  const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+  const target = { kube: targetToSee(command, context, options.site), site: options.site }
+  return openMember(
+    { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout, quick: true },
+    context,
+    async (gather) => {
+      let health: Diagnosis['health'] = 'down'
+      const look = async (): Promise<void> => {
+        const diagnosis = diagnoseMember(await gather())
+        health = diagnosis.health
+        await print(options, context, diagnosis)
+      }
+      await look()
+      if (watch) await lookAgain(context, look)
+      return health
+    },
+  )
+}
+
+async function print(
+  { output: format, watch }: StatusOptions,
+  context: CommandContext,
+  diagnosis: Diagnosis,
+): Promise<void> {
+  const { output } = context
+  const document = statusDocument(diagnosis)
+  // A program that follows reads one document a line.
+  if (watch && format === 'json') {
+    output.answer(`${JSON.stringify(document)}\n`)
+    return
+  }
+  if (watch && format === 'yaml') output.answer('---\n')
+  const isScreen = watch && (format === 'table' || format === 'wide')
+  if (isScreen) output.answer(screenStart(context))
+  await printOne(output, format, document, statusScreen(diagnosis, { wide: format === 'wide' }))
+}
+
+interface MembersOptions extends KubeTarget {
+  readonly state: string
+  readonly clusterset?: string
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly watch: boolean
+}
+
+/** What programs get of a member. */
+interface MemberLook {
+  readonly id: string
+  readonly state: MemberSummary['state']
+  readonly lastHeardMs: number
+  /** Absent: it has said nothing of itself, as one of an earlier release. */
+  readonly reported?: MemberReport
+}
+
+const MEMBERS_TEXT = 'Shows how each member does, as it reports itself to the broker. sealane status there says more.'
+const HINT = 'start it (sealane broker serve), or look at why it ended: sealane broker status'
+/** Of one member, in a table that is not wide. */
+const MAX_PROBLEMS = 3
+
+/** `sealane members`: every cluster of a clusterset on one screen, as each reports itself to the broker. */
+export function addMembersCommand(program: Command, context: CommandContext): void {
+  addKubeOptions(
+    subcommand(program, 'members', MEMBERS_TEXT, 'sealane members --context hub --watch'),
+    seenOtherwise(LOCAL_BROKER),
+  )
+    .addOption(stateOption())
+    .addOption(clustersetOption())
+    .option('--watch', 'again every two seconds, until it is interrupted', false)
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (options: MembersOptions, command: Command) => {
+      const kube = targetToSee(command, context, options.state)
+      const look = async (at: KubeTarget | undefined) => {
+        const all = await withMembers({ ...options, kube: at }, context, (members) => members.members())
+        const unserved = await unservedText({ ...options, kube: at }, context, all)
+        await printMembers(options, context, unserved === undefined ? all : all.map(asSilent))
+        if (unserved !== undefined) throw new UserError(unserved, { hint: HINT, reason: 'BrokerSilent' })
+      }
+      await look(kube)
+      // Which cluster was taken is said once.
+      const again = kube && (kubeTarget(kube) ?? {})
+      if (options.watch) await lookAgain(context, () => look(again))
+    })
+}
+
+/** Nobody is in contact with a broker that does not run, whatever it noted before it ended. */
+function asSilent(member: MemberSummary): MemberSummary {
+  return member.state === 'in contact' ? { ...member, state: 'silent' } : member
+}
+
+async function printMembers(
+  { output: format, watch }: MembersOptions,
+  context: CommandContext,
+  all: readonly MemberSummary[],
+): Promise<void> {
+  const { output } = context
+  const looks = all.filter(({ state }) => state === 'in contact' || state === 'silent').map(lookOf)
+  // A program that follows reads one document a line.
+  if (watch && format === 'json') {
+    output.answer(`${JSON.stringify({ items: looks })}\n`)
+    return
+  }
+  if (watch) output.answer(format === 'yaml' ? '---\n' : screenStart(context))
+  await printItems(output, format, looks, [
+    { title: 'CLUSTER', cell: ({ id }) => id },
+    { title: 'STATE', cell: ({ state }) => state },
+    { title: 'VERSIONS', cell: ({ reported }) => reported?.versions.join(',') ?? '-' },
+    { title: 'LANES', cell: ({ reported }) => (reported ? `${reported.lanes.up}/${reported.lanes.of}` : '-') },
+    { title: 'EXPORTS', cell: ({ reported }) => exportsCell(reported) },
+    { title: 'PROBLEMS', cell: ({ reported }) => problemsCell(reported, format === 'wide' ? Infinity : MAX_PROBLEMS) },
+    { title: 'LAST HEARD', cell: ({ lastHeardMs }) => new Date(lastHeardMs).toISOString() },
+  ])
+}
+
+function lookOf({ id, state, lastSeenMs, reported }: MemberSummary): MemberLook {
+  return { id, state, lastHeardMs: lastSeenMs, ...(reported === undefined ? {} : { reported }) }
+}
+
+function exportsCell(reported: MemberReport | undefined): string {
+  if (reported === undefined) return '-'
+  const { count, failed } = reported.exports
+  return failed === 0 ? `${count}` : `${count} (${failed} failed)`
+}
+
+/** They come with the worst first. */
+function problemsCell(reported: MemberReport | undefined, most: number): string {
+  if (reported === undefined) return '-'
+  const { problems } = reported
+  const named = problems.slice(0, most).map(({ code, severity, count }) => `${code} x${count} (${severity})`)
+  const more = problems.length > most ? [`${problems.length - most} more`] : []
+  return [...named, ...more].join(', ') || 'none'
+}

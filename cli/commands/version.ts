@@ -1,0 +1,71 @@
+/** `sealane version`: of this program, and of what runs in a cluster. */
+import type { Command } from 'commander'
+import { messageOf } from '../../runtime/errors.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { type CommandContext, outputOption, subcommand } from '../context/command-context.ts'
+import type { PartVersion } from '../status/read-versions.ts'
+import { type OutputFormat, printOne, renderTable } from '../context/output.ts'
+import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../context/target.ts'
+import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+
+interface VersionOptions extends KubeTarget {
+  readonly output: OutputFormat
+  readonly client: boolean
+  readonly timeout: number
+}
+
+const AT_HOME = '~/.kube/config, if there is one; --client: this program alone'
+
+export function addVersionCommand(program: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Prints the versions of Sealane and of its Node; with a cluster, of the parts and the broker there.'
+  const command = addKubeOptions(subcommand(program, 'version', text, 'sealane version -o json'), AT_HOME)
+  command
+    .option('--client', 'only of this program', false)
+    .addOption(lookTimeoutOption(5000))
+    .addOption(outputOption())
+    .action(async (options: VersionOptions) => {
+      const target = options.client ? undefined : targetToAsk(command, context)
+      const cluster = target === undefined ? undefined : await clusterVersions(target, options.timeout, context)
+      const version = { sealane: sealaneVersion(), node: process.versions.node }
+      const lines = `sealane ${version.sealane} (node ${version.node})\n${cluster === undefined ? '' : tableOf(cluster)}`
+      await printOne(output, options.output, cluster === undefined ? version : { ...version, cluster }, lines)
+    })
+}
+
+type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly unknown: string }
+
+/**
+ * Each question has the time for itself. A cluster that cannot be asked is no failure: the client's version is printed.
+ */
+async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
+  const { signal } = context
+  const { SystemClock } = await import('../../reconcile/clock.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { readVersions } = await import('../status/read-versions.ts')
+  try {
+    return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({
+      parts: await readVersions(admin, {
+        flags: targetFlags(target, admin.contextName),
+        signal,
+        limited: (ask) => withinTime(signal, ms, ask),
+      }),
+    }))
+  } catch (error) {
+    signal.throwIfAborted()
+    return { unknown: messageOf(error) }
+  }
+}
+
+function tableOf(cluster: ClusterVersions): string {
+  if ('unknown' in cluster) return `cluster unknown: ${cluster.unknown}\n`
+  return renderTable<PartVersion>(
+    [
+      { title: 'PART', cell: (row) => row.part },
+      { title: 'VERSION', cell: (row) => row.version ?? `unknown: ${row.unknown ?? 'nobody says'}` },
+      { title: 'BY', cell: (row) => row.source ?? '-' },
+      { title: 'IMAGE', cell: (row) => row.image ?? '-' },
+    ],
+    cluster.parts,
+  )
+}

@@ -1,0 +1,100 @@
+/** Opens a site for one command: its file, its objects and its state. */
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { FileApi } from '../../kubeapi/files/file-api.ts'
+import { type SiteConfig, readSiteFile } from '../../kubeapi/files/site-file.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type CommandContext, quoted } from './command-context.ts'
+import type { ClusterAdmin } from './cluster-admin.ts'
+import type { Site } from '../../compose/site/part.ts'
+import { PlainLogger } from './output.ts'
+import { interruption } from './timeout.ts'
+
+export interface OpenSite extends Site {
+  /** A real cluster under an administrator's kubeconfig. */
+  readonly admin?: ClusterAdmin
+}
+
+export interface OpenSiteInit extends CommandContext {
+  /** Called with files that cannot be read; by default they are printed to stderr. */
+  readonly logger?: Logger | undefined
+  /** What a real cluster's driver counts with; nothing is counted by default. */
+  readonly metrics?: ((config: SiteConfig) => Metrics) | undefined
+  /** Runs until the signal. Everything else has failed when the signal comes first. */
+  readonly serves?: boolean
+  /** What will run: a real cluster is asked only for what they look at. Absent: anything. */
+  readonly components?: readonly string[] | undefined
+  /** What cannot be read in the state is a failure, reported when the work is done. */
+  readonly wantsAll?: boolean
+}
+
+/** Opens, works, closes, also on failure. Throws what the site file or the state have to say. */
+export async function withSite<T>(file: string, init: OpenSiteInit, work: (site: OpenSite) => Promise<T>): Promise<T> {
+  const { signal, serves = false, wantsAll = false } = init
+  const site = await openSite(await readSite(file, serves), init)
+  try {
+    signal.throwIfAborted()
+    const result = await work(site)
+    if (wantsAll) checkAllRead(site)
+    return result
+  } catch (error) {
+    throw signal.aborted && !serves ? interruption(signal) : error
+  } finally {
+    await site.api.close()
+  }
+}
+
+async function readSite(file: string, serves: boolean): Promise<SiteConfig> {
+  const kind = statSync(file, { throwIfNoEntry: false })
+  if (kind === undefined || kind.isDirectory()) {
+    const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
+    const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
+    // What serves runs on a node, or in a pod, and knows its site by the file.
+    const cluster = serves ? '' : '; for a real cluster: --context NAME'
+    throw new UserError(`--site ${quoted(file)}: ${problem}`, { hint: `${hint}${cluster}` })
+  }
+  return readSiteFile(file)
+}
+
+async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSite> {
+  const { output, signal, logger = new PlainLogger(output), components, serves = false } = init
+  const deps = { clock: new SystemClock(), logger }
+  const metrics = init.metrics?.(config)
+  if (config.kubernetes !== undefined) {
+    // Loaded only where there is a cluster: a plain site's processes need none of it.
+    const { openKubeSite } = await import('../../compose/site/kube-site.ts')
+    const settings = readFileSync(config.file, 'utf8')
+    const { api, kube } = await openKubeSite(
+      { ...deps, metrics },
+      { access: config.kubernetes, settings, components, signal },
+    )
+    return { config, api, kube, metrics }
+  }
+  makeState(config)
+  const { objects, state, gateways } = config
+  const api = new FileApi(deps, { objects, state, gateways, once: !serves })
+  return { config, api, leases: api.leases, metrics }
+}
+
+function checkAllRead({ api }: OpenSite): void {
+  const troubled = api instanceof FileApi ? api.troubledState().length : 0
+  if (troubled === 0) return
+  const count = troubled === 1 ? 'one place' : `${troubled} places`
+  throw new UserError(`the state could not be read in ${count}: what was there is not shown`)
+}
+
+/** What cannot be read would look like a site that knows nothing. */
+function makeState({ state, file }: SiteConfig): void {
+  try {
+    mkdirSync(state, { recursive: true })
+  } catch (cause) {
+    throw new UserError(
+      `${state}: cannot be used as state folder (spec.state of ${file}): ${(cause as Error).message}`,
+      {
+        cause,
+      },
+    )
+  }
+}

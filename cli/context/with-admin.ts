@@ -1,0 +1,81 @@
+/** A cluster as an administrator sees it, whatever is installed there. */
+import { X509Certificate } from 'node:crypto'
+import { type KubeApi, openKubeApi } from '../../kubeapi/kube/kube-api.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import type { ServerAccess } from '../../kubeapi/kube/server-access.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type ClusterAdmin, adminOf } from './cluster-admin.ts'
+import type { OpenSiteInit } from './open-site.ts'
+import { PlainLogger } from './output.ts'
+import type { KubeTarget } from './target.ts'
+import { interruption } from './timeout.ts'
+
+// What an API server that does not let us in means to a person, and what to do about it.
+
+const NEW_LOGIN = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
+
+/** A UserError for an answer about the caller's rights, or for no answer at all; every other error as it is. */
+async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock): Promise<unknown> {
+  if (!(error instanceof KubeError)) return error
+  const { title } = access
+  if (error.reason === 'NoConnection' || error.reason === 'NoAnswer') {
+    const hint = 'see that the address in the kubeconfig is right and can be reached from here'
+    return new UserError(`${title}: ${error.message}`, { hint, cause: error })
+  }
+  if (error.code === 'Unauthorized') {
+    const expired = await expiredCertificate(access, clock).catch(() => undefined)
+    if (expired !== undefined) return new UserError(`${title}: ${expired}`, { hint: NEW_LOGIN, cause: error })
+    if (error.reason === 'NoLogin')
+      return new UserError(`${title}: ${error.message}`, { hint: NEW_LOGIN, cause: error })
+    const text = 'the API server does not accept these credentials (401 Unauthorized): wrong, or expired'
+    return new UserError(`${title}: ${text}`, { hint: NEW_LOGIN, cause: error })
+  }
+  if (error.code === 'Forbidden') {
+    const hint = 'take a kubeconfig of a cluster administrator'
+    return new UserError(`${title}: ${error.message}`, { hint, cause: error })
+  }
+  return error
+}
+
+/** One sentence when the client certificate is out of date; the server says no more than 401. */
+async function expiredCertificate(access: ServerAccess, clock: Clock): Promise<string | undefined> {
+  const { cert } = await access.credentials(AbortSignal.timeout(1000))
+  if (cert === undefined) return undefined
+  const { validToDate } = new X509Certificate(cert)
+  if (validToDate.getTime() > clock.now()) return undefined
+  return `its client certificate expired at ${validToDate.toISOString()}`
+}
+
+export interface OpenAdmin {
+  readonly api: KubeApi
+  readonly admin: ClusterAdmin
+}
+
+/**
+ * Opens a cluster for installing, looking or cleaning up; closes it at the end. Throws UserError where the server does
+ * not let us in, and after the signal; else what the work throws.
+ */
+export async function withAdmin<T>(
+  target: KubeTarget,
+  clock: Clock,
+  { signal, output, env, logger = new PlainLogger(output) }: OpenSiteInit,
+  work: (open: OpenAdmin) => Promise<T>,
+): Promise<T> {
+  const { kubeconfig, context } = target
+  const api = await openKubeApi(
+    { clock, logger },
+    { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) },
+  )
+  try {
+    signal.throwIfAborted()
+    if (target.by !== undefined) output.remark(`${api.access.title}, by ${target.by}\n`)
+    return await work({ api, admin: adminOf(api) })
+  } catch (error) {
+    if (signal.aborted) throw interruption(signal, `${api.access.title} at ${api.access.server.origin}`)
+    throw await explainRefusal(error, api.access, clock)
+  } finally {
+    await api.close()
+  }
+}

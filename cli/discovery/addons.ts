@@ -1,0 +1,140 @@
+/** What every cluster has beside its CNI: who answers cluster.local, and who carries Services. */
+import {
+  type Confidence,
+  type DnsFlavour,
+  type Evidence,
+  type Finding,
+  type KubeProxy,
+  type KubeProxyMode,
+  networks,
+} from './evidence.ts'
+import { isDistribution } from './platform.ts'
+import { prefixesIn } from './prefix-texts.ts'
+import { type World, configText, daemonSet, documentIn, flagOf, labelOf, partPods, pathOf, textAt } from './snapshot.ts'
+
+/** Who answers cluster.local, where, and by what it is changed. */
+export function clusterDns(world: World): Evidence[] {
+  return [...openshift(world), ...flavour(world), ...address(world), ...domain(world)]
+}
+
+function openshift(world: World): Evidence[] {
+  const dns = world.get('DNS', 'default')
+  if (dns === undefined) return []
+  const how = (field: string): string => `DNS.operator.openshift.io default ${field}`
+  const ip = textAt(dns, 'status', 'clusterIP')
+  const zone = textAt(dns, 'status', 'clusterDomain')
+  return [
+    { about: 'dnsFlavour', value: 'openshift', confidence: 'certain', how: 'DNS.operator.openshift.io default' },
+    ...(ip === undefined ? [] : [text('dnsAddress', ip, 'certain', how('status.clusterIP'))]),
+    ...(zone === undefined ? [] : [text('dnsDomain', zone, 'certain', how('status.clusterDomain'))]),
+  ]
+}
+
+interface Row {
+  readonly flavour: DnsFlavour
+  readonly mark: (world: World) => string | undefined
+}
+
+const ROWS: readonly Row[] = [
+  { flavour: 'rke2', mark: (world) => existing(world, 'ConfigMap', 'rke2-coredns-rke2-coredns') },
+  {
+    flavour: 'immutable',
+    mark: (world) =>
+      isDistribution(world, 'eks') &&
+      world.list('Node', '').some((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto') &&
+      existing(world, 'ConfigMap', 'coredns') === undefined
+        ? 'EKS Auto Mode runs DNS on its nodes, outside Kubernetes'
+        : undefined,
+  },
+  {
+    flavour: 'kube-dns',
+    mark: (world) => (isDistribution(world, 'gke') ? existing(world, 'Deployment', 'kube-dns') : undefined),
+  },
+  {
+    flavour: 'aks',
+    mark: (world) => (isDistribution(world, 'aks') ? existing(world, 'ConfigMap', 'coredns-custom') : undefined),
+  },
+  {
+    flavour: 'k3s',
+    mark: (world) => (isDistribution(world, 'k3s') ? existing(world, 'ConfigMap', 'coredns') : undefined),
+  },
+  { flavour: 'coredns', mark: (world) => existing(world, 'ConfigMap', 'coredns') },
+  { flavour: 'kube-dns', mark: (world) => existing(world, 'Deployment', 'kube-dns') },
+]
+
+function flavour(world: World): Evidence[] {
+  for (const row of ROWS) {
+    const how = row.mark(world)
+    if (how !== undefined) return [{ about: 'dnsFlavour', value: row.flavour, confidence: 'likely', how }]
+  }
+  return []
+}
+
+function existing(world: World, kind: string, name: string): string | undefined {
+  return world.get(kind, name, 'kube-system') === undefined ? undefined : `${kind} kube-system/${name}`
+}
+
+const SERVICES = [
+  'kube-system/kube-dns',
+  'kube-system/rke2-coredns-rke2-coredns',
+  'kube-system/coredns',
+  'openshift-dns/dns-default',
+]
+
+function address(world: World): Evidence[] {
+  for (const path of SERVICES) {
+    const [namespace = '', name = ''] = path.split('/')
+    const ip = textAt(world.get('Service', name, namespace), 'spec', 'clusterIP')
+    if (ip !== undefined && ip !== 'None') return [text('dnsAddress', ip, 'likely', `Service ${path} spec.clusterIP`)]
+  }
+  return []
+}
+
+/** The first zone of CoreDNS' `kubernetes` plugin is the cluster's own. */
+function domain(world: World): Evidence[] {
+  const corefile = configText(world, ['kube-system/coredns', 'kube-system/rke2-coredns-rke2-coredns'], ['Corefile'])
+  const zone = corefile === undefined ? undefined : /^\s*kubernetes\s+([a-zA-Z0-9.-]+)/m.exec(corefile.text)?.[1]
+  if (zone === undefined || corefile === undefined) return []
+  return [text('dnsDomain', zone.replace(/\.$/, ''), 'certain', `${corefile.where} kubernetes plugin`)]
+}
+
+function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Confidence, how: string): Evidence {
+  return { about, value, confidence, how }
+}
+
+const CONFIG_MAPS = ['kube-system/kube-proxy', 'kube-system/kube-proxy-config']
+
+/** How Services are carried: kube-proxy's mode, from its configuration or its command line. */
+export function kubeProxy(world: World): Evidence[] {
+  const workload = daemonSet(world, 'kube-proxy') ?? partPods(world, 'kube-proxy')[0]
+  // Clusters without kube-proxy often keep its ConfigMap: it says nothing then.
+  if (workload === undefined) return []
+  const config = configText(world, CONFIG_MAPS, ['config.conf', 'config'])
+  const document = documentIn(config?.text)
+  const mode = modeOf(flagOf(workload, 'proxy-mode'))
+  const found: Finding<KubeProxy> =
+    mode !== undefined
+      ? claim(mode, `${pathOf(workload)} --proxy-mode`)
+      : config !== undefined && typeof document === 'object'
+        ? claim(modeOf(textAt(document, 'mode')) ?? 'iptables', modeSource(config.where, textAt(document, 'mode')))
+        : { ...claim('iptables', `${pathOf(workload)}: no mode named, iptables is the default`), confidence: 'likely' }
+  const cidrs = prefixesIn([flagOf(workload, 'cluster-cidr') ?? textAt(document, 'clusterCIDR')])
+  const where = flagOf(workload, 'cluster-cidr') === undefined ? `${config?.where ?? ''} clusterCIDR` : pathOf(workload)
+  return [{ about: 'kubeProxy', ...found }, ...networks('podCIDRs', cidrs, 'likely', withFlag(where))]
+}
+
+function withFlag(where: string): string {
+  return where.endsWith('clusterCIDR') ? where : `${where} --cluster-cidr`
+}
+
+function claim(mode: KubeProxyMode, how: string): Finding<KubeProxy> {
+  return { value: { mode, insteadOf: undefined }, confidence: 'certain', how }
+}
+
+function modeSource(where: string, mode: string | undefined): string {
+  return mode === undefined ? `${where} mode: empty, iptables is the default` : `${where} mode`
+}
+
+function modeOf(text: string | undefined): KubeProxyMode | undefined {
+  return (['iptables', 'ipvs', 'nftables'] as const).find((mode) => mode === text)
+}

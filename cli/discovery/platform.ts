@@ -1,0 +1,175 @@
+/** What a cluster runs on: its machines, its distribution, its version of Kubernetes. */
+import type { Confidence, Distribution, Evidence, Finding } from './evidence.ts'
+import { type World, annotationOf, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
+
+/** Things about the machines that matter whatever the CNI is. */
+export const PLATFORM_KEYS = [
+  'eks-auto',
+  'eks-fargate',
+  'gke-autopilot',
+  'ipv6-nodes',
+  'old-kernel',
+  'talos',
+  'virtual-nodes',
+  'windows-nodes',
+] as const
+export type PlatformKey = (typeof PLATFORM_KEYS)[number]
+
+const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>> = {
+  'eks-auto': (node) => labelled(node, 'eks.amazonaws.com/compute-type', 'auto'),
+  'eks-fargate': (node) => labelled(node, 'eks.amazonaws.com/compute-type', 'fargate'),
+  'gke-autopilot': (node) => (/^gk3-/.test(nameOf(node)) ? 'its name begins with gk3-' : undefined),
+  'ipv6-nodes': (node) => {
+    const addresses = listAt(node, 'status', 'addresses').filter((entry) => textAt(entry, 'type') === 'InternalIP')
+    const only = addresses.length > 0 && addresses.every((entry) => textAt(entry, 'address')?.includes(':') === true)
+    return only ? 'no IPv4 InternalIP' : undefined
+  },
+  // WireGuard came into the kernel with 5.6.
+  'old-kernel': (node) => {
+    const text = textAt(node, 'status', 'nodeInfo', 'kernelVersion')
+    const [, major = '', minor = ''] = /^(\d{1,3})\.(\d{1,3})/.exec(text ?? '') ?? []
+    if (major === '' || !isLinux(node)) return undefined
+    return Number(major) * 1000 + Number(minor) < 5006 ? `status.nodeInfo.kernelVersion ${text ?? ''}` : undefined
+  },
+  talos: (node) =>
+    /^Talos/.test(textAt(node, 'status', 'nodeInfo', 'osImage') ?? '') ? 'status.nodeInfo.osImage Talos' : undefined,
+  'virtual-nodes': (node) => labelled(node, 'type', 'virtual-kubelet'),
+  'windows-nodes': (node) => labelled(node, 'kubernetes.io/os', 'windows'),
+}
+
+export function platform(world: World): Evidence[] {
+  const nodes = world.list('Node', '')
+  return PLATFORM_KEYS.flatMap((key): Evidence[] => {
+    const marked = nodes.filter((node) => MARKS[key](node) !== undefined)
+    if (marked[0] === undefined) return []
+    const others = marked.length === 1 ? '' : ` and ${marked.length - 1} more`
+    const how = `Node ${nameOf(marked[0])}${others}: ${MARKS[key](marked[0]) ?? ''}`
+    return [{ about: 'platform', value: key, confidence: 'certain', how }]
+  })
+}
+
+export function isLinux(node: unknown): boolean {
+  const os = labelOf(node, 'kubernetes.io/os') ?? textAt(node, 'status', 'nodeInfo', 'operatingSystem')
+  return os === undefined || os === 'linux'
+}
+
+function labelled(node: unknown, key: string, value: string): string | undefined {
+  return keysAt(node, 'metadata', 'labels').includes(key) && labelOf(node, key) === value
+    ? `label ${key}=${value}`
+    : undefined
+}
+
+// Which distribution this is: the first mark that fits.
+
+interface Row {
+  readonly distribution: Distribution
+  readonly confidence: Confidence
+  /** How it is known, or undefined when the mark is not there. */
+  readonly mark: (world: World) => string | undefined
+}
+
+const ROWS: readonly Row[] = [
+  {
+    distribution: 'openshift',
+    confidence: 'certain',
+    mark: (world) =>
+      world.list('ClusterVersion', 'config.openshift.io').length > 0 ||
+      world.list('Network', 'config.openshift.io').length > 0
+        ? 'objects of config.openshift.io'
+        : undefined,
+  },
+  {
+    distribution: 'gke',
+    confidence: 'certain',
+    mark: (world) => version(world, /-gke\./) ?? label(world, 'cloud.google.com/gke-nodepool'),
+  },
+  {
+    distribution: 'eks',
+    confidence: 'certain',
+    mark: (world) => version(world, /-eks-/) ?? label(world, 'eks.amazonaws.com/nodegroup'),
+  },
+  { distribution: 'aks', confidence: 'certain', mark: (world) => label(world, 'kubernetes.azure.com/cluster') },
+  {
+    distribution: 'rke2',
+    confidence: 'certain',
+    mark: (world) => version(world, /\+rke2/) ?? annotation(world, 'rke2.io/node-args'),
+  },
+  {
+    distribution: 'k3s',
+    confidence: 'certain',
+    mark: (world) => version(world, /\+k3s/) ?? annotation(world, 'k3s.io/node-args'),
+  },
+  { distribution: 'kind', confidence: 'certain', mark: (world) => provider(world, 'kind://') },
+  {
+    distribution: 'kubeadm',
+    confidence: 'likely',
+    mark: (world) =>
+      world.get('ConfigMap', 'kubeadm-config', 'kube-system') === undefined
+        ? undefined
+        : 'ConfigMap kube-system/kubeadm-config',
+  },
+]
+
+export function distribution(world: World): Evidence[] {
+  for (const { distribution: value, confidence, mark } of ROWS) {
+    const how = mark(world)
+    if (how !== undefined) return [{ about: 'distribution', value, confidence, how }]
+  }
+  return []
+}
+
+/** For detectors whose answer hangs on it. */
+export function isDistribution(world: World, wanted: Distribution): boolean {
+  return distribution(world).some((claim) => claim.value === wanted)
+}
+
+function version(world: World, pattern: RegExp): string | undefined {
+  const text = textAt(world.snapshot.version, 'gitVersion')
+  return text !== undefined && pattern.test(text) ? `the API server's version ${text}` : undefined
+}
+
+function label(world: World, key: string): string | undefined {
+  const node = world.list('Node', '').find((one) => keysAt(one, 'metadata', 'labels').includes(key))
+  return node === undefined ? undefined : `Node ${nameOf(node)} label ${key}`
+}
+
+function annotation(world: World, key: string): string | undefined {
+  const node = world.list('Node', '').find((one) => annotationOf(one, key) !== undefined)
+  return node === undefined ? undefined : `Node ${nameOf(node)} annotation ${key}`
+}
+
+function provider(world: World, scheme: string): string | undefined {
+  const node = world.list('Node', '').find((one) => textAt(one, 'spec', 'providerID')?.startsWith(scheme))
+  return node === undefined ? undefined : `Node ${nameOf(node)} spec.providerID ${scheme}…`
+}
+
+// Which Kubernetes this is, and whether it is new enough. Pure.
+
+export interface KubernetesVersion {
+  /** `v1.33.5+k3s1`, as the API server says it. */
+  readonly text: string
+  readonly major: number
+  readonly minor: number
+}
+
+/**
+ * Our CRDs check addresses with CEL's functions for them, which CRDs may use since 1.31. The rest of what is needed is
+ * older: ValidatingAdmissionPolicy 1.30, CEL in CRDs 1.29, server-side apply 1.22, discovery.k8s.io/v1 1.21.
+ */
+const MINIMUM_KUBERNETES = { major: 1, minor: 31, why: 'CRDs can check addresses and networks since 1.31' }
+
+export function kubernetesVersion(version: unknown): Finding<KubernetesVersion> | undefined {
+  const text = textAt(version, 'gitVersion')
+  const both = `${textAt(version, 'major') ?? ''}.${textAt(version, 'minor') ?? ''}`
+  const [, major = '', minor = ''] = /^v?(\d{1,4})\.(\d{1,4})/.exec(text ?? both) ?? []
+  if (major === '') return undefined
+  const value = { text: text ?? `v${both}`, major: Number(major), minor: Number(minor) }
+  return { value, confidence: 'certain', how: "the API server's /version" }
+}
+
+/** One sentence when it is too old. */
+export function tooOld(version: KubernetesVersion): string | undefined {
+  const { major, minor, why } = MINIMUM_KUBERNETES
+  if (version.major > major || (version.major === major && version.minor >= minor)) return undefined
+  return `Kubernetes ${version.text} is too old: expected ${major}.${minor} or newer (${why})`
+}

@@ -1,0 +1,266 @@
+/** Reads from a cluster what the detectors look at. What may not be read is reported, and does not stop the rest. */
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { type ClusterSnapshot, type Unread, nameOf } from './snapshot.ts'
+
+// The objects that detectors look at: a table, each row one request.
+
+interface Wanted {
+  readonly apiVersion: string
+  readonly kind: string
+  /** One object; without it all of the kind. */
+  readonly name?: string
+  readonly namespace?: string
+  readonly labelSelector?: string
+  /** Asked for only where this CRD exists. */
+  readonly crd?: string
+  /** Findings that rest on it. Without any, not being allowed to read it is not worth telling. */
+  readonly for: readonly string[]
+}
+
+const MOST_OBJECTS = 2000
+
+const PODS = 'pod CIDRs'
+const SERVICES = 'service CIDRs'
+const CNI = 'CNI'
+const PROXY = 'service proxy'
+const DNS = 'cluster DNS'
+
+function configMap(path: string, ...found: readonly string[]): Wanted {
+  const [namespace = '', name = ''] = path.split('/')
+  return { apiVersion: 'v1', kind: 'ConfigMap', name, namespace, for: found }
+}
+
+function custom(apiVersion: string, kind: string, plural: string, found: readonly string[], name?: string): Wanted {
+  const crd = `${plural}.${apiVersion.split('/')[0] ?? ''}`
+  return { apiVersion, kind, crd, for: found, ...(name === undefined ? {} : { name }) }
+}
+
+const WANTED: readonly Wanted[] = [
+  { apiVersion: 'v1', kind: 'Node', for: [PODS, CNI, 'gateways'] },
+  { apiVersion: 'v1', kind: 'Pod', namespace: 'kube-system', for: [PODS, SERVICES, PROXY] },
+  { apiVersion: 'apps/v1', kind: 'DaemonSet', for: [CNI, PROXY] },
+  { apiVersion: 'apps/v1', kind: 'Deployment', name: 'kube-dns', namespace: 'kube-system', for: [DNS] },
+  { apiVersion: 'networking.k8s.io/v1', kind: 'ServiceCIDR', for: [SERVICES] },
+  ...[
+    'kube-system/kube-dns',
+    'kube-system/rke2-coredns-rke2-coredns',
+    'kube-system/coredns',
+    'openshift-dns/dns-default',
+  ].map((path): Wanted => {
+    const [namespace = '', name = ''] = path.split('/')
+    return { apiVersion: 'v1', kind: 'Service', name, namespace, for: [DNS] }
+  }),
+  configMap('kube-system/kubeadm-config', PODS, SERVICES, 'distribution'),
+  configMap('kube-system/kube-proxy', PROXY),
+  configMap('kube-system/kube-proxy-config', PROXY),
+  configMap('kube-system/coredns', DNS),
+  configMap('kube-system/coredns-custom', DNS),
+  configMap('kube-system/rke2-coredns-rke2-coredns', DNS),
+  configMap('kube-system/cilium-config', CNI),
+  configMap('kube-system/calico-config', CNI),
+  configMap('kube-system/canal-config', CNI),
+  configMap('kube-system/rke2-canal-config', CNI),
+  configMap('kube-flannel/kube-flannel-cfg', PODS),
+  configMap('kube-system/kube-flannel-cfg', PODS),
+  configMap('ovn-kubernetes/ovn-config', PODS),
+  { apiVersion: 'v1', kind: 'ConfigMap', namespace: 'kube-system', labelSelector: 'app=antrea', for: [CNI] },
+  // Calico serves its pools itself where its API server is installed, which no CRD shows.
+  { apiVersion: 'projectcalico.org/v3', kind: 'IPPool', for: [] },
+  custom('crd.projectcalico.org/v1', 'IPPool', 'ippools', [PODS]),
+  custom('crd.projectcalico.org/v1', 'FelixConfiguration', 'felixconfigurations', [CNI], 'default'),
+  custom('operator.tigera.io/v1', 'Installation', 'installations', [CNI], 'default'),
+  custom('cilium.io/v2', 'CiliumNode', 'ciliumnodes', [PODS]),
+  custom('config.openshift.io/v1', 'ClusterVersion', 'clusterversions', ['distribution']),
+  custom('config.openshift.io/v1', 'Network', 'networks', [PODS, SERVICES, CNI]),
+  custom('operator.openshift.io/v1', 'Network', 'networks', [CNI]),
+  custom('operator.openshift.io/v1', 'DNS', 'dnses', [DNS], 'default'),
+  custom('acn.azure.com/v1alpha', 'NodeNetworkConfig', 'nodenetworkconfigs', [PODS]),
+  custom('networking.gke.io/v1', 'GKENetworkParamSet', 'gkenetworkparamsets', [PODS], 'default'),
+  // What an earlier join left.
+  { apiVersion: 'v1', kind: 'Namespace', name: SYSTEM_NAMESPACE, for: [] },
+  {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    name: 'sealane-site',
+    namespace: SYSTEM_NAMESPACE,
+    for: ['an earlier install'],
+  },
+  { apiVersion: 'apps/v1', kind: 'Deployment', namespace: SYSTEM_NAMESPACE, for: ['an earlier install'] },
+  {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRole',
+    labelSelector: 'app.kubernetes.io/managed-by=sealane',
+    for: ['an earlier install'],
+  },
+  custom('sealane.io/v1alpha1', 'Membership', 'memberships', ['an earlier install']),
+  custom('sealane.io/v1alpha1', 'Cluster', 'clusters', ['an earlier install']),
+]
+
+/** As little of a Kubernetes client as this needs. All reject with ClusterApiError: NotFound, Forbidden … */
+export interface SnapshotReader {
+  /** Of an object that does not exist, or a kind that is not served: NotFound. */
+  get(apiVersion: string, kind: string, name: string, namespace?: string, signal?: AbortSignal): Promise<unknown>
+  /** The items, at most `limit`; without a namespace those of all. `metadataOnly`: nothing else of them is needed. */
+  list(
+    apiVersion: string,
+    kind: string,
+    options: {
+      readonly namespace?: string
+      readonly labelSelector?: string
+      readonly limit?: number
+      readonly metadataOnly?: boolean
+    },
+    signal?: AbortSignal,
+  ): Promise<readonly unknown[]>
+  /** Creates with dryRun=All. Rejects with what the API server says. */
+  dryRunCreate(object: object, signal?: AbortSignal): Promise<unknown>
+  /** `GET /version` */
+  version(signal?: AbortSignal): Promise<unknown>
+}
+
+/** How many requests are under way at once: an API server that is far away need not make the join slow. */
+const AT_ONCE = 8
+
+/**
+ * Rejects when the API server cannot be reached at all (the reader's own error from `version`), and with the signal's
+ * reason. Nothing is changed in the cluster.
+ */
+export async function readSnapshot(reader: SnapshotReader, signal: AbortSignal): Promise<ClusterSnapshot> {
+  const version = await reader.version(signal)
+  const unread: Unread[] = []
+  const crds = await readCrds(reader, unread, signal)
+  const wanted = WANTED.filter(({ crd }) => crd === undefined || crds === undefined || crds.includes(crd))
+  const lists = await inTurns(wanted, (one) => readOne(reader, one, unread, signal))
+  const objects = lists.flat()
+  const known = objects.some((object) => (object as { readonly kind?: unknown }).kind === 'ServiceCIDR')
+  const serviceProbes = known ? [] : await probeServices(reader, unread, signal)
+  return { version, objects, crds, serviceProbes, unread: unread.sort((a, b) => (a.what < b.what ? -1 : 1)) }
+}
+
+async function readCrds(reader: SnapshotReader, unread: Unread[], signal: AbortSignal): Promise<string[] | undefined> {
+  try {
+    const options = { limit: 5000, metadataOnly: true }
+    const items = await reader.list('apiextensions.k8s.io/v1', 'CustomResourceDefinition', options, signal)
+    return items.map(nameOf)
+  } catch (error) {
+    unread.push({ what: 'CustomResourceDefinitions', why: whyNot(error, signal), weaker: ['CNI', 'other products'] })
+    return undefined
+  }
+}
+
+async function readOne(
+  reader: SnapshotReader,
+  wanted: Wanted,
+  unread: Unread[],
+  signal: AbortSignal,
+): Promise<readonly object[]> {
+  const { apiVersion, kind, name, namespace, labelSelector } = wanted
+  try {
+    const found =
+      name === undefined
+        ? await reader.list(
+            apiVersion,
+            kind,
+            {
+              limit: MOST_OBJECTS,
+              ...(namespace === undefined ? {} : { namespace }),
+              ...(labelSelector === undefined ? {} : { labelSelector }),
+            },
+            signal,
+          )
+        : [await reader.get(apiVersion, kind, name, namespace, signal)]
+    // Items of a list do not say what they are.
+    return found.filter((one) => typeof one === 'object' && one !== null).map((one) => ({ apiVersion, kind, ...one }))
+  } catch (error) {
+    const why = whyNot(error, signal)
+    if (why !== NOT_THERE && wanted.for.length > 0) unread.push({ what: whatOf(wanted), why, weaker: wanted.for })
+    return []
+  }
+}
+
+const NOT_THERE = 'not there'
+
+/** Throws what is not about one object: a signal, a mistake in the program. */
+function whyNot(error: unknown, signal: AbortSignal): string {
+  signal.throwIfAborted()
+  if (!(error instanceof ClusterApiError)) throw error
+  if (error.code === 'NotFound') return NOT_THERE
+  return error.code === 'Forbidden' ? 'not allowed' : error.message
+}
+
+function whatOf({ kind, name, namespace }: Wanted): string {
+  if (name !== undefined) return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  return `${kind}s${namespace === undefined ? '' : ` in ${namespace}`}`
+}
+
+/** Addresses for documentation (RFC 5737, RFC 3849), which no cluster gives to its Services. */
+const OUTSIDE = [
+  { ip: '192.0.2.1', family: 'IPv4' },
+  { ip: '2001:db8::1', family: 'IPv6' },
+] as const
+
+/** Before Kubernetes 1.33 the API server's refusal is the only place where its own flag can be read. */
+async function probeServices(reader: SnapshotReader, unread: Unread[], signal: AbortSignal): Promise<string[]> {
+  const texts: string[] = []
+  for (const { ip, family } of OUTSIDE) {
+    const service = {
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name: `sealane-probe-${family.toLowerCase()}`, namespace: 'default' },
+      spec: { clusterIP: ip, ipFamilies: [family], ports: [{ name: 'probe', port: 1, protocol: 'TCP' }] },
+    }
+    try {
+      await reader.dryRunCreate(service, signal)
+    } catch (error) {
+      const why = whyNot(error, signal)
+      if (why !== 'not allowed') texts.push(why)
+      else if (family === 'IPv4')
+        unread.push({ what: 'the answer to a dry run of a Service', why, weaker: ['service CIDRs'] })
+    }
+  }
+  return texts
+}
+
+async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  let next = 0
+  const worker = async (): Promise<void> => {
+    while (next < items.length) {
+      const i = next++
+      const item = items[i]
+      if (item !== undefined) results[i] = await work(item)
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+  return results
+}
+
+/** As much of a DynamicClient as looking takes. */
+export type Lookable = Pick<DynamicClient, 'get' | 'list' | 'create' | 'read'>
+
+/** The hands of cli/discovery on a cluster. */
+export function snapshotReader(dynamic: Lookable): SnapshotReader {
+  return {
+    get: async (apiVersion, kind, name, namespace, signal) => {
+      const found = await dynamic.get({ apiVersion, kind, name, namespace }, signal)
+      if (found === undefined) throw new ClusterApiError('NotFound', `${kind} ${name} does not exist`)
+      return found
+    },
+    list: async (apiVersion, kind, { namespace, labelSelector, limit, metadataOnly = false }, signal) =>
+      dynamic.list(
+        {
+          metadataOnly,
+          apiVersion,
+          kind,
+          ...(namespace === undefined ? {} : { namespace }),
+          ...(labelSelector === undefined ? {} : { labelSelector }),
+          ...(limit === undefined ? {} : { most: limit }),
+        },
+        signal,
+      ),
+    dryRunCreate: (object, signal) => dynamic.create(object as DynamicObject, { dryRun: true }, signal),
+    version: (signal) => dynamic.read('/version', signal),
+  }
+}

@@ -1,0 +1,140 @@
+/** Carries an installation out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import type { Marks } from '../../install/values/marks.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import {
+  ASK_FIRST_ANNOTATION,
+  NO_PROBLEM,
+  type SecretAccess,
+  TOKEN_PART,
+} from '../../protocol/membership/secret-identity.ts'
+import { UserError } from '../../runtime/errors.ts'
+import type { Applied, ClusterAdmin } from '../context/cluster-admin.ts'
+import { CRD, NO_MARKS, decideCrds } from './marks.ts'
+import { conditionsOf } from './object-status.ts'
+import type { Missing } from './wait-until.ts'
+
+/** One line of the account. */
+export interface Change {
+  readonly ref: ObjectRef
+  readonly what: Applied
+  readonly why?: string
+}
+
+/** What is written to a node. */
+export interface NodeChange {
+  readonly node: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
+}
+
+export interface ApplyContext {
+  readonly admin: ClusterAdmin
+  readonly dryRun: boolean
+  readonly signal: AbortSignal
+  readonly report: (change: Change) => void
+  /** Of CRDs; absent: none. */
+  readonly marks?: Marks
+}
+
+/** One line of an account; empty where nothing happened. */
+export function describeChange({ ref, what, why }: Change, dryRun: boolean): string {
+  if (what === 'unchanged' && !dryRun) return ''
+  return `  ${what.padEnd(9)} ${titleOf(ref)}${why === undefined ? '' : `  (${why})`}\n`
+}
+
+/** Throws UserError naming every CRD that Sealane cannot work with. */
+export async function applyCrds(context: ApplyContext): Promise<void> {
+  const { admin, dryRun, signal, report, marks = NO_MARKS } = context
+  const decisions = await decideCrds(admin, marks, signal)
+  const problems = decisions.flatMap(({ problem }) => problem ?? [])
+  if (problems.length > 0) throw new UserError(problems.join('\n'))
+  for (const { name, crd, reason } of decisions) {
+    const ref = { ...CRD, name }
+    if (crd === undefined) report({ ref, what: 'unchanged', why: reason })
+    else report({ ref, what: await admin.apply(crd as unknown as ManifestObject, { dryRun }, signal), why: reason })
+  }
+}
+
+/** What applyCrds() would apply; without those that it refuses. */
+export async function wantedCrds(
+  admin: Pick<ClusterAdmin, 'list'>,
+  marks: Marks,
+  signal: AbortSignal,
+): Promise<readonly ManifestObject[]> {
+  const decisions = await decideCrds(admin, marks, signal)
+  return decisions.flatMap(({ crd }) => (crd === undefined ? [] : [crd as unknown as ManifestObject]))
+}
+
+/** For waitUntil(). A kind can be used some time after its CRD was applied. */
+export async function crdsMissing(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
+  const served = new Set(present.filter(isEstablished).map(({ metadata }) => metadata.name))
+  const missing = ALL_CRDS.map(({ metadata }) => metadata.name).filter((name) => !served.has(name))
+  return missing.length === 0 ? undefined : { what: missing.join(', ') }
+}
+
+function isEstablished(crd: ManifestObject): boolean {
+  return conditionsOf(crd).some(({ type, status }) => type === 'Established' && status === 'True')
+}
+
+export async function applyObjects(
+  objects: readonly ManifestObject[],
+  { admin, dryRun, signal, report }: ApplyContext,
+): Promise<void> {
+  for (const object of objects) report({ ref: refOf(object), what: await admin.apply(object, { dryRun }, signal) })
+}
+
+export async function applyNodes(nodes: readonly NodeChange[], context: ApplyContext): Promise<void> {
+  const { admin, dryRun, signal, report } = context
+  for (const { node, labels, annotations } of nodes) {
+    const ref = { apiVersion: 'v1', kind: 'Node', name: node }
+    if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
+    const said = [...Object.entries(labels), ...Object.entries(annotations)].map(([key, value]) => `${key}=${value}`)
+    report({ ref, what: 'changed', why: said.join(' ') })
+  }
+}
+
+/**
+ * The token goes in before what reads it starts; an identity that is there stays. An earlier refusal is forgotten: its
+ * cause may be mended. `asksFirst`: see ASK_FIRST_ANNOTATION.
+ */
+export async function leaveToken(secret: SecretAccess, token: string, asksFirst = false): Promise<void> {
+  const annotations = { ...NO_PROBLEM, [ASK_FIRST_ANNOTATION]: asksFirst ? 'true' : null }
+  await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations })
+}
+
+// Whether a cluster takes what is to be installed: asked of it object by object, before anything is changed.
+
+interface AskAdmissionInit {
+  /** Installs although something is refused: says what, and goes on. */
+  readonly force: boolean
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+/**
+ * Throws UserError (`AdmissionRefuses`) that names every object which the server's own rules refuse: admission
+ * policies, webhooks, quotas. It sees rules about workloads, not those about the pods that these make.
+ */
+export async function requireAdmission(
+  admin: Pick<ClusterAdmin, 'title' | 'refusal'>,
+  objects: readonly ManifestObject[],
+  { force, signal, say }: AskAdmissionInit,
+): Promise<void> {
+  const refusals = await Promise.all(objects.map((object) => admin.refusal(object, signal)))
+  const lines = refusals.flatMap((refusal, i) => {
+    const object = objects[i]
+    return refusal === undefined || object === undefined ? [] : [`  ${titleOf(refOf(object))}: ${refusal}`]
+  })
+  if (lines.length === 0) return
+  const text = [`${admin.title}: it refuses ${lines.length} of ${objects.length} objects:`, ...lines].join('\n')
+  if (force) {
+    say(`${text}\n`)
+    return
+  }
+  throw new UserError(text, { reason: 'AdmissionRefuses', hint: HINT })
+}
+
+const HINT = 'mend what is refused or make exceptions, or go on with --force; nothing was installed'

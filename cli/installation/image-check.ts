@@ -1,0 +1,269 @@
+/** Asks a cluster whether its nodes can have the image, before anything of an installation is changed. */
+import { createHash } from 'node:crypto'
+import { type InstallValues, formatImageName } from '../../install/values/install-values.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import { refOf } from '../../kubeapi/kube/kinds.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type ClusterAdmin, listIfAllowed, unlessForbidden } from '../context/cluster-admin.ts'
+import { type ImageQuestion, nodeList, planImageCheck } from './plan-image-check.ts'
+
+// A pod for a moment on each node that is asked: it has the image, starts it, says its version and ends.
+
+interface AskNodesInit {
+  readonly clock: Clock
+  readonly signal: AbortSignal
+}
+
+interface NodeAnswers {
+  /** Nodes that cannot, and why. */
+  readonly refused: ReadonlyMap<string, string>
+  /** What could not be found out, as sentences. */
+  readonly silent: readonly string[]
+}
+
+/** Nodes fetch some hundred megabytes in this time, or are slow: then they go on by themselves. */
+const PATIENCE_MS = 90_000
+const LOOK_EVERY_MS = 500
+const LABEL = 'sealane.io/image-check'
+
+/** The pods are gone at the end, however it ends. */
+async function askNodes(
+  admin: Pick<ClusterAdmin, 'get' | 'list' | 'create' | 'remove'>,
+  { question, nodes }: { readonly question: ImageQuestion; readonly nodes: readonly string[] },
+  { clock, signal }: AskNodesInit,
+): Promise<NodeAnswers> {
+  const run = createHash('sha256').update(`${clock.now()}`).digest('hex').slice(0, 10)
+  const own = { apiVersion: 'v1', kind: 'Namespace', name: question.namespace }
+  const namespace = (await admin.get(own, signal)) === undefined ? 'default' : question.namespace
+  const pods = nodes.map((node, i) =>
+    probePod({ question, node, namespace, name: `sealane-image-check-${run}-${i}`, run }),
+  )
+  try {
+    for (const pod of pods) await admin.create(pod, { dryRun: false }, signal)
+    return await watch(admin, { namespace, run, nodes }, { clock, signal })
+  } catch (error) {
+    // Quotas, admission: a cluster that does not take such a pod says nothing about the image.
+    if (!(error instanceof KubeError) || error.passing) throw error
+    return { refused: new Map(), silent: [`not asked of the nodes: ${error.message}`] }
+  } finally {
+    // Also after an interrupt.
+    const last = AbortSignal.timeout(10_000)
+    for (const pod of pods) await admin.remove(refOf(pod), last).catch(() => false)
+  }
+}
+
+interface PodStatus {
+  readonly phase?: string
+  /** Of the pod as a whole: what the kubelet did to it. */
+  readonly reason?: string
+  readonly message?: string
+  readonly containerStatuses?: readonly {
+    readonly state?: {
+      readonly waiting?: { readonly reason?: string; readonly message?: string }
+      readonly terminated?: { readonly reason?: string; readonly message?: string; readonly exitCode?: number }
+    }
+  }[]
+}
+
+async function watch(
+  admin: Pick<ClusterAdmin, 'list'>,
+  { namespace, run, nodes }: { readonly namespace: string; readonly run: string; readonly nodes: readonly string[] },
+  { clock, signal }: AskNodesInit,
+): Promise<NodeAnswers> {
+  const end = clock.monotonic() + PATIENCE_MS
+  const refused = new Map<string, string>()
+  const open = new Set(nodes)
+  const said = new Map<string, string>()
+  const silent: string[] = []
+  for (;;) {
+    signal.throwIfAborted()
+    for (const pod of await admin.list('v1', 'Pod', { namespace, labelSelector: `${LABEL}=${run}` }, signal)) {
+      const node = (pod['spec'] as { readonly nodeName?: string }).nodeName ?? ''
+      const answer = answerOf(pod['status'] ?? {}, said.get(node))
+      if (answer === undefined) continue
+      if (answer.state === 'trying') said.set(node, answer.why)
+      else {
+        open.delete(node)
+        if (answer.state === 'refused') refused.set(node, answer.why)
+        if (answer.state === 'silent') silent.push(`node ${node} does not say: it took no pod to ask it: ${answer.why}`)
+      }
+    }
+    if (open.size === 0) return { refused, silent }
+    if (clock.monotonic() >= end) {
+      return {
+        refused,
+        silent: [
+          ...silent,
+          ...[...open].map((node) => `node ${node} does not say: ${said.get(node) ?? 'it is not done yet'}`),
+        ],
+      }
+    }
+    await clock.sleep(LOOK_EVERY_MS, signal)
+  }
+}
+
+type Answer =
+  | { readonly state: 'has' }
+  | { readonly state: 'trying'; readonly why: string }
+  | { readonly state: 'refused'; readonly why: string }
+  | { readonly state: 'silent'; readonly why: string }
+
+/** `before`: what the node said when it tried last, which says more than that it waits to try again. */
+function answerOf(
+  { phase, reason, message, containerStatuses = [] }: PodStatus,
+  before: string | undefined,
+): Answer | undefined {
+  if (phase === 'Succeeded') return { state: 'has' }
+  const [{ state = {} } = {}] = containerStatuses
+  const { terminated, waiting } = state
+  if (phase === 'Failed') {
+    // No scheduler was asked: a node that is full, or ends, rejects the pod, which says nothing about the image.
+    if (reason !== undefined || terminated === undefined)
+      return { state: 'silent', why: message ?? reason ?? 'no reason' }
+    const code = terminated.exitCode === undefined ? '' : ` (code ${terminated.exitCode})`
+    return { state: 'refused', why: terminated.message ?? message ?? `it does not run there${code}` }
+  }
+  const why = waiting?.message ?? waiting?.reason ?? ''
+  if (waiting?.reason === 'ErrImagePull') return { state: 'trying', why }
+  const lost = [
+    'ImagePullBackOff',
+    'ErrImageNeverPull',
+    'InvalidImageName',
+    'CreateContainerError',
+    'RunContainerError',
+  ]
+  return lost.includes(waiting?.reason ?? '') ? { state: 'refused', why: before ?? why } : undefined
+}
+
+const NOBODY = 65_532
+
+/** What the strictest pod security level wants, on whatever node. */
+function probePod({
+  question: { image, pullSecrets, marks },
+  node,
+  namespace,
+  name,
+  run,
+}: {
+  readonly question: ImageQuestion
+  readonly node: string
+  readonly namespace: string
+  readonly name: string
+  readonly run: string
+}): ManifestObject {
+  const container = {
+    name: 'version',
+    image: formatImageName(image),
+    imagePullPolicy: image.pullPolicy,
+    args: ['version'],
+    resources: { requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '256Mi' } },
+    securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
+    terminationMessagePolicy: 'FallbackToLogsOnError',
+  }
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name, namespace, labels: { ...marks?.labels, [LABEL]: run }, annotations: marks?.annotations ?? {} },
+    spec: {
+      nodeName: node,
+      restartPolicy: 'Never',
+      activeDeadlineSeconds: 300,
+      terminationGracePeriodSeconds: 0,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      imagePullSecrets: pullSecrets.map((secret) => ({ name: secret })),
+      securityContext: {
+        runAsNonRoot: true,
+        runAsUser: NOBODY,
+        runAsGroup: NOBODY,
+        seccompProfile: { type: 'RuntimeDefault' },
+      },
+      tolerations: [{ operator: 'Exists' }],
+      containers: [container],
+    },
+  }
+}
+
+export interface ImageCheckInit {
+  /** Makes no pods. */
+  readonly dryRun: boolean
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+export function imageQuestion(values: InstallValues, namespace: string, on: ImageQuestion['on']): ImageQuestion {
+  const { objects, pods } = values
+  const marks = {
+    labels: { ...objects.labels, ...pods.labels },
+    annotations: { ...objects.annotations, ...pods.annotations },
+  }
+  return { image: values.image, pullSecrets: values.imagePullSecrets.map(({ name }) => name), namespace, on, marks }
+}
+
+/** Throws UserError naming the nodes that cannot have it; nothing of the installation is changed then. */
+export async function requireImage(admin: ClusterAdmin, question: ImageQuestion, init: ImageCheckInit): Promise<void> {
+  const problems = await imageProblems(admin, question, init)
+  if (problems.length === 0) return
+  throw new UserError(`${admin.title}: ${problems.join('\n')}`, {
+    hint:
+      `say --image ${imageExample(question)}; go on all the same with --force; nothing was changed\n` +
+      'how to build, push and carry the image: docs/operations.md',
+  })
+}
+
+/** What is known not to work, one sentence each; empty where nothing is. Leaves nothing in the cluster. */
+export async function imageProblems(
+  admin: ClusterAdmin,
+  question: ImageQuestion,
+  init: ImageCheckInit,
+): Promise<readonly string[]> {
+  const { signal, say, dryRun } = init
+  const plan = planImageCheck(question, {
+    nodes: await listIfAllowed(admin, 'v1', 'Node', signal),
+    pods: await listIfAllowed(admin, 'v1', 'Pod', signal, { labelSelector: OURS }),
+    secrets: await presentSecrets(admin, question, signal),
+    namespaceThere: await namespaceThere(admin, question, signal),
+  })
+  for (const note of plan.notes) say(`  image: ${note}\n`)
+  if (dryRun || plan.probe.length === 0 || plan.problems.length > 0) return plan.problems
+  say(`asking ${nodeList(plan.probe)} for image ${formatImageName(question.image)}\n`)
+  const { refused, silent } = await askNodes(admin, { question, nodes: plan.probe }, init)
+  for (const text of silent) say(`  image: ${text}\n`)
+  return [...refused].map(
+    ([node, why]) => `no image: node ${node} cannot have ${formatImageName(question.image)}: ${why}`,
+  )
+}
+
+/** Of a registry that the user has. */
+export function imageExample({ image }: ImageQuestion): string {
+  return `REGISTRY/sealane:${image.tag}`
+}
+
+const OURS = 'app.kubernetes.io/name=sealane'
+
+function namespaceThere(
+  admin: Pick<ClusterAdmin, 'get'>,
+  { namespace }: ImageQuestion,
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
+  const own = { apiVersion: 'v1', kind: 'Namespace', name: namespace }
+  return unlessForbidden(async () => (await admin.get(own, signal)) !== undefined)
+}
+
+async function presentSecrets(
+  admin: Pick<ClusterAdmin, 'get'>,
+  { pullSecrets, namespace }: ImageQuestion,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string> | undefined> {
+  const found = await unlessForbidden(async () => {
+    const secrets: (ManifestObject | undefined)[] = []
+    for (const name of pullSecrets) {
+      secrets.push(await admin.get({ apiVersion: 'v1', kind: 'Secret', namespace, name }, signal))
+    }
+    return secrets
+  })
+  return found === undefined ? undefined : new Set(found.flatMap((secret) => secret?.metadata.name ?? []))
+}

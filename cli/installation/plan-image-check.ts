@@ -1,0 +1,168 @@
+/**
+ * Whether the nodes that are to run Sealane can have its image, from what the cluster knows already: the images that
+ * nodes list, the pods that run, the pull secrets. What is left open a short-lived pod can ask. Pure.
+ */
+import { type ImageName, formatImageName, fullImageName } from '../../install/values/install-values.ts'
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import type { Marks } from '../../install/values/marks.ts'
+import { isReady } from './rollout.ts'
+import { listOf } from './object-status.ts'
+import { IMAGE_TROUBLE } from './pod-trouble.ts'
+
+export interface ImageQuestion {
+  readonly image: ImageName & { readonly pullPolicy: string }
+  readonly pullSecrets: readonly string[]
+  /** Of the parts, and so of the pull secrets. */
+  readonly namespace: string
+  /** `every`: it will run on each node. `one`: on any that takes pods. */
+  readonly on: 'every' | 'one'
+  /** Of pods that ask nodes; absent: none. */
+  readonly marks?: Marks
+}
+
+/** Lists that this user may not read are undefined: then nothing is known. */
+export interface ImageWorld {
+  readonly nodes: readonly ManifestObject[] | undefined
+  readonly pods: readonly ManifestObject[] | undefined
+  /** Secrets of those that are named; undefined where this user may not read them. */
+  readonly secrets: ReadonlySet<string> | undefined
+  /** The namespace that they are to be in; undefined where this user may not read it. */
+  readonly namespaceThere: boolean | undefined
+}
+
+export interface ImagePlan {
+  /** Known not to work. */
+  readonly problems: readonly string[]
+  /** Good to know, and no reason to stop. */
+  readonly notes: readonly string[]
+  /** Nodes of which nothing is known, and that a pod can ask. */
+  readonly probe: readonly string[]
+}
+
+/** Kubelets report 50 images, the largest first; a full list says nothing of the others. */
+const MAX_LISTED = 50
+/** One registry serves all nodes: some of them are enough where there are many. */
+const MAX_PROBED = { every: 20, one: 1 } as const
+
+export function planImageCheck(question: ImageQuestion, world: ImageWorld): ImagePlan {
+  const { image, on } = question
+  const missing = missingSecrets(question, world)
+  const nodes = candidates(question, world.nodes ?? [])
+  const states = nodes.map((node) => ({ name: node.metadata.name, has: hasImage(node, question, world) }))
+  const without = states.filter(({ has }) => has === false).map(({ name }) => name)
+  const open = states.filter(({ has }) => has === undefined).map(({ name }) => name)
+  const why = unobtainable(image)
+  if (why !== undefined) {
+    const fails = without.length > 0 && (on === 'every' || without.length === states.length)
+    const text = `no image: ${formatImageName(image)} is not on ${nodeList(without, states.length)}, and ${why}`
+    return {
+      problems: [...missing, ...(fails ? [text] : [])],
+      notes: fails || without.length === 0 ? [] : [text],
+      probe: [],
+    }
+  }
+  // One node that has it shows that the registry has, or had, it.
+  const known = on === 'one' && states.some(({ has }) => has === true)
+  const probe = known ? [] : [...open, ...without].sort().slice(0, MAX_PROBED[on])
+  return { problems: missing, notes: earlierTrouble(question, world), probe: missing.length > 0 ? [] : probe }
+}
+
+/** Why no node can fetch it. */
+function unobtainable({ repository, pullPolicy }: ImageQuestion['image']): string | undefined {
+  if (pullPolicy === 'Never') return 'with --image-pull-policy Never no node fetches it'
+  // With a port it may be a registry on each node; without one it is how build tools call what is nowhere else.
+  return repository.startsWith('localhost/')
+    ? 'no registry is called localhost, so that no node can fetch it'
+    : undefined
+}
+
+function missingSecrets(
+  { pullSecrets, namespace }: ImageQuestion,
+  { secrets, namespaceThere }: ImageWorld,
+): readonly string[] {
+  if (secrets === undefined) return []
+  const missing = pullSecrets.filter((name) => !secrets.has(name))
+  return missing.map(
+    (name, i) =>
+      `no pull secret: there is no Secret ${namespace}/${name}: make it with ` +
+      (namespaceThere === false && i === 0 ? `kubectl create namespace ${namespace}; ` : '') +
+      `kubectl --namespace ${namespace} create secret docker-registry ${name}`,
+  )
+}
+
+interface NodeSpec {
+  readonly unschedulable?: boolean
+  readonly taints?: readonly { readonly effect?: string }[]
+}
+
+function candidates({ on }: ImageQuestion, nodes: readonly ManifestObject[]): readonly ManifestObject[] {
+  const linux = nodes.filter(
+    (node) => isReady(node) && (node.metadata.labels?.['kubernetes.io/os'] ?? 'linux') === 'linux',
+  )
+  if (on === 'every') return linux
+  const open = linux.filter((node) => {
+    const { unschedulable = false, taints = [] } = (node['spec'] ?? {}) as NodeSpec
+    return !unschedulable && !taints.some(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute')
+  })
+  return open.length > 0 ? open : linux
+}
+
+/** Undefined: not known. */
+function hasImage(node: ManifestObject, { image }: ImageQuestion, { pods = [] }: ImageWorld): boolean | undefined {
+  const wanted = fullImageName(formatImageName(image))
+  if (pods.some((pod) => runsThere(pod, node.metadata.name, wanted))) return true
+  const images = listOf(node, 'images') as readonly { readonly names?: readonly string[] | null }[]
+  const listed = images.some(({ names }) => (names ?? []).some((name) => fullImageName(name) === wanted))
+  // Fetched each time: what lies there is of no use where the registry is not reached.
+  if (listed) return image.pullPolicy === 'Always' ? undefined : true
+  return images.length === 0 || images.length >= MAX_LISTED ? undefined : false
+}
+
+interface PodFacts {
+  readonly spec?: {
+    readonly nodeName?: string
+    readonly containers?: readonly { readonly name: string; readonly image?: string }[]
+  }
+  readonly status?: { readonly containerStatuses?: readonly ContainerFacts[] }
+}
+interface ContainerFacts {
+  readonly name: string
+  readonly state?: {
+    readonly running?: object
+    readonly waiting?: { readonly reason?: string; readonly message?: string }
+  }
+}
+
+function containersOf(pod: ManifestObject, wanted: string): readonly ContainerFacts[] {
+  const { spec, status } = pod as PodFacts
+  const names = (spec?.containers ?? []).filter(({ image = '' }) => fullImageName(image) === wanted)
+  return (status?.containerStatuses ?? []).filter((one) => names.some(({ name }) => name === one.name))
+}
+
+function runsThere(pod: ManifestObject, node: string, wanted: string): boolean {
+  if ((pod as PodFacts).spec?.nodeName !== node) return false
+  return containersOf(pod, wanted).some(({ state }) => state?.running !== undefined)
+}
+
+/** What a pod that is there already says of this image. It may be mended by now. */
+function earlierTrouble({ image }: ImageQuestion, { pods = [] }: ImageWorld): readonly string[] {
+  const wanted = fullImageName(formatImageName(image))
+  return pods.flatMap((pod) => {
+    const waiting = containersOf(pod, wanted)
+      .map(({ state }) => state?.waiting)
+      .find((one) => IMAGE_TROUBLE.has(one?.reason ?? ''))
+    if (waiting === undefined) return []
+    const { nodeName = 'no node' } = (pod as PodFacts).spec ?? {}
+    return [`pod ${pod.metadata.name} on ${nodeName} had no image so far: ${waiting.message ?? waiting.reason ?? ''}`]
+  })
+}
+
+const MAX_NAMED = 5
+
+/** `any of the 3 nodes`, `nodes a, b, c, d, e and 2 more` */
+export function nodeList(names: readonly string[], all = Infinity): string {
+  if (names.length === all && all > 1) return `any of the ${all} nodes`
+  const more = names.length - MAX_NAMED
+  const named = names.slice(0, MAX_NAMED).join(', ')
+  return `node${names.length === 1 ? '' : 's'} ${named}${more > 0 ? ` and ${more} more` : ''}`
+}

@@ -1,0 +1,362 @@
+/**
+ * The values of an installation, read back from what is in the cluster, wherever it came from: the command line, the
+ * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
+ */
+import { planMember } from '../../install/plan-member.ts'
+import type { InstallValues, PodValues } from '../../install/values/install-values.ts'
+import { type ManifestObject, digest } from '../../install/values/manifest.ts'
+import { type MarkKind, type MarkValues, type Marks, isReservedKey } from '../../install/values/marks.ts'
+import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from '../../install/values/names.ts'
+import { STATUS_METRICS } from '../../install/workloads/pod.ts'
+import { refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import { type ManagedFieldsEntry, appliedFields, ownedPart } from '../../kubeapi/kube/write/owned-fields.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { at, listAt, textAt } from '../discovery/snapshot.ts'
+import { type AskedOptions, asksResources, imageValues, withMarks } from './values-options.ts'
+
+/** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
+export type InstalledObjects = ReadonlyMap<string, ManifestObject>
+
+export type MemberPart = Exclude<PartName, 'broker'>
+
+/** In the order of which says it where one is missing. */
+export const MEMBER_PARTS = ['agent', 'dns', 'gateway', 'routeagent'] as const satisfies readonly MemberPart[]
+
+export interface InstalledValues {
+  /** Parts run here already, or are meant to. */
+  readonly installed: boolean
+  /** Of what belongs to no part, and of a part that is missing. */
+  readonly common: InstallValues
+  readonly parts: Readonly<Record<MemberPart, InstallValues>>
+  /** What was taken away by hand and stays away: names of ValidatingAdmissionPolicyBindings. */
+  readonly leftOut: readonly string[]
+}
+
+/** Every object that an installation may have, with these values: what to look at. */
+export function installedRefs(values: InstallValues): readonly ManifestObject[] {
+  const member = {
+    ...values.member,
+    createNamespace: true,
+    site: '-',
+    admissionPolicies: true,
+    networkPolicies: true,
+    criticalPodsQuota: true,
+  }
+  const { podMonitors } = values.metrics
+  return planMember({
+    ...values,
+    member,
+    gateway: { ...values.gateway, statusListen: 'node' },
+    routeagent: { ...values.routeagent, statusListen: 'node' },
+    metrics: { open: true, podMonitors: { ...podMonitors, enabled: true } },
+  }).flatMap((part) => part.objects)
+}
+
+/** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
+export function readInstalledValues(
+  defaults: InstallValues,
+  asked: AskedOptions,
+  live: InstalledObjects,
+): InstalledValues {
+  const { namespace } = defaults.member
+  const workloads = MEMBER_PARTS.flatMap((part) => {
+    const object = live.get(titleOf({ kind: WORKLOADS[part], namespace, name: objectName(part) }))
+    return object === undefined ? [] : [{ part, object }]
+  })
+  const installed = workloads.length > 0
+  const first = workloads[0]
+  const shared = installed ? readShared(defaults, asked, live) : defaults
+  const common = first === undefined ? shared : readPod(shared, asked, first.part, first.object)
+  const parts = Object.fromEntries(
+    MEMBER_PARTS.map((part) => {
+      const object = workloads.find((one) => one.part === part)?.object
+      return [part, object === undefined ? common : readPart(shared, asked, { part, object, live })]
+    }),
+  ) as Record<MemberPart, InstallValues>
+  return { installed, common, parts, leftOut: installed ? missingBindings(defaults, live) : [] }
+}
+
+/** Everything to apply: as planMember() has it, with each part's own values, and other owners' marks left alone. */
+export function planInstalledMember(
+  { common, parts, leftOut }: InstalledValues,
+  site: string,
+  live: InstalledObjects,
+): readonly ManifestObject[] {
+  const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
+  // What belongs to no part may depend on the values of the parts.
+  const all = { ...common, gateway: parts.gateway.gateway, routeagent: parts.routeagent.routeagent }
+  const objects = planMember(withSite(all)).flatMap((part) => {
+    const own = MEMBER_PARTS.find((name) => name === part.name)
+    if (own === undefined) return part.objects
+    return planMember(withSite(parts[own])).find(({ name }) => name === own)?.objects ?? []
+  })
+  return objects
+    .filter(({ kind, metadata }) => kind !== BINDING || !leftOut.includes(metadata.name))
+    .map(withoutEmpty)
+    .map((object) => keepMarks(object, live.get(titleOf(refOf(object))), { live, site, common }))
+}
+
+const WORKLOADS = { agent: 'Deployment', dns: 'Deployment', gateway: 'DaemonSet', routeagent: 'DaemonSet' } as const
+const POLICY = 'ValidatingAdmissionPolicy'
+const BINDING = 'ValidatingAdmissionPolicyBinding'
+const SITE_DIGEST = 'sealane.io/site-digest'
+
+function readShared(defaults: InstallValues, asked: AskedOptions, live: InstalledObjects): InstallValues {
+  const { namespace } = defaults.member
+  const home = live.get(titleOf({ kind: 'Namespace', name: namespace }))
+  const kinds = new Set([...live.values()].map(({ kind }) => kind))
+  const member = {
+    ...defaults.member,
+    // One that somebody else made, with labels of his own, stays his.
+    createNamespace: home === undefined || home.metadata.labels?.['app.kubernetes.io/name'] === 'sealane',
+    admissionPolicies: kinds.has(POLICY),
+    networkPolicies: kinds.has('NetworkPolicy') || isOfBefore(live),
+    criticalPodsQuota: kinds.has('ResourceQuota'),
+  }
+  const podMonitors = readMonitors(defaults, live)
+  const agent = live.get(titleOf({ kind: WORKLOADS.agent, namespace, name: objectName('agent') }))
+  // Where there are PodMonitors it is they who open the metrics.
+  const isOpen = agent !== undefined && !podMonitors.enabled && hasOpenMetrics(containerOf('agent', agent))
+  const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
+  return withMarks({ ...defaults, ...readMarks(live.values()), member, metrics: { open, podMonitors } }, asked)
+}
+
+/** The first release without NetworkPolicies had other policies, but not this one. */
+function isOfBefore(live: InstalledObjects): boolean {
+  const has = (name: string): boolean => live.has(titleOf({ kind: POLICY, name }))
+  return has('sealane-agent-slices') && !has('sealane-agent-imports')
+}
+
+/** Of the container of agent, dns or broker. */
+export function hasOpenMetrics(container: unknown): boolean {
+  return listAt(container, 'env').some((entry) => textAt(entry, 'name') === STATUS_METRICS)
+}
+
+/** As the monitor of the agent has it, which every installation with monitors has. */
+function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: InstalledObjects) {
+  const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
+  if (monitor === undefined) return podMonitors
+  const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
+  const ours = partLabels('agent')
+  // What all objects have comes from there: else it could not be changed or taken away here.
+  const marks = readMarks(live.values()).objects.labels
+  const labels = Object.entries(monitor.metadata.labels ?? {}).filter(
+    ([key, value]) => !Object.hasOwn(ours, key) && marks[key] !== value,
+  )
+  return {
+    enabled: true,
+    interval: textAt(endpoint, 'interval') ?? podMonitors.interval,
+    labels: Object.fromEntries(labels),
+  }
+}
+
+/** Policies that are there while what puts them in force is not. */
+function missingBindings(values: InstallValues, live: InstalledObjects): readonly string[] {
+  return installedRefs(values)
+    .filter(({ kind, metadata: { name } }) => {
+      return kind === BINDING && live.has(titleOf({ kind: POLICY, name })) && !live.has(titleOf({ kind, name }))
+    })
+    .map(({ metadata }) => metadata.name)
+}
+
+interface InstalledPart {
+  readonly part: MemberPart
+  readonly object: ManifestObject
+  readonly live: InstalledObjects
+}
+
+function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: InstalledPart): InstallValues {
+  const read = readPod(values, asked, part, object)
+  const placement = readPlacement(part, object)
+  const own = {
+    ...read[part],
+    ...placement,
+    ...(asksResources(asked, part) ? { resources: values[part].resources } : {}),
+  }
+  const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
+  const count = at(object, 'spec', 'replicas')
+  const replicas = typeof count === 'number' ? { replicas: count } : {}
+  if (part === 'agent') return { ...read, agent: { ...read.agent, ...own, ...replicas } }
+  if (part === 'dns') return { ...read, dns: { ...read.dns, ...own, ...replicas, clusterIP: chosenIp(values, live) } }
+  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own, statusListen } }
+  const userSpaceWireguard = listAt(podOf(object), 'volumes').some((volume) => textAt(volume, 'name') === 'tun')
+  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
+}
+
+/** Its status page is on an address of the node beside the loopback. */
+function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
+  const places = listAt(containerOf(part, object), 'args').filter((_, i, args) => args[i - 1] === '--status-listen')
+  return places.some((place) => typeof place === 'string' && place.includes('$(NODE_IP)'))
+}
+
+/** Values that all parts have alike. */
+function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
+  const pod = podOf(object)
+  const container = containerOf(part, object)
+  const earlier = textAt(container, 'image')
+  const image =
+    asked.image !== undefined || earlier === undefined
+      ? imageText(values)
+      : (upgradedImage(earlier, imageText(values)) ?? earlier)
+  const pullPolicy = asked.imagePullPolicy ?? textAt(container, 'imagePullPolicy') ?? values.image.pullPolicy
+  const secrets = listAt(pod, 'imagePullSecrets') as InstallValues['imagePullSecrets']
+  return {
+    ...imageValues(values, image, pullPolicy),
+    imagePullSecrets: asked.imagePullSecret === undefined ? secrets : values.imagePullSecrets,
+    logLevel: argumentOf(container, '--log-level') ?? values.logLevel,
+  }
+}
+
+function readPlacement(part: MemberPart, object: ManifestObject): PodValues {
+  const pod = podOf(object)
+  return {
+    resources: at(containerOf(part, object), 'resources') ?? {},
+    nodeSelector: (at(pod, 'nodeSelector') ?? {}) as PodValues['nodeSelector'],
+    tolerations: listAt(pod, 'tolerations') as PodValues['tolerations'],
+  }
+}
+
+function podOf(object: ManifestObject): unknown {
+  return at(object, 'spec', 'template', 'spec')
+}
+
+function containerOf(part: MemberPart, object: ManifestObject): unknown {
+  return listAt(podOf(object), 'containers').find((one) => textAt(one, 'name') === part)
+}
+
+function argumentOf(container: unknown, flag: string): string | undefined {
+  const args = listAt(container, 'args')
+  const value = args[args.indexOf(flag) + 1]
+  return args.includes(flag) && typeof value === 'string' ? value : undefined
+}
+
+/** One that somebody asked for; one that the server gave is nobody's wish. */
+function chosenIp(values: InstallValues, live: InstalledObjects): string {
+  const { namespace } = values.member
+  const service = live.get(titleOf({ kind: 'Service', namespace, name: objectName('dns') }))
+  const asked = listAt(service, 'metadata', 'managedFields').some(
+    (entry) => at(entry, 'fieldsV1', 'f:spec', 'f:clusterIP') !== undefined,
+  )
+  return (asked ? textAt(service, 'spec', 'clusterIP') : undefined) ?? values.dns.clusterIP
+}
+
+/** As a pod has it. */
+function imageText(values: InstallValues): string {
+  const [agent] = planMember(values)
+    .flatMap((part) => part.objects)
+    .filter(({ kind, metadata }) => kind === 'Deployment' && metadata.name === objectName('agent'))
+  return (agent === undefined ? undefined : textAt(containerOf('agent', agent), 'image')) ?? ''
+}
+
+/** What may be empty in a pod. */
+const MAY_BE_EMPTY = new Set(['nodeSelector', 'tolerations', 'imagePullSecrets', 'resources'])
+
+/**
+ * The server keeps nothing of what is empty, but remembers which manager applied it: then another manager that applies
+ * the same would conflict with what is not there.
+ */
+function withoutEmpty(object: ManifestObject): ManifestObject {
+  const text = JSON.stringify(object, (key, value: unknown) =>
+    MAY_BE_EMPTY.has(key) && typeof value === 'object' && value !== null && Object.keys(value).length === 0
+      ? undefined
+      : value,
+  )
+  return object.kind === 'Deployment' || object.kind === 'DaemonSet' ? (JSON.parse(text) as ManifestObject) : object
+}
+
+interface MarkWorld {
+  readonly live: InstalledObjects
+  readonly site: string
+  readonly common: InstallValues
+}
+
+function keepMarks(object: ManifestObject, present: ManifestObject | undefined, world: MarkWorld): ManifestObject {
+  if (present === undefined) return object
+  const owner = present.metadata.labels?.[LABEL_APP_MANAGED_BY]
+  const labels = { ...object.metadata.labels, ...(owner === undefined ? {} : { [LABEL_APP_MANAGED_BY]: owner }) }
+  const owned =
+    owner === undefined || owner === APP_MANAGED_BY_SEALANE
+      ? object
+      : { ...object, metadata: { ...object.metadata, labels } }
+  const reported = textAt(present, 'spec', 'template', 'metadata', 'annotations', SITE_DIGEST)
+  return reported !== undefined && reported === digest('') && isSiteInstalled(world)
+    ? withDigest(owned, reported)
+    : owned
+}
+
+/** Chart and kustomize may leave the site file to others: then its change starts no pod anew, and join's neither. */
+function isSiteInstalled({ live, site, common }: MarkWorld): boolean {
+  const map = live.get(titleOf({ kind: 'ConfigMap', namespace: common.member.namespace, name: SITE_CONFIG }))
+  return textAt(map, 'data', SITE_KEY) === site
+}
+
+function withDigest(object: ManifestObject, value: string): ManifestObject {
+  const spec = object['spec'] as { readonly template: { readonly metadata: ManifestObject['metadata'] } }
+  const annotations = { ...spec.template.metadata.annotations, [SITE_DIGEST]: value }
+  const metadata = { ...spec.template.metadata, annotations }
+  return { ...object, spec: { ...spec, template: { ...spec.template, metadata } } }
+}
+
+// The marks that an earlier command put on what is installed: those which the server says that Sealane applied. Marks of
+// Helm, Argo CD, a cloud or a hand are theirs, and stay by themselves.
+
+/** Of several objects that differ, the first one counts. Pure. */
+export function readMarks(objects: Iterable<ManifestObject>): MarkValues {
+  const all = [...objects].reverse()
+  const object = mergedMarks(all.map((one) => ownMarks(one)))
+  const pod = mergedMarks(all.map((one) => ownMarks(one, 'spec', 'template')))
+  const alone = (kind: MarkKind): Marks['labels'] =>
+    Object.fromEntries(Object.entries(pod[kind]).filter(([key, value]) => object[kind][key] !== value))
+  return { objects: object, pods: { labels: alone('labels'), annotations: alone('annotations') } }
+}
+
+function mergedMarks(all: readonly Marks[]): Marks {
+  const merged = (kind: MarkKind): Marks['labels'] =>
+    Object.assign({}, ...all.map((marks) => marks[kind])) as Marks['labels']
+  return { labels: merged('labels'), annotations: merged('annotations') }
+}
+
+function ownMarks(object: ManifestObject, ...path: readonly string[]): Marks {
+  const entries = at(object, 'metadata', 'managedFields') as readonly ManagedFieldsEntry[] | undefined
+  const fields = appliedFields(entries, object.apiVersion)
+  const owned = fields === undefined ? {} : ownedPart(object, fields)
+  const ownOf = (kind: MarkKind): Marks['labels'] => {
+    // Labels of a PodMonitor have a value of their own.
+    if (object.kind === 'PodMonitor' && kind === 'labels') return {}
+    const found = Object.entries(at(owned, ...path, 'metadata', kind) ?? {})
+    return Object.fromEntries(found.filter(([key]) => !isReservedKey(key)))
+  }
+  return { labels: ownOf('labels'), annotations: ownOf('annotations') }
+}
+
+// Which image takes the place of an earlier release's. Pure.
+
+/**
+ * The image of this release in the repository that is used, where what stands is that of an earlier release; undefined
+ * for a tag that is no release, for a digest, and for the same release or a newer one.
+ */
+export function upgradedImage(earlier: string, ours: string): string | undefined {
+  const [from, to] = [releaseOf(earlier), releaseOf(ours)]
+  if (from === undefined || to === undefined || !isBefore(from.numbers, to.numbers)) return undefined
+  return `${from.repository}:${from.prefix}${to.text}`
+}
+
+interface Release {
+  readonly repository: string
+  /** `v` or nothing. */
+  readonly prefix: string
+  readonly text: string
+  readonly numbers: readonly number[]
+}
+
+function releaseOf(image: string): Release | undefined {
+  const match = /^([^@]+):(v?)((\d{1,6})\.(\d{1,6})\.(\d{1,6}))$/.exec(image)
+  if (match === null) return undefined
+  const [, repository = '', prefix = '', text = '', ...numbers] = match
+  return { repository, prefix, text, numbers: numbers.map(Number) }
+}
+
+function isBefore(a: readonly number[], b: readonly number[]): boolean {
+  const i = a.findIndex((number, at) => number !== b[at])
+  return i >= 0 && (a[i] ?? 0) < (b[i] ?? 0)
+}

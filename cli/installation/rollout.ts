@@ -1,0 +1,198 @@
+/** Whether the pods of Deployments, DaemonSets and StatefulSets are what was asked for. Pure. */
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import { type PartName, objectName } from '../../install/values/names.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { conditionsOf } from './object-status.ts'
+import { partTrouble, selectorText } from './pod-trouble.ts'
+import type { Missing } from './wait-until.ts'
+
+export interface WorkloadShape {
+  readonly metadata: { readonly name: string; readonly generation?: number }
+  readonly spec?: { readonly replicas?: number }
+  readonly status?: {
+    readonly observedGeneration?: number
+    readonly replicas?: number
+    readonly readyReplicas?: number
+    readonly updatedReplicas?: number
+    readonly desiredNumberScheduled?: number
+    readonly numberReady?: number
+    readonly updatedNumberScheduled?: number
+  }
+}
+
+export interface Rollout {
+  readonly ready: number
+  /** Undefined while its controller has not looked at it yet. */
+  readonly wanted: number | undefined
+}
+
+/** Pods of an earlier version do not count. */
+export function rolloutOf({ metadata, spec, status }: WorkloadShape): Rollout {
+  if (status === undefined || status.observedGeneration !== metadata.generation) return { ready: 0, wanted: undefined }
+  if (status.desiredNumberScheduled !== undefined) {
+    const { numberReady = 0, updatedNumberScheduled = 0, desiredNumberScheduled } = status
+    return { ready: Math.min(numberReady, updatedNumberScheduled), wanted: desiredNumberScheduled }
+  }
+  const { readyReplicas = 0, updatedReplicas = 0 } = status
+  return { ready: Math.min(readyReplicas, updatedReplicas), wanted: spec?.replicas ?? 1 }
+}
+
+export function isRolledOut({ ready, wanted }: Rollout): boolean {
+  return wanted !== undefined && ready >= wanted
+}
+
+// How far DaemonSets and Deployments have come on the nodes that can run their pods. Their own status counts every
+// node, so one that is down would be waited for: without end, or until its pods are made elsewhere. Pure.
+
+interface NodeWorld {
+  /** Of this DaemonSet. */
+  readonly pods: readonly ManifestObject[]
+  /** Names of Nodes that are there and not ready. */
+  readonly unready: ReadonlySet<string>
+  /** Of the DaemonSet's pods as they should be now; undefined while nobody has said. */
+  readonly revision: string | undefined
+}
+
+interface NodeRollout {
+  readonly rollout: Rollout
+  /** Nodes that are not counted, sorted. */
+  readonly leftOut: readonly string[]
+}
+
+/** `whole` is what the status says, all nodes counted. One pod at least has to be ready: on no node it runs nowhere. */
+function nodeRollout(whole: Rollout, { pods, unready, revision }: NodeWorld): NodeRollout {
+  const placed = pods.map((pod) => ({ pod, node: nodeOf(pod) ?? '' }))
+  const leftOut = [...new Set(placed.map(({ node }) => node).filter((node) => unready.has(node)))].sort()
+  if (whole.wanted === undefined || leftOut.length === 0) return { rollout: whole, leftOut: [] }
+  const counted = placed.filter(({ pod, node }) => {
+    return !unready.has(node) && revision !== undefined && pod.metadata.labels?.[REVISION] === revision && isReady(pod)
+  })
+  return { rollout: { ready: counted.length, wanted: Math.max(1, whole.wanted - leftOut.length) }, leftOut }
+}
+
+/** As nodeRollout(), for a Deployment; one pod at least has to be ready. */
+function replicaRollout(
+  whole: Rollout,
+  status: WorkloadShape['status'],
+  { pods, unready }: Pick<NodeWorld, 'pods' | 'unready'>,
+): NodeRollout {
+  const stuck = pods.filter((pod) => unready.has(nodeOf(pod) ?? '') && !('deletionTimestamp' in pod.metadata))
+  if (whole.wanted === undefined || stuck.length === 0) return { rollout: whole, leftOut: [] }
+  const leftOut = [...new Set(stuck.map((pod) => nodeOf(pod) ?? ''))].sort()
+  // Those that hang may be of this version or of an earlier one: the others alone must be enough.
+  const updated = Math.max(0, (status?.updatedReplicas ?? 0) - stuck.length)
+  const ready = Math.min(status?.readyReplicas ?? 0, updated)
+  return { rollout: { ready, wanted: Math.max(1, whole.wanted - stuck.length) }, leftOut }
+}
+
+const REVISION = 'controller-revision-hash'
+
+/** The revision of the pods that a DaemonSet makes now: the latest of its ControllerRevisions. */
+function currentRevision(name: string, revisions: readonly ManifestObject[]): string | undefined {
+  const own = revisions.filter(({ metadata }) => {
+    const { ownerReferences = [] } = metadata as { readonly ownerReferences?: readonly Owner[] }
+    return ownerReferences.some((owner) => owner.kind === 'DaemonSet' && owner.name === name)
+  })
+  const number = (object: ManifestObject): number => Number(object['revision'])
+  const latest = own.reduce<ManifestObject | undefined>(
+    (best, one) => (best === undefined || number(one) > number(best) ? one : best),
+    undefined,
+  )
+  return latest?.metadata.labels?.[REVISION]
+}
+
+export function isReady(object: ManifestObject): boolean {
+  return conditionsOf(object).some(({ type, status }) => type === 'Ready' && status === 'True')
+}
+
+interface Owner {
+  readonly kind: string
+  readonly name: string
+}
+
+interface PodPlace {
+  readonly nodeName?: string
+  readonly affinity?: {
+    readonly nodeAffinity?: {
+      readonly requiredDuringSchedulingIgnoredDuringExecution?: {
+        readonly nodeSelectorTerms?: readonly {
+          readonly matchFields?: readonly { readonly key: string; readonly values?: readonly string[] }[]
+        }[]
+      }
+    }
+  }
+}
+
+/** Where it runs, or is meant to: a DaemonSet's pod says it before it is scheduled. */
+function nodeOf({ spec }: ManifestObject): string | undefined {
+  const { nodeName, affinity } = (spec ?? {}) as PodPlace
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? []
+  const fields = terms.flatMap(({ matchFields = [] }) => matchFields)
+  return nodeName ?? fields.find(({ key }) => key === 'metadata.name')?.values?.[0]
+}
+
+// How far the parts of an installation have come, and what keeps the first of them.
+
+/** Who needs another comes after it. */
+const PARTS: readonly PartName[] = ['etcd', 'broker', 'agent', 'gateway', 'routeagent', 'dns']
+
+export interface Progress {
+  readonly missing: Missing | undefined
+  /** What is gone on without, and why: `node w3 is not ready`. */
+  readonly leftOut: readonly string[]
+}
+
+/** Names the parts that are missing, and the trouble of the first of them. Nodes that are not ready are left out. */
+export async function rolloutProgress(
+  admin: Pick<ClusterAdmin, 'list'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<Progress> {
+  const missing: { readonly part: PartName; readonly count: string }[] = []
+  const leftOut = new Set<string>()
+  for (const kind of ['StatefulSet', 'Deployment', 'DaemonSet']) {
+    for (const object of await admin.list('apps/v1', kind, { namespace }, signal)) {
+      const part = PARTS.find((one) => objectName(one) === object.metadata.name)
+      const whole = rolloutOf(object)
+      if (part === undefined || isRolledOut(whole)) continue
+      const { rollout, leftOut: nodes } = await onReadyNodes(admin, object, { part, whole, namespace }, signal)
+      for (const node of nodes) leftOut.add(nodeText(node))
+      if (isRolledOut(rollout)) continue
+      missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
+    }
+  }
+  const [first] = missing.sort((a, b) => PARTS.indexOf(a.part) - PARTS.indexOf(b.part))
+  if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
+  const trouble = await partTrouble(admin, first.part, namespace, signal)
+  const what = missing.map(({ part }) => part).join(', ')
+  const how = trouble ?? { why: `${first.part} ${first.count}`.trim() }
+  return { missing: { what, ...how }, leftOut: [...leftOut] }
+}
+
+/** Why a node is left out. */
+export const nodeText = (node: string): string => `node ${node} is not ready`
+
+async function onReadyNodes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  object: ManifestObject,
+  { part, whole, namespace }: { readonly part: PartName; readonly whole: Rollout; readonly namespace: string },
+  signal: AbortSignal,
+): Promise<NodeRollout> {
+  const unready = await unreadyNodes(admin, signal)
+  if (unready.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
+  if (object.kind === 'Deployment') {
+    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, unready })
+  }
+  const revisions = await admin.list('apps/v1', 'ControllerRevision', { namespace }, signal)
+  return nodeRollout(whole, { pods, unready, revision: currentRevision(object.metadata.name, revisions) })
+}
+
+/** Their names. */
+export async function unreadyNodes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  return new Set(nodes.filter((node) => !isReady(node)).map(({ metadata }) => metadata.name))
+}

@@ -1,0 +1,93 @@
+/** `sealane diagnose`: what it prints of one member or of several, which are looked at at once. */
+import type { Comparison } from '../../explain/compare-members.ts'
+import type { Diagnosis } from '../../explain/diagnose-member.ts'
+import type { FactSet } from '../../explain/facts/fact.ts'
+import type { Area } from '../../explain/facts/finding.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { CommandContext } from '../context/command-context.ts'
+import type { Target } from '../context/open-target.ts'
+import { NotInstalledError, openMember } from './open-member.ts'
+import type { Progress } from './probes/progress.ts'
+import { STATUS_FORMAT, problemsText } from './status-screen.ts'
+
+/** One document whose fields do not change their meaning; those of `sealane status` mean the same. */
+export function diagnosisDocument(
+  { health, overview, problems }: Diagnosis,
+  area: Area | undefined,
+): Record<string, unknown> {
+  const { takenAt, target, cluster, clusterset } = overview
+  return { format: STATUS_FORMAT, health, area: area ?? 'all', takenAt, target, cluster, clusterset, problems }
+}
+
+export function diagnosisText(
+  { health, overview, problems }: Diagnosis,
+  area: Area | undefined,
+  wide: boolean,
+): string {
+  const { cluster, clusterset } = overview
+  const title = cluster === undefined ? overview.target : `${cluster} in clusterset ${clusterset ?? '-'}`
+  const of = area === undefined ? '' : ` (${area})`
+  return `${title}: ${health}${of}\n${problemsText(overview, problems, wide)}`
+}
+
+/** Of several: each as it is of one, and what only both ends show. */
+export function comparisonDocument(
+  { health, members, between }: Comparison,
+  missing: Several['missing'],
+): Record<string, unknown> {
+  const documents = members.map((one) => diagnosisDocument(one, undefined))
+  return { format: STATUS_FORMAT, health, between, members: documents, notLookedAt: missing }
+}
+
+export function comparisonText(
+  { health, members, between }: Comparison,
+  missing: Several['missing'],
+  wide: boolean,
+): string {
+  const [first] = members
+  const title = `${members.length} member${members.length === 1 ? '' : 's'} looked at: ${health}\n`
+  const ends =
+    first === undefined || between.length === 0 ? [] : [`between them:\n${problemsText(first.overview, between, wide)}`]
+  const each = members.map((one) => diagnosisText(one, undefined, wide))
+  const others = missing.map(({ target, why }) => `not looked at: ${target}: ${why}\n`)
+  return [title, ...ends, ...each, ...others].join('\n')
+}
+
+// Facts of several members at once: all contexts of a kubeconfig, or several sites. One that cannot be looked at is named.
+
+export interface SeveralInit {
+  readonly targets: readonly (Target & { readonly title: string })[]
+  readonly timeoutMs: number
+  readonly progress: Progress
+}
+
+export interface Several {
+  readonly sets: readonly FactSet[]
+  /** Of these nobody knows how they do. */
+  readonly missing: readonly { readonly target: string; readonly why: string }[]
+}
+
+/** Clusters without Sealane are told on standard error, and nothing else. Rejects only after the signal. */
+export async function lookAtSeveral(init: SeveralInit, context: CommandContext): Promise<Several> {
+  const { targets, timeoutMs, progress } = init
+  const missing: { target: string; why: string }[] = []
+  const found = targets.map(async ({ title, ...target }): Promise<readonly FactSet[]> => {
+    try {
+      return await openMember({ ...target, pages: [], timeoutMs }, context, async (gather) => {
+        const set = gather()
+        await progress.follow(
+          title,
+          set.then(({ facts }) => facts),
+        )
+        return [await set]
+      })
+    } catch (error) {
+      context.signal.throwIfAborted()
+      if (error instanceof NotInstalledError) context.output.remark(`${title}: Sealane is not installed there\n`)
+      else missing.push({ target: title, why: messageOf(error) })
+      return []
+    }
+  })
+  const sets = (await Promise.all(found)).flat()
+  return { sets, missing: missing.sort((a, b) => (a.target < b.target ? -1 : 1)) }
+}

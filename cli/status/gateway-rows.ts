@@ -1,0 +1,150 @@
+/** The gateways of a cluster as `sealane show gateways` shows them: lane, links, and how much each carries. Pure. */
+import { CONDITION_DRAINED, CONDITION_READY, findCondition } from '../../model/conditions.ts'
+import { LABEL_GATEWAY, gatewayProblem, laneOfLabel, leavingReason } from '../../model/lanes/gateway-node.ts'
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import type { ConnectionState, ConnectionStatus, Gateway, Node } from '../../model/objects.ts'
+import { problemText } from '../../model/reasons/reasons.ts'
+
+export interface GatewayRow {
+  readonly node: string
+  /** Absent: it serves none. */
+  readonly lane?: number
+  /**
+   * serving: it reports a lane. standing by: its Node has the label, and another node serves. draining: it is about to
+   * go. drained: the same, and nothing flows over it. silent: it has stopped to report. refused: its Node has the label,
+   * and cannot be a gateway as it is.
+   */
+  readonly state: 'serving' | 'standing by' | 'draining' | 'drained' | 'silent' | 'refused'
+  /** Links that are up, and all. */
+  readonly linksUp: number
+  readonly links: number
+  /** Clusters with a link that is up, and all. */
+  readonly clustersUp: number
+  readonly clusters: number
+  /** Since when it is ready or not, draining, drained or silent: RFC 3339; absent where nobody says. */
+  readonly since?: string
+  /** Of all octets over the links of this cluster's gateways since these were made, 0 to 1; absent: nothing flowed. */
+  readonly share?: number
+  readonly heardSecondsAgo?: number
+  readonly message: string
+}
+
+/** `nodes`: all of the cluster. `nowMs` is milliseconds since 1970 by this machine's clock. By lane, then by name. */
+export function gatewayRows(gateways: readonly Gateway[], nodes: readonly Node[], nowMs: number): GatewayRow[] {
+  const octets = new Map(gateways.map((gateway) => [gateway.metadata.name, octetsOf(gateway)]))
+  const all = [...octets.values()].reduce((sum, one) => sum + one, 0)
+  const byName = new Map(nodes.map((node) => [node.metadata.name, node]))
+  const serving = gateways.map((gateway): GatewayRow => {
+    const share = all === 0 ? {} : { share: (octets.get(gateway.metadata.name) ?? 0) / all }
+    return { ...servingRow(gateway, byName.get(gateway.metadata.name), nowMs), ...share }
+  })
+  const waiting = nodes.filter(
+    ({ metadata }) => metadata.labels?.[LABEL_GATEWAY] !== undefined && !octets.has(metadata.name),
+  )
+  const servers = new Map(serving.map(({ lane, node }) => [lane, node]))
+  return [...serving, ...waiting.map((node) => waitingRow(node, servers))].sort(byLane)
+}
+
+function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): GatewayRow {
+  const { status } = gateway
+  const connections = status?.connections ?? []
+  const up = connections.filter(({ state }) => state === 'up')
+  const ageMs = heartbeatAgeMs(gateway, nowMs)
+  const isOld = isTakenAsSilent(gateway) || (ageMs ?? 0) >= HEARTBEAT_OLD_MS
+  const ready = findCondition(status?.conditions, CONDITION_READY)
+  const lane = status?.lanes[0]?.lane
+  const leaving = node === undefined ? undefined : leavingReason(node)
+  const drained = findCondition(status?.conditions, CONDITION_DRAINED)
+  const problem = node === undefined ? undefined : gatewayProblem(node)
+  const heardSecondsAgo = ageMs === undefined ? undefined : Math.floor(ageMs / 1000)
+  const count = (list: typeof connections): number => new Set(list.map(({ cluster }) => cluster)).size
+  const goes = leaving !== undefined || drained !== undefined
+  const since = isOld ? status?.heartbeatTime : (drained ?? ready)?.lastTransitionTime
+  return {
+    node: gateway.metadata.name,
+    ...(lane === undefined ? {} : { lane }),
+    state: isOld ? 'silent' : drained?.status === 'True' ? 'drained' : goes ? 'draining' : 'serving',
+    linksUp: up.length,
+    links: connections.length,
+    clustersUp: count(up),
+    clusters: count(connections),
+    ...(since === undefined ? {} : { since }),
+    ...(heardSecondsAgo === undefined ? {} : { heardSecondsAgo }),
+    message: isOld
+      ? `last heard ${agoText(heardSecondsAgo ?? 0)}`
+      : joined(leaving, drained?.message ?? ready?.message, problem === undefined ? undefined : problemText(problem)),
+  }
+}
+
+function waitingRow(node: Node, servers: ReadonlyMap<number | undefined, string>): GatewayRow {
+  const problem = gatewayProblem(node)
+  const leaving = leavingReason(node)
+  return {
+    node: node.metadata.name,
+    state: problem !== undefined ? 'refused' : leaving === undefined ? 'standing by' : 'draining',
+    ...{ linksUp: 0, links: 0, clustersUp: 0, clusters: 0 },
+    message: problem === undefined ? (leaving ?? mayText(node, servers)) : problemText(problem),
+  }
+}
+
+function mayText({ metadata }: Node, servers: ReadonlyMap<number | undefined, string>): string {
+  const lane = laneOfLabel(metadata.labels?.[LABEL_GATEWAY] ?? '')
+  if (typeof lane !== 'number') return 'may serve any lane'
+  const server = servers.get(lane)
+  return `may serve lane ${lane}${server === undefined ? '' : `, which ${server} serves`}`
+}
+
+/** Where there is none at all, for people; undefined: there are some. */
+export function noGatewayNote(rows: readonly GatewayRow[]): string | undefined {
+  if (rows.length > 0) return undefined
+  const message = `no node of this cluster is a gateway, so it reaches no other one; label a node ${LABEL_GATEWAY}=true`
+  return problemText({ reason: 'NoGateway', message: `${message}, or name one in site.yaml` })
+}
+
+function joined(...parts: readonly (string | undefined)[]): string {
+  return parts.filter((part) => part !== undefined && part !== '').join('; ')
+}
+
+function octetsOf({ status }: Gateway): number {
+  return (status?.connections ?? []).reduce((sum, { rxBytes, txBytes }) => sum + rxBytes + txBytes, 0)
+}
+
+function byLane(a: GatewayRow, b: GatewayRow): number {
+  return (a.lane ?? Infinity) - (b.lane ?? Infinity) || (a.node < b.node ? -1 : 1)
+}
+
+// Connections as `sealane show connections` shows them: with how old the word of their gateway is. Pure.
+
+export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
+  /** The local gateway that keeps the connection. */
+  readonly node: string
+  /** unknown: its gateway has stopped to report. */
+  readonly state: ConnectionState | 'unknown'
+  /** Since the gateway reported, by the clock of this machine; absent where its release does not say when. */
+  readonly heardSecondsAgo?: number
+}
+
+/**
+ * Takes milliseconds since 1970 by this machine's clock, which may differ from the gateway's. So a word is old when it
+ * is far too old, or when the agent, which watches, has found that no other follows.
+ */
+export function connectionRows(gateways: readonly Gateway[], nowMs: number): readonly ConnectionRow[] {
+  return gateways.flatMap((gateway) => {
+    const ageMs = heartbeatAgeMs(gateway, nowMs)
+    const isOld = isTakenAsSilent(gateway) || (ageMs ?? 0) >= HEARTBEAT_OLD_MS
+    const heard = ageMs === undefined ? {} : { heardSecondsAgo: Math.floor(ageMs / 1000) }
+    return (gateway.status?.connections ?? []).map((connection): ConnectionRow => {
+      const row = { node: gateway.metadata.name, ...connection, ...heard }
+      if (!isOld) return row
+      const last = ageMs === undefined ? '' : `, last heard ${agoText(Math.floor(ageMs / 1000))}`
+      return { ...row, state: 'unknown', message: `was ${connection.state}${last}` }
+    })
+  })
+}
+
+/** `3s ago`, `4m12s ago`, `3h5m ago`. */
+export function agoText(seconds: number): string {
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)]
+  if (hours > 0) return `${hours}h${minutes % 60}m ago`
+  return minutes > 0 ? `${minutes}m${seconds % 60}s ago` : `${seconds}s ago`
+}

@@ -1,0 +1,123 @@
+/** Calls the broker at each address that this member knows, as far as its certificate, and says nothing there. */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import type { BrokerCall } from '../../../explain/facts/probe-shapes.ts'
+import type { MemberIdentity } from '../../../protocol/membership/member-files.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { messageOf } from '../../../runtime/errors.ts'
+import { askFor } from '../ask.ts'
+import type { Progress } from './progress.ts'
+
+const CALL_MS = 3000
+const SOURCE = 'this machine'
+/** Replicas of a broker are few; an address book may be longer. */
+export const MOST_ADDRESSES = 12
+
+/** Where the identity of the member is. */
+export interface IdentityPlace {
+  /** What facts call it. */
+  readonly place: string
+  /** What has to be allowed for it. */
+  readonly right?: string
+  /** Undefined: it has not joined. */
+  readonly read: (signal: AbortSignal) => Promise<MemberIdentity | undefined>
+}
+
+/** Below the state of a site. */
+export function identityFolder(directory: string): IdentityPlace {
+  return {
+    place: directory,
+    read: async () => (await import('../../../protocol/membership/member-files.ts')).readMemberIdentity(directory),
+  }
+}
+
+export async function probeBroker(
+  { place, read: readIdentity, right }: IdentityPlace,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<readonly Fact[]> {
+  let identity: MemberIdentity | undefined
+  const read = askFor(
+    {
+      ...{ what: `Identity ${place}`, source: SOURCE, needed: false, ms: CALL_MS },
+      ...(right === undefined ? {} : { right }),
+      ask: async (limited) => {
+        identity = await readIdentity(limited)
+        return identity === undefined ? [] : [await identityFact(identity)]
+      },
+    },
+    signal,
+  )
+  const facts = await read
+  if (identity === undefined) return facts
+  const { brokerAddresses, learnedAddresses = [], caBundle, clusterset } = identity
+  const addresses = [...new Set([...brokerAddresses, ...learnedAddresses])].slice(0, MOST_ADDRESSES)
+  const calls = addresses.map((address) => {
+    const asked = { what: `Broker ${address}`, source: SOURCE, needed: false, ms: 1.5 * CALL_MS }
+    const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => [
+      callFact(await call(address, { ca: caBundle, clusterset }, limited)),
+    ]
+    return progress.follow(`broker ${address}`, askFor({ ...asked, ask }, signal))
+  })
+  return [...facts, ...(await Promise.all(calls)).flat()]
+}
+
+async function identityFact({ certificate, observedAddress }: MemberIdentity): Promise<Fact> {
+  const { readCertificate } = await import('../../../protocol/identity/certificates.ts')
+  const { notBeforeMs, notAfterMs } = readCertificate(certificate)
+  const item = {
+    begins: new Date(notBeforeMs).toISOString(),
+    ends: new Date(notAfterMs).toISOString(),
+    ...(observedAddress === '' ? {} : { observedAddress }),
+  }
+  return { t: 'probe', kind: 'identity', source: 'the identity of this cluster', at: now(), items: [item] }
+}
+
+async function call(
+  text: string,
+  { ca, clusterset }: { readonly ca: readonly Uint8Array[]; readonly clusterset: string },
+  signal: AbortSignal,
+): Promise<BrokerCall> {
+  const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
+  const { probeServer } = await import('../../../protocol/transport/probe-server.ts')
+  const { reasonField } = await import('../../../protocol/transport/error-reason.ts')
+  const began = performance.now()
+  const done = (rest: Pick<BrokerCall, 'stage' | 'reason' | 'message'>): BrokerCall => {
+    return { address: text, ms: performance.now() - began, ...rest }
+  }
+  try {
+    const address = parseBrokerAddress(text)
+    await probeServer({ address, ca, clusterset, clock: new SystemClock(), timeoutMs: CALL_MS }, signal)
+    return done({ stage: 'tls' })
+  } catch (error) {
+    signal.throwIfAborted()
+    const named = reasonField(error)
+    // What has a name came over TCP. To ask once more, on a machine that is busy, may be in vain.
+    const stage = named.reason !== undefined || (await isAnswered(text, signal)) ? 'tcp' : 'nothing'
+    return done({ stage, ...named, message: messageOf(error) })
+  }
+}
+
+/** Only where TLS has failed: somebody listens there, or nobody does. */
+async function isAnswered(text: string, signal: AbortSignal): Promise<boolean> {
+  const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
+  const { connect } = await import('node:net')
+  const { host, port } = parseBrokerAddress(text)
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, signal, timeout: CALL_MS / 4 })
+    const end = (answered: boolean) => (): void => {
+      socket.destroy()
+      resolve(answered)
+    }
+    socket.once('connect', end(true))
+    socket.once('timeout', end(false))
+    socket.once('error', end(false))
+  })
+}
+
+function callFact(item: BrokerCall): Fact {
+  return { t: 'probe', kind: 'broker-call', source: SOURCE, at: now(), items: [item] }
+}
+
+function now(): string {
+  return new Date().toISOString()
+}

@@ -1,0 +1,65 @@
+/** Asks servers of names, each by itself. */
+import { Resolver } from 'node:dns/promises'
+import type { Fact } from '../../../explain/facts/fact.ts'
+import type { DnsAnswer } from '../../../explain/facts/probe-shapes.ts'
+import { askFor } from '../ask.ts'
+
+export interface DnsQuestion {
+  /** `address:port` */
+  readonly server: string
+  readonly role: DnsAnswer['role']
+  readonly name: string
+}
+
+const TRIES = { timeout: 700, tries: 2 }
+/** Its second try doubles the wait. */
+const MS = 3500
+
+/** What the resolver calls an answer, as RFC 1035 does. */
+const RESULTS: Readonly<Record<string, string>> = {
+  ENODATA: 'NOERROR',
+  ENOTFOUND: 'NXDOMAIN',
+  ESERVFAIL: 'SERVFAIL',
+  EREFUSED: 'REFUSED',
+  ENOTIMP: 'NOTIMP',
+  EFORMERR: 'FORMERR',
+  EBADRESP: 'malformed',
+  ETIMEOUT: 'timeout',
+  ECONNREFUSED: 'unreachable',
+}
+
+export function probeDns(question: DnsQuestion, signal: AbortSignal): Promise<readonly Fact[]> {
+  const { server } = question
+  const source = 'this machine'
+  const asked = { what: `DnsServer ${server}`, source, needed: false, ms: MS }
+  return askFor({ ...asked, ask: (limited) => answerFact(question, limited) }, signal)
+}
+
+async function answerFact({ server, role, name }: DnsQuestion, signal: AbortSignal): Promise<readonly Fact[]> {
+  const resolver = new Resolver(TRIES)
+  const cancel = (): void => resolver.cancel()
+  signal.addEventListener('abort', cancel, { once: true })
+  const began = performance.now()
+  const said = await saidOf(resolver, server, name)
+  signal.removeEventListener('abort', cancel)
+  const item = { server, role, name, ms: performance.now() - began, ...said }
+  return [{ t: 'probe', kind: 'dns-answer', source: 'this machine', at: new Date().toISOString(), items: [item] }]
+}
+
+/** The start of the zone: a server that has the zone has that, whatever is exported. */
+async function saidOf(
+  resolver: Resolver,
+  server: string,
+  name: string,
+): Promise<Pick<DnsAnswer, 'result' | 'message'>> {
+  try {
+    resolver.setServers([server])
+    await resolver.resolveSoa(name)
+    return { result: 'NOERROR' }
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    const result = RESULTS[code]
+    if (result === undefined) throw error
+    return result === 'timeout' || result === 'unreachable' ? { result, message } : { result }
+  }
+}

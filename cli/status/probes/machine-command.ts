@@ -1,0 +1,39 @@
+/** What is run in a pod, the words that it takes, and what it prints. */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import type { DnsAnswer } from '../../../explain/facts/probe-shapes.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { UserError } from '../../../runtime/errors.ts'
+
+export const MACHINE_COMMAND = 'machine-facts'
+
+export interface MachineFacts {
+  readonly facts: readonly Fact[]
+}
+
+/** Those that are asked for the zone. */
+const SERVER_ROLES = ['ours', 'cluster'] as const satisfies readonly DnsAnswer['role'][]
+
+export interface AskedServer {
+  readonly role: (typeof SERVER_ROLES)[number]
+  /** `address:port`, as formatAddressPort() writes it. */
+  readonly server: string
+}
+
+/** More are not asked by one command. */
+export const MOST_SERVERS = 64
+
+/** `cluster=10.43.0.10:53`. Throws UserError and InvalidAddressError. */
+export function parseAskedServer(text: string): AskedServer {
+  const equals = text.indexOf('=')
+  const role = SERVER_ROLES.find((one) => one === text.slice(0, Math.max(0, equals)))
+  if (role === undefined) {
+    throw new UserError(
+      `--dns ${JSON.stringify(text.slice(0, 100))}: expected ${SERVER_ROLES.join('= or ')}= and an address:port`,
+    )
+  }
+  return { role, server: formatAddressPort(parseAddressPort(text.slice(equals + 1), '--dns')) }
+}
+
+export function askedServerText({ role, server }: AskedServer): string {
+  return `${role}=${server}`
+}

@@ -1,0 +1,158 @@
+/** What a pod says of its machine, or of its network, and how that is read: it may be of another release. */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import {
+  type BrokerCall,
+  type DnsAnswer,
+  type IdentityReport,
+  PROBE_SHAPES,
+  type ProbeItems,
+  type ProbeKind,
+} from '../../../explain/facts/probe-shapes.ts'
+import { type PartReport, type RefusalReport, factShape } from '../../../explain/facts/shapes.ts'
+import { fitText, printable } from '../../../model/conditions.ts'
+import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+import { MOST_ADDRESSES } from './broker-probe.ts'
+import type { AskedServer, MachineFacts } from './machine-command.ts'
+import { NODE_PARTS } from './node-pages.ts'
+
+const MOST_FACTS = 100
+
+interface Origin {
+  readonly source: string
+  /** RFC 3339. */
+  readonly at: string
+}
+
+export interface AboutMachine extends Origin {
+  readonly node: string
+}
+
+export interface AboutNetwork extends Origin {
+  /** Whether it was to call the broker. */
+  readonly broker: boolean
+  /** Whom it was to ask. */
+  readonly servers: readonly AskedServer[]
+}
+
+/** Facts about a node, whatever the pod calls it. Throws Error where it says something else. */
+export function readMachineFacts(stdout: string, { node, ...origin }: AboutMachine): readonly Fact[] {
+  return readFacts(stdout, origin, node, (said) => {
+    if (said.t === 'report') return partReport(said.report, node, origin)
+    const { kind, items } = said
+    const hosts = kind === 'host' ? itemsOf('host', items) : undefined
+    return hosts && { t: 'probe', kind: 'host', ...origin, items: hosts.map((host) => ({ ...host, node })) }
+  })
+}
+
+/** What came of the calls and questions that it was given, and no more. Throws Error where it says something else. */
+export function readNetworkFacts(stdout: string, { broker, servers, ...origin }: AboutNetwork): readonly Fact[] {
+  const waiting = new Map(servers.map((asked) => [asked.server, asked]))
+  let calls = 0
+  return readFacts(stdout, origin, 'from pods', (said) => {
+    if (said.t === 'report') return undefined
+    const { kind, items } = said
+    if (kind === 'dns-answer') {
+      const answers = itemsOf(kind, items)?.map((item) => answerTo(waiting, item))
+      return answers?.every((answer) => answer !== undefined) === true
+        ? { t: 'probe', kind, ...origin, items: answers }
+        : undefined
+    }
+    if (kind === 'broker-call') calls += items.length
+    if (!broker || calls > MOST_ADDRESSES) return undefined
+    if (kind === 'identity') {
+      const identities = itemsOf(kind, items)
+      return identities && { t: 'probe', kind, ...origin, items: identities.slice(0, 1).map(knownIdentity) }
+    }
+    const found = kind === 'broker-call' ? itemsOf(kind, items) : undefined
+    return found && { t: 'probe', kind: 'broker-call', ...origin, items: found.map(knownCall) }
+  })
+}
+
+/** Which server it is, and what was asked of it, this command knows itself. Each answers once. */
+function answerTo(
+  waiting: Map<string, AskedServer>,
+  { server, result, message, ms }: DnsAnswer,
+): DnsAnswer | undefined {
+  const asked = waiting.get(server)
+  waiting.delete(server)
+  return asked && { ...asked, name: CLUSTERSET_ZONE, result, ...(message === undefined ? {} : { message }), ms }
+}
+
+/** No field but those that have a meaning here: whatever else a pod says is not passed on. */
+function knownIdentity({ begins, ends }: IdentityReport): IdentityReport {
+  return { begins, ends }
+}
+
+function knownCall({ address, stage, reason, message, ms }: BrokerCall): BrokerCall {
+  return {
+    ...{ address, stage, ms },
+    ...(reason === undefined ? {} : { reason }),
+    ...(message === undefined ? {} : { message }),
+  }
+}
+
+/** Of a part that shares the node's network, and only what somebody looks at. */
+function partReport(said: PartReport, node: string, origin: Origin): Fact | undefined {
+  const { part, version, ready, files, refused } = said
+  if (!NODE_PARTS.some((one) => one === part)) return undefined
+  const known = {
+    ...(files === undefined ? {} : { files: { used: files.used, limit: files.limit } }),
+    ...(refused === undefined ? {} : { refused: refused.map(knownRefusal) }),
+  }
+  return { t: 'report', ...origin, report: { part, name: node, version, ready, ...known } }
+}
+
+const MOST_TEXT = 200
+
+function knownRefusal({ code, what, by, places, since, last }: RefusalReport): RefusalReport {
+  const short = (text: string): string => fitText(printable(text), MOST_TEXT)
+  return {
+    ...{ code: short(code), what: short(what), places, since: short(since), last: short(last) },
+    ...(by === undefined ? {} : { by: short(by) }),
+  }
+}
+
+type Said = SaidProbe | { readonly t: 'report'; readonly report: PartReport }
+
+interface SaidProbe {
+  readonly t: 'probe'
+  readonly kind: ProbeKind
+  readonly items: readonly unknown[]
+}
+
+/** `take` gives undefined for what was not asked. `about` stands beside each question that the pod could not answer. */
+function readFacts(
+  stdout: string,
+  origin: Origin,
+  about: string,
+  take: (said: Said) => Fact | undefined,
+): readonly Fact[] {
+  // Status pages of the machine are whatever listens there: one that is no part of ours is no fact, and spoils none.
+  const reports = (said: unknown): boolean => (said as { t?: unknown } | null)?.t === 'report'
+  const all = factsIn(stdout)?.filter(
+    (said) => !reports(said) || factShape.safeParse({ ...(said as object), ...origin }).success,
+  )
+  const facts = all?.map((said): Fact | undefined => {
+    const { data: fact } = factShape.safeParse({ ...(said as object), ...origin, needed: false })
+    if (fact?.t === 'unanswered') return { ...fact, what: `${fact.what} (${about})` }
+    return fact?.t === 'probe' || fact?.t === 'report' ? take(fact) : undefined
+  })
+  if (facts?.every((fact) => fact !== undefined) === true) return facts
+  const said = stdout.length > 60 ? `${stdout.slice(0, 60)}…` : stdout
+  throw new Error(`it says ${JSON.stringify(said)}: expected facts as JSON`)
+}
+
+function factsIn(stdout: string): readonly unknown[] | undefined {
+  try {
+    const { facts } = JSON.parse(stdout) as Partial<MachineFacts>
+    return Array.isArray(facts) && facts.length <= MOST_FACTS ? facts : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Undefined where one of them is none. */
+function itemsOf<K extends ProbeKind>(kind: K, items: readonly unknown[]): readonly ProbeItems[K][] | undefined {
+  const read = items.map((item) => PROBE_SHAPES[kind].safeParse(item))
+  return read.every(({ success }) => success) ? read.map(({ data }) => data as ProbeItems[K]) : undefined
+}

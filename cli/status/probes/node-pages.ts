@@ -1,0 +1,30 @@
+/**
+ * What the parts that share a node's network say of themselves. Their status pages are on its loopback, so that only a
+ * command on that node reads them.
+ */
+import { type Fact, readReport } from '../../../explain/facts/fact.ts'
+import { STATUS_PORTS } from '../../../install/values/names.ts'
+import { textOfPage } from '../ask.ts'
+
+export const NODE_PARTS = ['gateway', 'routeagent'] as const
+
+const PAGE_MS = 2000
+const MAX_PAGE = 1 << 16
+
+/** One that does not answer is no fact: its object, or the lack of it, says so. Rejects only with the signal's reason. */
+export async function nodePages(signal: AbortSignal): Promise<readonly Fact[]> {
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(PAGE_MS)])
+  const pages = NODE_PARTS.map(async (part): Promise<readonly Fact[]> => {
+    try {
+      const text = await textOfPage(`127.0.0.1:${STATUS_PORTS[part]}`, '/status', MAX_PAGE, limited)
+      const said = JSON.parse(text) as { readonly part?: unknown } | null
+      // Another program may listen there.
+      if (said?.part !== part) return []
+      return [readReport(said, { name: part, source: `the ${part} of this machine`, at: new Date() })]
+    } catch {
+      signal.throwIfAborted()
+      return []
+    }
+  })
+  return (await Promise.all(pages)).flat()
+}

@@ -1,0 +1,113 @@
+/**
+ * What a closer look at a cluster finds: the kernel of each node, as the route agent's pod there sees it, by a command in
+ * that pod. Who may not run commands in pods is told so.
+ */
+import type { Fact, UnansweredFact } from '../../../explain/facts/fact.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
+import { objectName, selectorLabels } from '../../../install/values/names.ts'
+import type { ManifestObject } from '../../../install/values/manifest.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { askFor } from '../ask.ts'
+import { MACHINE_COMMAND } from './machine-command.ts'
+import { readMachineFacts } from './machine-facts.ts'
+import { type Progress, isWanted } from './progress.ts'
+
+export interface PodProbesInit {
+  /** Undefined: all. */
+  readonly area: Area | undefined
+  readonly progress: Progress
+  readonly signal: AbortSignal
+}
+
+const PART = 'routeagent'
+const CONTAINER = objectName(PART).replace('sealane-', '')
+/** The node's own folder, with its keys. */
+const FOLDERS = ['/var/lib/sealane']
+/** More would take longer than somebody waits. Gateways come first. */
+const MOST_NODES = 40
+const AT_ONCE = 8
+const MS = 8000
+const LIST_MS = 4000
+
+type Admin = Pick<ClusterAdmin, 'title' | 'list' | 'exec'>
+
+interface NodePod {
+  readonly node: string
+  readonly pod: string
+}
+
+/** Never rejects, but with the signal's reason. */
+export async function podProbes(admin: Admin, init: PodProbesInit): Promise<readonly Fact[]> {
+  const { area, progress, signal } = init
+  if (!isWanted('host', area)) return []
+  let pods: readonly NodePod[] = []
+  const listed = await askFor(
+    {
+      ...{ what: 'Pods of route agents', source: `API server of ${admin.title}`, needed: false, ms: LIST_MS },
+      right: `list pods in namespace ${SYSTEM_NAMESPACE}`,
+      ask: async (limited) => {
+        pods = await nodePods(admin, limited)
+        return []
+      },
+    },
+    signal,
+  )
+  const waiting = pods.slice(0, MOST_NODES)
+  const found: Fact[] = [...listed, ...leftOut(pods.slice(MOST_NODES))]
+  const work = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift())
+      found.push(...(await progress.follow(`node ${next.node}`, probeNode(admin, next, signal))))
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  return found
+}
+
+/** One for each node: those of gateways first, and then by name. */
+async function nodePods(admin: Admin, signal: AbortSignal): Promise<NodePod[]> {
+  const podsOf = (part: 'gateway' | 'routeagent'): Promise<readonly ManifestObject[]> => {
+    const labels = Object.entries(selectorLabels(part)).map((pair) => pair.join('='))
+    return admin.list('v1', 'Pod', { namespace: SYSTEM_NAMESPACE, labelSelector: labels.join(',') }, signal)
+  }
+  const [gateways, agents] = await Promise.all([podsOf('gateway'), podsOf(PART)])
+  const first = new Set(gateways.flatMap((pod) => nodeOf(pod) ?? []))
+  const byNode = new Map(
+    agents.flatMap((pod) => {
+      const node = nodeOf(pod)
+      return node === undefined ? [] : [[node, { node, pod: pod.metadata.name }] as const]
+    }),
+  )
+  const rank = ({ node }: NodePod): string => `${first.has(node) ? 0 : 1} ${node}`
+  return [...byNode.values()].sort((a, b) => (rank(a) < rank(b) ? -1 : 1))
+}
+
+/** Of a pod that runs. */
+function nodeOf(pod: ManifestObject): string | undefined {
+  const { spec, status } = pod as { spec?: { nodeName?: unknown }; status?: { phase?: unknown } }
+  const isGoing = (pod.metadata as { deletionTimestamp?: unknown }).deletionTimestamp !== undefined
+  if (status?.phase !== 'Running' || isGoing) return undefined
+  return typeof spec?.nodeName === 'string' ? spec.nodeName : undefined
+}
+
+function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): Promise<readonly Fact[]> {
+  const source = `pod ${pod}`
+  const words = FOLDERS.flatMap((folder) => ['--folder', folder])
+  const command = ['sealane', MACHINE_COMMAND, '--node', node, ...words]
+  const ask = async (limited: AbortSignal): Promise<readonly Fact[]> => {
+    const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
+    const { status, stdout, stderr } = await admin.exec(place, limited)
+    if (status !== 0) throw new Error(`the command in it ended with ${status}: ${stderr.trim().slice(0, 300)}`)
+    return readMachineFacts(stdout, { node, source, at: new Date().toISOString() })
+  }
+  const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`
+  return askFor({ what: `Host ${node}`, source, needed: false, ms: MS, right, ask }, signal)
+}
+
+function leftOut(pods: readonly NodePod[]): readonly UnansweredFact[] {
+  if (pods.length === 0) return []
+  const message = `${pods.length} nodes were not looked at, because ${MOST_NODES} are the most: ${pods[0]?.node ?? ''} and those behind it`
+  const at = new Date().toISOString()
+  return [
+    { t: 'unanswered', what: 'Host others', source: 'diagnose', at, needed: false, reason: 'NotAnswered', message },
+  ]
+}

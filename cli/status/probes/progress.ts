@@ -1,0 +1,39 @@
+/** What a command that takes its time says meanwhile: each question that was put, with how long it took. */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
+import type { Output } from '../../context/output.ts'
+
+export interface Progress {
+  /** Tells `what` when the work has ended. */
+  follow(what: string, work: Promise<readonly Fact[]>): Promise<readonly Fact[]>
+}
+
+export const SILENT_PROGRESS: Progress = { follow: (_what, work) => work }
+
+export function progressOn({ remark }: Pick<Output, 'remark'>): Progress {
+  return {
+    follow: async (what, work) => {
+      const began = performance.now()
+      const facts = await work
+      const unanswered = facts.filter((fact) => fact.t === 'unanswered').length
+      const text = unanswered === 0 ? '' : `, ${unanswered} without an answer`
+      remark(`${what}: ${Math.round(performance.now() - began)} ms${text}\n`)
+      return facts
+    },
+  }
+}
+
+// Which closer looks say something about an area: causes are looked for wherever they may be.
+
+const AREAS_OF = {
+  host: ['access', 'host', 'lanes', 'dns', 'services'],
+  dns: ['dns', 'services'],
+  definitions: ['parts', 'access', 'services'],
+  broker: ['broker', 'membership', 'services'],
+} as const satisfies Readonly<Record<string, readonly Area[]>>
+
+/** `area` undefined: all. */
+export function isWanted(probe: keyof typeof AREAS_OF, area: Area | undefined): boolean {
+  const areas: readonly Area[] = AREAS_OF[probe]
+  return area === undefined || areas.includes(area)
+}

@@ -1,0 +1,71 @@
+/** What a closer look at a site without Kubernetes finds, from the machine on which the command runs. */
+import type { Fact } from '../../../explain/facts/fact.ts'
+import type { Area } from '../../../explain/facts/finding.ts'
+import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
+import type { SiteConfig } from '../../../kubeapi/files/site-file.ts'
+import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { formatAddress } from '../../../model/addresses/ip.ts'
+import type { Node } from '../../../model/objects.ts'
+import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+import { identityFolder, probeBroker } from './broker-probe.ts'
+import { probeDns } from './dns-probe.ts'
+import { probeHost } from './host-probe.ts'
+import { type Progress, isWanted } from './progress.ts'
+
+export interface SiteProbesInit {
+  readonly config: SiteConfig
+  /** Undefined: all. */
+  readonly area: Area | undefined
+  readonly progress: Progress
+  readonly signal: AbortSignal
+}
+
+const DNS_PORT = 53
+const ADDRESSES_MS = 2000
+
+/** All at once, each with its own time. */
+export async function siteProbes(api: ClusterApi, init: SiteProbesInit): Promise<readonly Fact[]> {
+  const { config, area, progress, signal } = init
+  const nodes = (): readonly Node[] => api.cache('Node').list()
+  const found = await Promise.all([
+    ...(isWanted('host', area)
+      ? [progress.follow('this machine', probeHost({ nodes, folders: [config.state] }, signal))]
+      : []),
+    ...(isWanted('dns', area) ? [dnsProbes(config, progress, signal)] : []),
+    ...(isWanted('broker', area) ? [probeBroker(identityFolder(config.identity), progress, signal)] : []),
+  ])
+  return found.flat()
+}
+
+/** Its own servers on this machine, and whom they ask. */
+async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: AbortSignal): Promise<readonly Fact[]> {
+  if (dns.listen.length + dns.upstreams.length === 0) return []
+  const { ownAddresses } = await import('../../../compose/look.ts')
+  const here = new Set(await ownAddresses(ADDRESSES_MS, signal))
+  const at = new Date().toISOString()
+  const own = dns.listen.flatMap((listen) => heardHere(listen, here))
+  const settings = { listen: dns.listen.map(serverText), upstreams: dns.upstreams.map(serverText) }
+  const questions = [
+    ...own.map((server) => ({ server, role: 'ours' as const, name: CLUSTERSET_ZONE })),
+    ...settings.upstreams.map((server) => ({ server, role: 'upstream' as const, name: '.' })),
+  ]
+  const asked = questions.map((question) => progress.follow(`DNS ${question.server}`, probeDns(question, signal)))
+  return [{ t: 'probe', kind: 'settings', source: file, at, items: [settings] }, ...(await Promise.all(asked)).flat()]
+}
+
+/** Where this machine hears what is sent there; a server of another node is for that node alone. */
+function heardHere(listen: string, here: ReadonlySet<string>): readonly string[] {
+  const { address, port } = placeOf(listen)
+  const text = formatAddress(address)
+  if (text === '0.0.0.0') return [`127.0.0.1:${port}`]
+  if (text === '::') return [`[::1]:${port}`]
+  return here.has(text) ? [formatAddressPort({ address, port })] : []
+}
+
+function serverText(text: string): string {
+  return formatAddressPort(placeOf(text))
+}
+
+function placeOf(text: string): AddressPort {
+  return parseAddressPort(text, 'spec.dns', { defaultPort: DNS_PORT })
+}

@@ -1,0 +1,133 @@
+/** Which version of each part runs in a cluster: as it says itself, else by the image of its pods. */
+import type { ManifestObject } from '../../install/values/manifest.ts'
+import { type ComponentName, objectName } from '../../install/values/names.ts'
+import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { brokerPod } from '../broker/pod-broker.ts'
+import type { ClusterAdmin } from '../context/cluster-admin.ts'
+
+export interface PartVersion {
+  readonly part: ComponentName | 'kubernetes'
+  /** Absent: not known. */
+  readonly version?: string
+  /** Why it is not known. */
+  readonly unknown?: string
+  /** Who says so: `status of c1n1, c1n2`, `image`, `the pod`. */
+  readonly source?: string
+  readonly image?: string
+}
+
+export interface ReadVersionsInit {
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly signal: AbortSignal
+  /** Runs one question with a time of its own. */
+  readonly limited: <T>(ask: (signal: AbortSignal) => Promise<T>) => Promise<T>
+}
+
+type Admin = Pick<ClusterAdmin, 'title' | 'version' | 'get' | 'list' | 'exec'>
+
+/** Rejects only after the signal: what cannot be found out is reported as such. */
+export async function readVersions(admin: Admin, init: ReadVersionsInit): Promise<readonly PartVersion[]> {
+  const server = await answered(init, 'kubernetes', async (signal) => {
+    const { gitVersion } = (await admin.version(signal)) as { readonly gitVersion?: string }
+    return [{ part: 'kubernetes', version: gitVersion ?? 'not reported', source: 'the API server' }]
+  })
+  // Who does not answer this answers nothing.
+  if (server.some(({ unknown }) => unknown !== undefined)) return server
+  const parts = await Promise.all([
+    ...(['agent', 'dns'] as const).map((part) => answered(init, part, (signal) => byImage(admin, part, signal))),
+    answered(init, 'gateway', (signal) => byStatus(admin, 'gateway', signal)),
+    answered(init, 'routeagent', (signal) => byStatus(admin, 'routeagent', signal)),
+    answered(init, 'broker', (signal) => ofBroker(admin, init.flags, signal)),
+  ])
+  return [...server, ...parts.flat()]
+}
+
+async function answered(
+  { limited, signal }: ReadVersionsInit,
+  part: PartVersion['part'],
+  ask: (signal: AbortSignal) => Promise<readonly PartVersion[]>,
+): Promise<readonly PartVersion[]> {
+  try {
+    return await limited(ask)
+  } catch (error) {
+    signal.throwIfAborted()
+    return [{ part, unknown: messageOf(error) }]
+  }
+}
+
+const WORKLOADS: Readonly<Record<ComponentName, readonly string[]>> = {
+  agent: ['Deployment'],
+  dns: ['Deployment'],
+  gateway: ['DaemonSet'],
+  routeagent: ['DaemonSet'],
+  // The second is of replicas.
+  broker: ['StatefulSet', 'Deployment'],
+}
+
+async function imageOf(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<string | undefined> {
+  const namespace = part === 'broker' ? DEFAULT_VALUES.broker.namespace : DEFAULT_VALUES.member.namespace
+  for (const kind of WORKLOADS[part]) {
+    const ref = { apiVersion: 'apps/v1', kind, namespace, name: objectName(part) }
+    const spec = (await admin.get(ref, signal))?.['spec'] as WorkloadSpec | undefined
+    if (spec !== undefined) return spec.template?.spec?.containers?.[0]?.image
+  }
+  return undefined
+}
+
+interface WorkloadSpec {
+  readonly template?: { readonly spec?: { readonly containers?: readonly { readonly image?: string }[] } }
+}
+
+async function byImage(admin: Admin, part: ComponentName, signal: AbortSignal): Promise<readonly PartVersion[]> {
+  const image = await imageOf(admin, part, signal)
+  if (image === undefined) return [{ part, unknown: 'not in this cluster' }]
+  return [{ part, version: tagOf(image), source: 'image', image }]
+}
+
+/** `localhost:5000/sealane:0.1.0@sha256:…` is 0.1.0. */
+function tagOf(image: string): string {
+  const [name = '', digest] = image.split('@')
+  const tag = name.slice(name.lastIndexOf('/') + 1).split(':')[1]
+  return tag ?? digest ?? 'latest'
+}
+
+/** What each node's process says of itself; one row for each version. */
+async function byStatus(
+  admin: Admin,
+  part: 'gateway' | 'routeagent',
+  signal: AbortSignal,
+): Promise<readonly PartVersion[]> {
+  const kind = part === 'gateway' ? 'Gateway' : 'RouteAgent'
+  const [objects, [wanted]] = await Promise.all([
+    admin.list('sealane.io/v1alpha1', kind, {}, signal),
+    byImage(admin, part, signal),
+  ])
+  const nodes = new Map<string, string[]>()
+  for (const object of objects) {
+    const version = versionOf(object)
+    if (version !== undefined) nodes.set(version, [...(nodes.get(version) ?? []), object.metadata.name])
+  }
+  if (nodes.size === 0) return wanted === undefined ? [] : [wanted]
+  const image = wanted?.image === undefined ? {} : { image: wanted.image }
+  return [...nodes].map(([version, names]) => ({ part, version, source: `status of ${names.join(', ')}`, ...image }))
+}
+
+function versionOf(object: ManifestObject): string | undefined {
+  const status = object['status'] as { readonly version?: unknown } | null | undefined
+  return typeof status?.version === 'string' ? status.version : undefined
+}
+
+/** Asked in its pod; where it runs in another cluster, nobody here knows. */
+async function ofBroker(admin: Admin, flags: string, signal: AbortSignal): Promise<readonly PartVersion[]> {
+  const image = await imageOf(admin, 'broker', signal)
+  if (image === undefined) return [{ part: 'broker', unknown: 'not in this cluster' }]
+  const { namespace } = DEFAULT_VALUES.broker
+  const pod = await brokerPod(admin, { namespace, flags }, signal)
+  const command = ['sealane', 'version', '-o', 'json']
+  const { status, stdout, stderr } = await admin.exec({ namespace, pod, container: 'broker', command }, signal)
+  if (status !== 0) throw new Error(`its pod says: ${stderr.trim()}`)
+  const { sealane } = JSON.parse(stdout) as { readonly sealane?: string }
+  return [{ part: 'broker', version: sealane ?? 'not reported', source: 'the pod', image }]
+}

@@ -1,0 +1,17 @@
+/** The certificate authority of a broker on this machine, for commands beside it. */
+import { type AuthorityStore, openAuthorityStore } from '../../broker/admin/authority-commands.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { withHint } from './store.ts'
+
+export type { AuthorityFacts, AuthorityStatus } from '../../broker/identity/rotation.ts'
+export type { AuthorityStep, AuthorityStore, RotateInit } from '../../broker/admin/authority-commands.ts'
+
+/** Beside a running broker or not. Throws when no broker has ever started on this state. */
+export async function withAuthorityStore<T>(state: string, work: (store: AuthorityStore) => Promise<T>): Promise<T> {
+  const store = await openAuthorityStore(state, new SystemClock()).catch(withHint)
+  try {
+    return await work(store)
+  } finally {
+    await store.close()
+  }
+}

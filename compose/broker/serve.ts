@@ -1,0 +1,97 @@
+/** Puts the broker together; one of the few places where the command line knows a component. */
+import {
+  AUDIT_STDOUT,
+  type AuditConfig,
+  DEFAULT_BROKER_CONFIG,
+  type EtcdStoreConfig,
+  type SignerConfig,
+} from '../../broker/config/broker-config.ts'
+import { runBroker } from '../../broker/main.ts'
+import type { MemberQuota } from '../../model/member-quota.ts'
+import { calmHeap, ownHeap } from '../../runtime/process-resources.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { withProcess } from '../process.ts'
+
+export type { EtcdStoreConfig } from '../../broker/config/broker-config.ts'
+
+export interface BrokerProcessInit {
+  readonly state: string
+  readonly listen: string
+  readonly advertise: readonly string[]
+  readonly statusListen: readonly string[]
+  readonly clusterset: string
+  readonly globalRange?: string
+  readonly clustersetIpRange?: string
+  readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
+  readonly acceptEmptyAtMs?: number
+  readonly approve?: boolean
+  readonly audit?: AuditConfig
+  readonly quotaRecords?: number
+  readonly quotaBytes?: number
+  readonly quotaChanges?: number
+  readonly quotaStreams?: number
+  readonly maxMembers?: number
+  readonly store?: EtcdStoreConfig | undefined
+  readonly connectionAge?: number
+  readonly drain?: number
+  readonly authorityDir?: string
+  readonly signer?: SignerConfig
+  readonly logLevel: LogThreshold
+}
+
+export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortSignal): Promise<void> {
+  const config = {
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir: init.state,
+    clusterset: init.clusterset,
+    listen: init.listen,
+    advertise: init.advertise,
+    globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
+    clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
+    allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+    ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
+    ...(init.audit === undefined ? {} : { audit: init.audit }),
+    ...(init.store === undefined ? {} : { store: init.store }),
+    ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
+    ...(init.drain === undefined ? {} : { drainMs: init.drain }),
+    ...(init.authorityDir === undefined ? {} : { authorityDir: init.authorityDir }),
+    ...(init.signer === undefined ? {} : { signer: init.signer }),
+    sourcesKept: init.externalTrafficPolicy !== 'Cluster',
+    limits: {
+      membersPerClusterset: init.maxMembers ?? DEFAULT_BROKER_CONFIG.limits.membersPerClusterset,
+      quota: quotaOfAll(init),
+    },
+    approve: init.approve ?? DEFAULT_BROKER_CONFIG.approve,
+  }
+  // Where there is no file to open anew, the signal ends the process, as everywhere.
+  const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
+  await withProcess({ name: 'broker', ...init }, async (deps, started) => {
+    const over = new AbortController()
+    const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
+      deps.logger.info('memory is no longer given back while there is little to do', { why: messageOf(error) }),
+    )
+    try {
+      await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)
+    } finally {
+      over.abort(new Error('the broker has ended'))
+      await calm
+    }
+  })
+}
+
+function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {
+  const { quota } = DEFAULT_BROKER_CONFIG.limits
+  return {
+    records: quotaRecords ?? quota.records,
+    bytes: quotaBytes ?? quota.bytes,
+    changes: quotaChanges ?? quota.changes,
+    streams: quotaStreams ?? quota.streams,
+  }
+}
+
+function onLogsMoved(callback: () => void): () => void {
+  process.on('SIGHUP', callback)
+  return () => void process.off('SIGHUP', callback)
+}

@@ -1,0 +1,145 @@
+/** Starts the agent of a site. One of several acts; in a real cluster it joins by itself with the token it finds. */
+import { randomBytes } from 'node:crypto'
+import { askResolver } from '../../agent/cluster/ask-resolver.ts'
+import { agentConfig } from '../../agent/loop/config.ts'
+import { type AgentDeps, runAgent } from '../../agent/main.ts'
+import { rememberIdentity } from '../../agent/membership/keep-membership.ts'
+import { joinAndRun } from '../../agent/membership/lifecycle.ts'
+import { AGENT_LEASE } from '../../install/values/names.ts'
+import { type ClusterApi, ClusterApiError, type LeaseStore } from '../../kubeapi/cluster-api.ts'
+import { Election, type ElectionDeps } from '../../kubeapi/election.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { type ElectionTiming, electionTiming } from '../../model/lanes/lane-servers.ts'
+import { newProcessMark } from '../../protocol/identity/process-mark.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { watchProblems } from '../problems/watch-problems.ts'
+import { type SiteRun, untilLeft } from './part.ts'
+
+// Of the agents of a site without Kubernetes one acts: the one that holds the Lease in the state folder.
+
+interface SiteAgentsInit extends Partial<ElectionTiming> {
+  readonly node: string
+  /** No other node of the site has an agent: it also acts where there can be no Leases. */
+  readonly alone: boolean
+}
+
+/**
+ * Calls `act` while this process is the one that acts. A process that ended without a word is not waited for where its
+ * node starts another one. Resolves after the signal, when `act` ends by itself, or when the site has left.
+ */
+export async function actInTurn(
+  deps: Omit<ElectionDeps, 'leader'> & { readonly api: Pick<ClusterApi, 'cache'> },
+  { node, alone, ...timing }: SiteAgentsInit,
+  act: (signal: AbortSignal) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  // No name of a Node has a '_'.
+  const ofNode = `${node}_`
+  const identity = `${ofNode}${randomBytes(4).toString('hex')}`
+  const replaces = (holder: string): boolean => holder.startsWith(ofNode)
+  const over = new AbortController()
+  const without = new AbortController()
+  const leases: LeaseStore = {
+    read: (name, until) => deps.leases.read(name, until),
+    write: async (lease, until) => {
+      try {
+        return await deps.leases.write(lease, until)
+      } catch (error) {
+        if (alone && error instanceof ClusterApiError && error.code === 'Forbidden') without.abort(error)
+        throw error
+      }
+    },
+  }
+  const election = new Election(
+    { ...deps, leases, leader: UNCOUNTED },
+    { name: AGENT_LEASE, identity, replaces, ...timing },
+  )
+  const left = untilLeft(deps.api, signal)
+  let acts = false
+  // Who acts takes out what it wrote, and ends by itself.
+  const look = (): void => {
+    if (left.aborted && !acts) over.abort(left.reason)
+  }
+  left.addEventListener('abort', look)
+  look()
+  const inOffice = async (office: AbortSignal): Promise<void> => {
+    acts = true
+    try {
+      await act(office)
+    } finally {
+      acts = false
+      look()
+    }
+  }
+  await election.run(inOffice, AbortSignal.any([signal, over.signal, without.signal]))
+  if (without.signal.aborted) await act(signal)
+}
+
+/** A site's state shows who leads: file leases/sealane-agent. */
+const UNCOUNTED = { set: (): void => undefined }
+
+export async function run(component: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  // One for all the times that this process acts: it is the process that the broker knows again.
+  const deps = { ...component, processMark: newProcessMark() }
+  const { kube, api, config } = site
+  if (kube === undefined) {
+    const { leases, node, leaseMs } = site
+    if (leases === undefined) throw new Error('a site without Leases')
+    const act = async (acting: AbortSignal): Promise<void> => {
+      await runMember(deps, site, acting)
+      // Standing by is ready.
+      deps.status.readiness('agent', () => undefined)
+    }
+    const turn = { node, alone: config.gateways.length <= 1, ...electionTiming(leaseMs) }
+    return actInTurn({ ...deps, api, leases }, turn, act, signal)
+  }
+  const identity = rememberIdentity({ ...deps, api }, kube.identity)
+  const member = { ...site, identity }
+  const init = {
+    cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
+    facts: factsOf(site),
+    identity,
+    memberships: kube,
+    runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
+      runMember({ ...deps, onRefused }, member, until),
+  }
+  // Standing by is ready: the other one serves.
+  const timing = electionTiming(site.leaseMs)
+  const act = async (leading: AbortSignal): Promise<void> => {
+    await joinAndRun({ ...deps, api }, init, leading)
+    // Also one that has taken out what it wrote, for a cluster that leaves.
+    deps.status.readiness('agent', () => undefined)
+  }
+  const ended = new AbortController()
+  const following = identity.follow(AbortSignal.any([signal, ended.signal]))
+  try {
+    await kube.elect(timing, act, signal)
+  } finally {
+    ended.abort()
+    await following
+  }
+}
+
+async function runMember(
+  deps: ComponentDeps & Pick<AgentDeps, 'onRefused' | 'processMark'>,
+  site: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
+  const { api, config, identity, kube, heartbeatMs } = site
+  const { allowedNamespaces } = config
+  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined, heartbeatMs }
+  const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
+  const over = new AbortController()
+  const problems = watchProblems({ ...deps, api }, AbortSignal.any([signal, over.signal]))
+  try {
+    await runAgent({ ...deps, ...dns, api }, agentConfig(config.state, change), signal)
+  } finally {
+    over.abort()
+    await problems
+  }
+}
+
+function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {
+  return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
+}

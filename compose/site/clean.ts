@@ -1,0 +1,54 @@
+/** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
+import { join } from 'node:path'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
+import { type GatewayConfig, cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
+import type { GatewayDeps } from '../../gateway/world/deps.ts'
+import { Round } from '../../kernel/apply/round.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { type RouteAgentDeps, cleanRouteAgentNode } from '../../routeagent/main.ts'
+import type { RouteAgentConfig } from '../../routeagent/world/config.ts'
+import { StatusBoard } from '../../runtime/component.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { withKernel } from '../kernel.ts'
+import type { Site } from './part.ts'
+
+export interface CleanNodeInit {
+  readonly node: string
+  readonly logger: Logger
+  readonly signal: AbortSignal
+}
+
+/** Throws what the kernel refused, after everything else has been done. Doing it again is fine. */
+export async function cleanNode({ config, api }: Site, init: CleanNodeInit): Promise<void> {
+  const { node, logger, signal } = init
+  const version = sealaneVersion()
+  const stateDir = join(config.state, 'nodes', node)
+  await withKernel(async (kernel) => {
+    const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
+    const cable = new WireguardCable({ ...kernel, clock: around.clock }, { stateDir })
+    const deps = { ...around, ...kernel, api, cable, logger }
+    const about = { node, version, stateDir }
+    await cleanParts(deps, { routeagent: about, gateway: gatewayConfig({ ...about, lanes: [] }) }, signal)
+  })
+}
+
+// What the parts of a node take out of its kernel, one part after the other.
+
+interface PartConfigs {
+  readonly routeagent: RouteAgentConfig
+  readonly gateway: GatewayConfig
+}
+
+/** Each part is tried, also where another one failed. Throws all that failed, when everything else has been done. */
+export async function cleanParts(
+  deps: GatewayDeps & RouteAgentDeps,
+  { routeagent, gateway }: PartConfigs,
+  signal: AbortSignal,
+): Promise<void> {
+  const round = new Round(deps)
+  await round.attempt(() => cleanRouteAgentNode(deps, routeagent, signal))
+  await round.attempt(() => cleanGatewayNode(deps, gateway, signal))
+  round.finish()
+}

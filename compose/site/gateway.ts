@@ -1,0 +1,138 @@
+/** Starts the gateway of one node, or prints what it would apply. */
+import { join } from 'node:path'
+import {
+  type GatewayConfig,
+  describeGatewayPlan,
+  gatewayConfig,
+  readGatewayWorld,
+  whenCachesSynced,
+} from '../../gateway/main.ts'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
+import { runLabelledGateway } from '../../gateway/lease/labelled-gateway.ts'
+import {
+  type GatewayLabel,
+  type GatewayLane,
+  LABEL_GATEWAY,
+  gatewayLabel,
+  gatewayProblem,
+  withGatewayLabels,
+} from '../../model/lanes/gateway-node.ts'
+import type { Node } from '../../model/objects.ts'
+import { laneOfHolder } from '../../model/lanes/lane-servers.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { readMachineNetwork } from '../../runtime/machine-network.ts'
+import { readSiteFile } from '../../kubeapi/files/site-file.ts'
+import type { LeaseStore } from '../../kubeapi/cluster-api.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { withKernel } from '../kernel.ts'
+import type { SiteRun } from './part.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+
+export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  const configOf = await configFor(site, signal)
+  const { api, config, kube, node, leaseMs } = site
+  await withKernel(async (kernel) => {
+    const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
+    const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
+    const askNode = (until: AbortSignal) => (kube === undefined ? askSiteFile(site) : kube.askNode(node, until))
+    const { activeGateways } = config
+    const leases = kube?.leases ?? leasesOf(site)
+    const init = { node, configOf, askNode, leases, activeGateways, leaseMs }
+    return runLabelledGateway(parts, init, await labelAtStart(site, signal), signal)
+  })
+}
+
+export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Promise<string> {
+  const configOf = await configFor(site, signal)
+  const { api } = site
+  await whenCachesSynced(api, signal)
+  const lanes = [await gatewayOnly(site, signal)]
+  return withKernel(async (kernel) => {
+    const cable = new WireguardCable({ ...kernel, clock }, { stateDir: stateDirOf(site) })
+    const world = await readGatewayWorld(
+      { ...kernel, clock, api, cable, machineNetwork: readMachineNetwork },
+      configOf(lanes),
+      signal,
+    )
+    if (world === undefined) return "# waiting for this cluster's own Cluster object\n"
+    return describeGatewayPlan(world, cable.rules)
+  })
+}
+
+const DAY_MS = 24 * 3_600_000
+
+type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
+
+async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
+  const { config, node, membership, heartbeatMs } = site
+  const { observedAddress } = await membership(signal)
+  const { keyRotationDays } = config
+  return (lanes) =>
+    gatewayConfig({
+      node,
+      version: sealaneVersion(),
+      stateDir: stateDirOf(site),
+      ...(observedAddress === undefined ? {} : { observedAddress }),
+      openPorts: config.openHostPorts,
+      heartbeatMs,
+      ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
+      lanes,
+    })
+}
+
+function stateDirOf({ config, node }: SiteRun): string {
+  return join(config.state, 'nodes', node)
+}
+
+/** Throws UserError. */
+async function ownNode({ api, node }: SiteRun, signal: AbortSignal): Promise<Node> {
+  const nodes = api.cache('Node')
+  await nodes.whenSynced(signal)
+  const object = nodes.get(node)
+  if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
+  return object
+}
+
+/**
+ * What the Node says about itself, or the site file of a site; undefined when it is no gateway. Throws UserError,
+ * GatewayNodeError.
+ */
+async function labelOf(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | undefined> {
+  if (site.kube === undefined) return siteLabel(site.config, site.node)
+  return gatewayLabel(await ownNode(site, signal))
+}
+
+/** The same for a process that starts: a Node that cannot be a gateway does not end it. */
+async function labelAtStart(site: SiteRun, signal: AbortSignal): Promise<GatewayLabel | 'unusable' | undefined> {
+  if (site.kube === undefined) return siteLabel(site.config, site.node)
+  return gatewayProblem(await ownNode(site, signal)) === undefined ? labelOf(site, signal) : 'unusable'
+}
+
+function siteLabel({ gateways }: SiteRun['config'], name: string): GatewayLabel | undefined {
+  const row = gateways.find(({ node }) => node === name)
+  if (row === undefined) return undefined
+  const { lane = 'any', publicAddress } = row
+  return { lane, ...(publicAddress === undefined ? {} : { publicAddress }) }
+}
+
+/** The site file as it is now: it may have been changed since this process started. Throws InvalidFileError. */
+async function askSiteFile({ config, node }: SiteRun): Promise<Node> {
+  const { gateways } = await readSiteFile(config.file)
+  return withGatewayLabels({ apiVersion: 'v1', kind: 'Node', metadata: { name: node } }, gateways)
+}
+
+function leasesOf({ leases }: SiteRun): LeaseStore {
+  if (leases === undefined) throw new Error('a site without Leases')
+  return leases
+}
+
+async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {
+  const { api, node } = site
+  const label = await labelOf(site, signal)
+  if (label === undefined) throw new UserError(`Node ${node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  const { lane: stated, ...rest } = label
+  const lane = stated === 'any' ? laneOfHolder(api.cache('Lease').list(), node) : stated
+  if (lane === undefined) throw new UserError(`Node ${node} stands by: other nodes have all the lanes`)
+  return { ...rest, lane }
+}

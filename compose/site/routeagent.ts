@@ -1,0 +1,28 @@
+/** Starts the routeagent of one node, or prints what it would apply. */
+import { join } from 'node:path'
+import type { Clock } from '../../reconcile/clock.ts'
+import { planRouteAgent, runRouteAgent } from '../../routeagent/main.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { readMachineNetwork } from '../../runtime/machine-network.ts'
+import { withKernel } from '../kernel.ts'
+import type { SiteRun } from './part.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+
+export function run(
+  deps: ComponentDeps,
+  { config: site, api, node, heartbeatMs }: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
+  const stateDir = join(site.state, 'nodes', node)
+  const config = { node, version: sealaneVersion(), stateDir, openPorts: site.openHostPorts, heartbeatMs }
+  return withKernel((kernel) =>
+    runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
+  )
+}
+
+export function plan(_clock: Clock, { config, api, node }: SiteRun, signal: AbortSignal): Promise<string> {
+  const machineNetwork = readMachineNetwork
+  return withKernel((kernel) =>
+    planRouteAgent({ ...kernel, api, machineNetwork }, { node, openPorts: config.openHostPorts }, signal),
+  )
+}

@@ -1,0 +1,285 @@
+/**
+ * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
+ * it runs: what a process does not need costs it no memory.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
+import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
+import { InvalidAddressError, type Prefix } from '../../model/addresses/ip.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { isSourceAmong, laneSources } from '../../model/lanes/lane-callers.ts'
+import { LANE_LEASE_MS, LEASE_BOUNDS } from '../../model/lanes/lane-servers.ts'
+import { HEARTBEAT_BOUNDS, HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
+import { type IdentityStore, folderIdentity } from '../../protocol/membership/member-files.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import type { CallerCheck, ComponentDeps, StatusBoard } from '../../runtime/component.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { parseDuration } from '../../runtime/flag-values.ts'
+import type { LogSwitch, LogThreshold } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+import { favourProcess } from '../../runtime/process-resources.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { memberInfo } from '../problems/problem-metrics.ts'
+import { withProcess } from '../process.ts'
+import type { ComponentModule, ComponentName, MembershipInfo, Site, SiteRun } from './part.ts'
+
+// Times of a cluster that its environment may say: how often gateways write their status at least, and how long a Lease
+// lasts. Writers and readers go by the heartbeat, so every part of a cluster has the same in its environment, on all
+// nodes.
+
+const HEARTBEAT = 'SEALANE_HEARTBEAT'
+const LEASE = 'SEALANE_LEASE'
+
+/** Gives milliseconds. Throws InvalidValueError for what is neither empty nor a duration within the bounds. */
+export function readHeartbeat(text = ''): number {
+  return text === '' ? HEARTBEAT_MS : parseDuration(text, HEARTBEAT, HEARTBEAT_BOUNDS)
+}
+
+/** The same, of the Lease of a lane. */
+export function readLease(text = ''): number {
+  return text === '' ? LANE_LEASE_MS : parseDuration(text, LEASE, LEASE_BOUNDS)
+}
+
+export interface RunSiteInit {
+  readonly node: string
+  /** Undefined: all that this node needs. */
+  readonly components: readonly ComponentName[] | undefined
+  readonly statusListen: readonly string[]
+  readonly logLevel: LogThreshold | LogSwitch
+  readonly signal: AbortSignal
+}
+
+const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> = {
+  agent: () => import('./agent.ts'),
+  gateway: () => import('./gateway.ts'),
+  routeagent: () => import('./routeagent.ts'),
+  dns: () => import('./dns.ts'),
+}
+
+/** Parts that change the kernel need root, and a processor while others burn it: until then a dead way is in use. */
+const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
+
+/**
+ * Each gateway's node also carries what a site cannot be without: of the agents one acts, and the others stand by. dns
+ * runs only where the site file says where to listen.
+ */
+export function componentsOf({ config }: Pick<Site, 'config'>, node: string): ComponentName[] {
+  const isGateway = config.gateways.some((row) => row.node === node)
+  const wanted: ComponentName[] = isGateway ? ['agent', 'dns', 'gateway', 'routeagent'] : ['routeagent']
+  return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
+}
+
+type Parts = Pick<RunSiteInit, 'node' | 'components'>
+
+function partsOf(site: Pick<Site, 'config'>, { node, components }: Parts): ComponentName[] {
+  return [...new Set(components ?? componentsOf(site, node))]
+}
+
+function processName(components: readonly ComponentName[]): string {
+  return components.length === 1 ? (components[0] ?? '') : 'site'
+}
+
+/** What the process that will run these parts counts with. */
+export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
+  return createMetrics(processName(partsOf({ config }, parts)))
+}
+
+/** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
+export async function runSite(site: Site, init: RunSiteInit): Promise<void> {
+  const components = partsOf(site, init)
+  const run = await siteRun(site, init.node, components)
+  await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
+    deps.status.turnAway(laneCallers(run.api, run.config.name))
+    const stop = new AbortController()
+    const signal = AbortSignal.any([init.signal, stop.signal])
+    let running = 0
+    if (components.some((name) => PRIVILEGED.has(name))) askForProcessor(deps)
+    if (run.kube !== undefined) deps.status.report('refused', run.kube.refused)
+    void showMember(run, deps.metrics, signal)
+    const start = async (component: ComponentName): Promise<void> => {
+      try {
+        const module = await MODULES[component]()
+        const work = (): Promise<void> =>
+          module.run(deps, { ...run, membership: givenMembership(run, deps.status) }, signal)
+        const ended = run.kube === undefined ? work() : againAfterLeaving(run.api, work, signal)
+        running += 1
+        if (running === components.length) started()
+        await ended
+      } catch (error) {
+        // One part that fails ends the others: a supervisor restarts the whole.
+        stop.abort()
+        throw error
+      }
+    }
+    await Promise.all(components.map(start))
+  })
+}
+
+/**
+ * A pod that ended would be started again and again while its cluster leaves: it stays, idle, and works again once the
+ * cluster has left, or is a member after all.
+ */
+async function againAfterLeaving(api: Site['api'], work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const leaving = watchLeaving(api)
+    try {
+      await work()
+    } finally {
+      leaving.close()
+    }
+    // A part of a member that ends by itself is started again as a whole.
+    if (!leaving.signal.aborted) return
+    await whenNotLeaving(api, signal)
+  }
+}
+
+/** Before the parts start threads and programs, which inherit what the kernel gives. */
+function askForProcessor({ logger, status }: Pick<ComponentDeps, 'logger' | 'status'>): void {
+  const priority = favourProcess()
+  status.report('priority', () => priority)
+  logger.info('priority among processes', { ...priority })
+}
+
+/** The page says whose it is once that is known. */
+async function showMember({ membership }: SiteRun, metrics: Metrics, signal: AbortSignal): Promise<void> {
+  const info = memberInfo(metrics)
+  const found = await membership(signal).catch(() => undefined)
+  if (found !== undefined) info.set(1, { member: found.cluster, version: sealaneVersion() })
+}
+
+/** A part that waits for the join is not ready, and the status page says so. */
+function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun['membership'] {
+  return async (signal) => {
+    let joined = false
+    status.readiness('membership', () => (joined ? undefined : 'waits for this cluster to join a clusterset'))
+    const found = await membership(signal)
+    joined = true
+    return found
+  }
+}
+
+/** What `up --dry-run` prints: the text that gateway and routeagent would apply now. */
+export async function printPlans(site: Site, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
+  const components = partsOf(site, init)
+  const run = await siteRun(site, init.node, components)
+  const texts: string[] = []
+  for (const component of components) {
+    const { plan } = await MODULES[component]()
+    if (plan !== undefined) texts.push(await plan(new SystemClock(), run, init.signal))
+  }
+  return texts.join('\n')
+}
+
+async function siteRun(site: Site, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
+  const { config } = site
+  const timing = { heartbeatMs: readHeartbeat(process.env[HEARTBEAT]), leaseMs: readLease(process.env[LEASE]) }
+  if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)
+  if (components.includes('dns')) checkDnsListen(config)
+  const privileged = components.filter((name) => PRIVILEGED.has(name))
+  if (privileged.length > 0 && process.getuid?.() !== 0) {
+    throw new UserError(`${privileged.join(', ')}: must run as root: it changes routes, nftables and WireGuard`, {
+      hint: 'agent and dns need no root: choose with --component',
+    })
+  }
+  if (site.kube !== undefined) {
+    const membership = (signal: AbortSignal): Promise<MembershipInfo> => membershipByObject(site.api, signal)
+    return { ...site, node, ...timing, identity: site.kube.identity, membership }
+  }
+  const identity = folderIdentity(config.identity)
+  const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
+  const membership = await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
+  return { ...site, node, ...timing, identity, membership: () => Promise.resolve(membership) }
+}
+
+function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {
+  const nodes = [...new Set(gateways.map((row) => row.node))]
+  if (nodes.includes(node)) return
+  const expected = nodes.length === 0 ? 'spec.gateways to name it, but it is empty' : `one of ${nodes.join(', ')}`
+  throw new UserError(`--node ${JSON.stringify(node)}: expected ${expected} (spec.gateways of ${file})`, {
+    exitCode: 2,
+  })
+}
+
+function checkDnsListen({ dns, file }: SiteConfig): void {
+  if (dns.listen.length > 0) return
+  throw new UserError(`spec.dns.listen of ${file}: expected at least one address:port such as 10.42.0.1:53`)
+}
+
+// Who calls the status page of a part by a lane. Lanes lead to pods, and our own pods are among them.
+// docs/decisions/0040-status-pages.md
+
+/**
+ * Gives whom a status page turns away: who comes by a lane of the cluster with this id, as its objects have it at that
+ * moment. Nobody before they have been read once: the API server, by which `diagnose` asks, has addresses that no object
+ * names.
+ */
+export function laneCallers(api: Pick<ClusterApi, 'cache'>, cluster: string): CallerCheck {
+  const [clusters, nodes] = [api.cache('Cluster'), api.cache('Node')]
+  let sources: readonly Prefix[] = []
+  let isStale = true
+  for (const one of [clusters, nodes]) one.onChange(() => (isStale = true))
+  const read = (): readonly Prefix[] => {
+    try {
+      return laneSources({ own: clusters.get(cluster), clusters: clusters.list(), nodes: nodes.list() })
+    } catch (error) {
+      // What was known holds on: gateways keep their plan with such an object too.
+      if (error instanceof InvalidAddressError) return sources
+      throw error
+    }
+  }
+  return (source) => {
+    if (isStale && clusters.synced && nodes.synced) {
+      isStale = false
+      sources = read()
+    }
+    return isSourceAmong(sources, source)
+  }
+}
+
+// What a cluster is in its clusterset: a plain site knows it by its identity, a real cluster by its Membership.
+
+/**
+ * Throws UserError when this site has not joined, IdentityFileError when what is there cannot be read. `alsoTry` ends
+ * the advice for a site that has not joined.
+ */
+export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''): Promise<MembershipInfo> {
+  const found = await identity.read()
+  if (found === undefined) {
+    const hint = `first: sealane join --token-file FILE${alsoTry}`
+    throw new UserError('this site has not joined a clusterset', { hint })
+  }
+  const { cluster, observedAddress, observedCounts } = found
+  // An identity of an earlier release says nothing: then the gateway decides alone.
+  return observedCounts === false ? { cluster } : { cluster, observedAddress }
+}
+
+/** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
+async function membershipByObject(api: ClusterApi, signal: AbortSignal): Promise<MembershipInfo> {
+  const found = await whenMembership(api, () => true, signal)
+  if (found === undefined) throw signal.reason as Error
+  return membershipOf(found)
+}
+
+/** At the signal too. */
+function whenNotLeaving(api: Pick<ClusterApi, 'cache'>, signal: AbortSignal): Promise<void> {
+  const memberships = api.cache('Membership')
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const isLeaving = memberships.get(MEMBERSHIP_NAME)?.spec.phase === 'leaving'
+      if (isLeaving && !signal.aborted) return
+      stop()
+      signal.removeEventListener('abort', look)
+      resolve()
+    }
+    const stop = memberships.onChange(look)
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
+}
+
+function membershipOf({ spec }: Membership): MembershipInfo {
+  const { clusterId, observedAddress } = spec
+  return { cluster: parseClusterId(clusterId), ...(observedAddress === undefined ? {} : { observedAddress }) }
+}

@@ -1,0 +1,118 @@
+/**
+ * Token buckets in a table that does not grow: four places for each hash, and a newcomer takes the place of the one
+ * that was asked for longest ago. Who gets a bucket again finds it full.
+ */
+import { randomInt } from 'node:crypto'
+
+export interface BucketInit {
+  /** Buckets at most; a power of two. */
+  readonly places: number
+  /** Tokens that come in a second. */
+  readonly perSecond: number
+  /** Tokens at most: so many at once after a pause. */
+  readonly burst: number
+}
+
+const WAYS = 4
+
+export class TokenBuckets {
+  readonly #init: BucketInit
+  readonly #sets: number
+  readonly #keys: Uint32Array
+  readonly #tokens: Float32Array
+  /** Milliseconds when the tokens were counted; below 0: a place that was never used. */
+  readonly #counted: Float64Array
+
+  constructor(init: BucketInit) {
+    this.#init = init
+    this.#sets = init.places / WAYS
+    this.#keys = new Uint32Array(init.places)
+    this.#tokens = new Float32Array(init.places)
+    this.#counted = new Float64Array(init.places).fill(-1)
+  }
+
+  /** Takes one token of the bucket `key`, a number of 32 bits, where there is one. `nowMs` never goes back. */
+  take(key: number, nowMs: number): boolean {
+    const { perSecond, burst } = this.#init
+    const at = this.#find(key)
+    const counted = this.#counted[at] ?? -1
+    const isNew = counted < 0 || this.#keys[at] !== key
+    const grown = isNew ? burst : (this.#tokens[at] ?? 0) + ((nowMs - counted) * perSecond) / 1000
+    const tokens = Math.min(burst, grown)
+    this.#keys[at] = key
+    this.#counted[at] = nowMs
+    this.#tokens[at] = tokens < 1 ? tokens : tokens - 1
+    return tokens >= 1
+  }
+
+  /** The place of the key, or the one that it may have. */
+  #find(key: number): number {
+    const first = (mixed(key, 0, 0, 0) & (this.#sets - 1)) * WAYS
+    let oldest = first
+    for (let at = first; at < first + WAYS; at += 1) {
+      if (this.#keys[at] === key && (this.#counted[at] ?? -1) >= 0) return at
+      if ((this.#counted[at] ?? 0) < (this.#counted[oldest] ?? 0)) oldest = at
+    }
+    return oldest
+  }
+}
+
+/** Of this process: nobody outside can tell which keys share a place. */
+const SEED = randomInt(2 ** 32)
+
+/** A number of 32 bits out of four, from 0. Not for secrets. The last step of MurmurHash3, after each number. */
+export function mixed(a: number, b: number, c: number, d: number): number {
+  return step(step(step(step(SEED, a), b), c), d)
+}
+
+/** The same of a short text. */
+export function textHash(text: string): number {
+  let hash = SEED
+  for (let i = 0; i < text.length; i += 1) hash = step(hash, text.charCodeAt(i))
+  return hash
+}
+
+function step(hash: number, word: number): number {
+  let next = hash ^ word
+  next = Math.imul(next ^ (next >>> 16), 0x85eb_ca6b)
+  next = Math.imul(next ^ (next >>> 13), 0xc2b2_ae35)
+  return (next ^ (next >>> 16)) >>> 0
+}
+
+/**
+ * Places that several clients share: each may have as many as are still free, so that one alone has half of them at
+ * most, and a newcomer finds one as long as any is left. Remembers only clients that have a place.
+ */
+export class Places {
+  readonly #most: number
+  readonly #taken = new Map<string, number>()
+  #all = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Places that are taken. */
+  get size(): number {
+    return this.#all
+  }
+
+  /** `taken`: all places are; `own`: the client has its share. */
+  refuses(client: string): 'taken' | 'own' | undefined {
+    const free = this.#most - this.#all
+    if (free <= 0) return 'taken'
+    return (this.#taken.get(client) ?? 0) < free ? undefined : 'own'
+  }
+
+  take(client: string): void {
+    this.#all += 1
+    this.#taken.set(client, (this.#taken.get(client) ?? 0) + 1)
+  }
+
+  giveBack(client: string): void {
+    const left = (this.#taken.get(client) ?? 0) - 1
+    this.#all -= 1
+    if (left > 0) this.#taken.set(client, left)
+    else this.#taken.delete(client)
+  }
+}

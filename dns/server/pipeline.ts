@@ -1,0 +1,290 @@
+/**
+ * From packet to answer: answer() is the whole way, and every socket calls it for every query. It knows no socket; the
+ * sockets send what it gives.
+ */
+import { parseDnsName } from '../../model/dns-name.ts'
+import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type Client, OWN_PROCESS, ResponseLimit } from '../clients/clients.ts'
+import type { DnsMetrics, NotForwarded } from '../config/metrics.ts'
+import type { Forwarder } from '../forward/forwarder.ts'
+import { QueryReader, questionName } from '../message/query.ts'
+import {
+  CLASS_IN,
+  type CompiledAnswer,
+  MAX_TCP_SIZE,
+  MAX_UDP_SIZE,
+  RCODE,
+  TYPE_A,
+  type Transport,
+} from '../message/wire.ts'
+import { cutAnswer, extendedError, writeAnswer, writeCode } from '../message/write-response.ts'
+import { answer as answerOf, isTransfer } from '../zone/answer.ts'
+import { compileAnswer } from '../zone/compile.ts'
+import { KeptAnswers } from '../zone/kept-answers.ts'
+import type { ServiceIndex } from '../zone/service-index.ts'
+
+export interface PipelineDeps {
+  readonly clock: Pick<Clock, 'monotonic'>
+  readonly logger: Pick<Logger, 'error'>
+  readonly metrics: Pick<DnsMetrics, 'answered' | 'cut' | 'dropped' | 'forwarded' | 'took'>
+  readonly index: ServiceIndex
+  /** Undefined: names outside the zone are REFUSED. */
+  readonly forwarder: Pick<Forwarder, 'forward' | 'inFlight'> | undefined
+  /** Ends what is under way to the upstreams. */
+  readonly signal: AbortSignal
+}
+
+/** Bytes to send back, at once or when an upstream has answered; undefined: say nothing. A promise never rejects. */
+export type Reply = Buffer | undefined | Promise<Buffer | undefined>
+
+/** What a query comes to: the bytes behind its question, a response code alone, no answer, or the upstreams' answer. */
+type Finding = CompiledAnswer | Exclude<keyof typeof RCODE, 'noError'> | 'ignored' | 'forward' | 'notOwn'
+
+/** One packet in 64 is timed: reading the clock twice is dear beside a kept answer. */
+const SAMPLE_MASK = 63
+const ROTATION_MASK = 0xffff
+const NOT_TIMED = -1
+const FLAG_RD = 0x01
+/**
+ * A name of ours with a search domain behind it, such as `web.shop.svc.clusterset.local.shop.svc.cluster.local.`: no
+ * such name, at once. Clients with musl wait for seconds on any other refusal, and an upstream may be slow or have a
+ * wildcard.
+ */
+const INSIDE_ANOTHER_NAME = `.${CLUSTERSET_ZONE}.`
+
+/** RFC 8914 section 4: the client is not one that may ask this; and none of the codes that have a number of their own. */
+const PROHIBITED = 18
+const OTHER_ERROR = 0
+/** What EDNS says beside the response code: the reason as docs/troubleshooting.md has it. */
+const WHY_NOT: Readonly<Record<NotForwarded, Buffer>> = {
+  client_not_own: extendedError(PROHIBITED, 'client_not_own'),
+  client_places: extendedError(OTHER_ERROR, 'client_places'),
+  client_rate: extendedError(OTHER_ERROR, 'client_rate'),
+  overloaded: extendedError(OTHER_ERROR, 'overloaded'),
+  loop: extendedError(OTHER_ERROR, 'loop'),
+}
+
+interface Asker {
+  readonly transport: Transport
+  readonly client: Client
+}
+
+interface Refusal {
+  readonly code: Exclude<keyof typeof RCODE, 'noError'>
+  readonly client: Client
+  /** An option of EDNS. */
+  readonly why?: Buffer
+}
+
+export class Pipeline {
+  readonly #deps: PipelineDeps
+  readonly #metrics: PipelineDeps['metrics']
+  readonly #index: ServiceIndex
+  readonly #kept: KeptAnswers
+  readonly #recursion: boolean
+  /** Holds what was read of the query that is being answered. */
+  readonly #reader = new QueryReader()
+  readonly #limit = new ResponseLimit()
+  #isRehearsing = false
+  #packets = 0
+  #rotation = 0
+
+  constructor(deps: PipelineDeps) {
+    this.#deps = deps
+    this.#metrics = deps.metrics
+    this.#index = deps.index
+    this.#kept = new KeptAnswers(deps.index)
+    this.#recursion = deps.forwarder !== undefined
+  }
+
+  /** Number of answers kept ready. */
+  get kept(): number {
+    return this.#kept.size
+  }
+
+  /** Questions to the upstreams that are under way. */
+  get underWay(): number {
+    return this.#deps.forwarder?.inFlight ?? 0
+  }
+
+  /**
+   * Answers one query. The answer is no larger than the transport and the client allow. Never throws; `query` is not
+   * used any more when this has returned.
+   */
+  answer(query: Buffer, transport: Transport, client: Client): Reply {
+    const started = this.#startOfSample()
+    try {
+      // Read: header, question and EDNS. What is not in order ends here.
+      const outcome = this.#reader.read(query)
+      // Find: bytes made before, by the question's own octets; else they are worked out, and kept.
+      const finding: Finding =
+        outcome === 'ok' ? (this.#kept.find(query, this.#reader) ?? this.#workOut(query, client)) : outcome
+      // Write: the client's header and question, the bytes, EDNS, cut to what the client takes.
+      const reply =
+        typeof finding === 'object'
+          ? this.#write(query, finding, { transport, client })
+          : this.#writeCode(query, finding, client)
+      if (started !== NOT_TIMED) this.#metrics.took((this.#deps.clock.monotonic() - started) / 1000)
+      // Limit: strangers get so many answers over UDP, where a sender may be forged.
+      if (reply !== undefined) return client.isOwn || transport === 'tcp' ? reply : this.#limited(reply, client)
+      // Forward: what is not ours is asked elsewhere, and answered when the upstream has answered.
+      return finding === 'forward' ? this.#forward(Buffer.from(query), transport, client) : undefined
+    } catch (error) {
+      // A fault of ours. The client gets SERVFAIL, and everyone else is still answered.
+      this.#deps.logger.error('cannot answer a query', {
+        reason: 'InternalError',
+        why: String(error),
+        query: query.toString('hex', 0, 300),
+      })
+      return this.#servFail(query, client)
+    }
+  }
+
+  /** Answers a query for a name of the zone, for nobody: what can be kept is kept, and nothing is counted. */
+  rehearse(query: Buffer): void {
+    this.#isRehearsing = true
+    void this.answer(query, 'udp', OWN_PROCESS)
+    this.#isRehearsing = false
+  }
+
+  /** For a question of class IN that has no answer ready. */
+  #workOut(query: Buffer, client: Client): Finding {
+    const { type, questionEnd } = this.#reader
+    const text = questionName(query)
+    const name = parseDnsName(text)
+    if (name.kind === 'malformed') return 'formErr'
+    if (name.kind === 'notOurs') {
+      if (text.includes(INSIDE_ANOTHER_NAME)) return 'nxDomain'
+      // Only a client that asks for recursion is forwarded. RFC 1035 section 4.1.1.
+      if (!this.#recursion || ((query[2] ?? 0) & FLAG_RD) === 0) return 'refused'
+      return client.isOwn ? 'forward' : 'notOwn'
+    }
+    if (isTransfer(type)) return 'refused'
+    const result = answerOf(this.#index, { name, type }, 0)
+    if (result.kind === 'servFail') return 'servFail'
+    if (result.kind === 'nxDomain') return this.#kept.absence(questionEnd)
+    const compiled = compileAnswer(result, text, questionEnd)
+    this.#kept.keep(query, this.#reader, name, compiled)
+    return compiled
+  }
+
+  #write(query: Buffer, compiled: CompiledAnswer, { transport, client }: Asker): Buffer {
+    const reader = this.#reader
+    const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : Math.min(reader.clientSize, MAX_UDP_SIZE)
+    this.#rotation = (this.#rotation + 1) & ROTATION_MASK
+    if (!this.#isRehearsing) this.#metrics.answered(reader.type, compiled.rcode)
+    return writeAnswer(query, reader, compiled, {
+      maxSize,
+      rotation: this.#rotation,
+      serial: this.#index.serial,
+      recursion: this.#recursion && client.isOwn,
+    })
+  }
+
+  #writeCode(query: Buffer, finding: Exclude<Finding, CompiledAnswer>, client: Client): Buffer | undefined {
+    if (finding === 'forward') return undefined
+    if (finding === 'ignored') {
+      if (!this.#isRehearsing) this.#metrics.dropped('not_a_query')
+      return undefined
+    }
+    if (finding === 'notOwn') {
+      this.#metrics.forwarded('client_not_own', 0)
+      return this.#writeRefusal(query, { code: 'refused', why: WHY_NOT.client_not_own, client })
+    }
+    return this.#writeRefusal(query, { code: finding, client })
+  }
+
+  #writeRefusal(query: Buffer, { code, why, client }: Refusal): Buffer {
+    const rcode = RCODE[code]
+    if (!this.#isRehearsing) this.#metrics.answered(this.#reader.type, rcode)
+    const recursion = this.#recursion && client.isOwn
+    return writeCode(query, this.#reader, why === undefined ? { rcode, recursion } : { rcode, recursion, why })
+  }
+
+  /** For an answer to the query that the reader has read. */
+  #limited(reply: Buffer, client: Client): Buffer | undefined {
+    const finding = this.#limit.admit(reply, this.#reader.questionEnd, client, this.#deps.clock.monotonic())
+    if (finding === 'send') return reply
+    if (finding === 'cut') {
+      this.#metrics.cut()
+      return cutAnswer(reply, this.#reader)
+    }
+    this.#metrics.dropped('response_rate')
+    return undefined
+  }
+
+  async #forward(query: Buffer, transport: Transport, client: Client): Promise<Buffer | undefined> {
+    const { forwarder, signal } = this.#deps
+    const said = await forwarder?.forward(query, { transport, client: client.key }, signal)
+    if (Buffer.isBuffer(said)) return said
+    return this.#servFail(query, client, said === undefined ? undefined : WHY_NOT[said])
+  }
+
+  /** Reads the query again: others were read meanwhile. */
+  #servFail(query: Buffer, client: Client, why?: Buffer): Buffer | undefined {
+    if (this.#reader.read(query) !== 'ok') return undefined
+    return this.#writeRefusal(query, { code: 'servFail', client, ...(why === undefined ? {} : { why }) })
+  }
+
+  /** Milliseconds, or NOT_TIMED. */
+  #startOfSample(): number {
+    this.#packets = (this.#packets + 1) & SAMPLE_MASK
+    return this.#packets === 0 && !this.#isRehearsing ? this.#deps.clock.monotonic() : NOT_TIMED
+  }
+}
+
+// Before the ports are opened: the answers that clients will ask for are made, and the way to them is walked so often
+// that Node has compiled it. Else the clients of the first seconds wait for both.
+
+interface ServiceName {
+  readonly namespace: string
+  readonly name: string
+}
+
+interface WarmUpInit {
+  readonly clock: Clock
+  readonly pipeline: Pick<Pipeline, 'rehearse'>
+  readonly services: readonly ServiceName[]
+  readonly mostMs: number
+}
+
+/** Other work of the process waits for so many questions at most. */
+const AT_ONCE = 100
+/** By then Node has compiled the way. A small zone is asked again and again. */
+const ENOUGH = 10_000
+/** No namespace is called so: it would be no DNS label. */
+const ABSENT: ServiceName = { namespace: '-', name: '-' }
+
+/**
+ * Asks for every service once, and more often where they are few. Gives the number of questions. Rejects with the
+ * signal's reason.
+ */
+export async function warmUp({ clock, pipeline, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
+  const end = clock.monotonic() + mostMs
+  const absent = question(ABSENT)
+  const most = Math.max(ENOUGH, services.length)
+  let asked = 0
+  while (asked < most && clock.monotonic() < end) {
+    for (let i = 0; i < AT_ONCE; i += 1) {
+      const service = services[asked % services.length]
+      if (service !== undefined) pipeline.rehearse(question(service))
+      pipeline.rehearse(absent)
+      asked += 1
+    }
+    await new Promise((resolve) => setImmediate(resolve))
+    signal.throwIfAborted()
+  }
+  return asked
+}
+
+/** The header asks for recursion, as the resolvers of pods do. */
+const HEADER = Buffer.from([0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0])
+const TAIL = Buffer.from([0, 0, TYPE_A, 0, CLASS_IN])
+
+function question({ namespace, name }: ServiceName): Buffer {
+  const labels = [name, namespace, 'svc', ...CLUSTERSET_ZONE.split('.')]
+  const octets = labels.flatMap((label) => [Buffer.from([label.length]), Buffer.from(label, 'latin1')])
+  return Buffer.concat([HEADER, ...octets, TAIL])
+}

@@ -1,0 +1,106 @@
+/**
+ * When a listen address is opened. A process that has not read its objects knows no name. Where another process serves
+ * the port, its SERVFAILs would mix with right answers, so it opens when it has read them. Where no process serves the
+ * port, it waits for a moment only: clients then get SERVFAIL, which is true, and not silence.
+ */
+import { readFileSync } from 'node:fs'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config/dns-config.ts'
+import type { ServiceIndex } from '../zone/service-index.ts'
+import type { Listener } from './listener.ts'
+import type { Pipeline } from './pipeline.ts'
+
+export interface OpeningDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly index: Pick<ServiceIndex, 'whenSynced'>
+  /** Whether any socket of this machine is on the port. The real one where absent. */
+  readonly isServed?: ((at: SocketAddress) => boolean) | undefined
+}
+
+/** Pause between two looks at who else is on the port. */
+const LOOK_MS = 100
+
+/** Resolves when `at` is to be opened. Rejects with the signal's reason. */
+export async function untilDue(
+  deps: OpeningDeps,
+  { at, mostMs }: { readonly at: SocketAddress; readonly mostMs: number },
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger, index, isServed = isPortServed } = deps
+  const over = new AbortController()
+  const either = AbortSignal.any([signal, over.signal])
+  const start = clock.monotonic()
+  const lookUntilAlone = async (): Promise<void> => {
+    let reported = false
+    for (;;) {
+      await clock.sleep(reported ? LOOK_MS : mostMs, either)
+      const waited = { listen: formatSocketAddress(at), seconds: Math.round((clock.monotonic() - start) / 1000) }
+      if (!isServed(at)) {
+        logger.warn('services have not been read yet; listening all the same: answers are SERVFAIL', {
+          reason: 'ServicesNotRead',
+          ...waited,
+        })
+        return
+      }
+      if (!reported) logger.info('services have not been read yet; another process serves the port meanwhile', waited)
+      reported = true
+    }
+  }
+  try {
+    await Promise.race([index.whenSynced(either), lookUntilAlone()])
+  } finally {
+    over.abort()
+  }
+}
+
+/** By the kernel's list of UDP sockets; false where it cannot be read. */
+export function isPortServed(at: SocketAddress): boolean {
+  return isListed(at, at.address.family === 4 ? '/proc/net/udp' : '/proc/net/udp6')
+}
+
+function isListed({ address, port }: SocketAddress, file: string): boolean {
+  const digits = address.family === 4 ? 8 : 32
+  const own = inKernelOrder(address.value.toString(16).padStart(digits, '0'))
+  const wanted = [own, '0'.repeat(digits)].map((text) => `${text}:${port.toString(16).padStart(4, '0')}`.toUpperCase())
+  try {
+    return readFileSync(file, 'utf8')
+      .split('\n')
+      .some((line) => wanted.includes(line.trim().split(/\s+/)[1] ?? ''))
+  } catch {
+    return false
+  }
+}
+
+/** Words of 32 bits, each printed as this machine, which stores the low octet first, reads it. */
+function inKernelOrder(hex: string): string {
+  return (hex.match(/.{8}/g) ?? []).map((word) => (word.match(/../g) ?? []).reverse().join('')).join('')
+}
+
+// How a process leaves its ports so that nobody notices: what is new goes to another process on the same port, where
+// there is one; what has come is answered; then the sockets are closed.
+
+interface LeavingInit {
+  readonly clock: Clock
+  readonly listeners: readonly Listener[]
+  readonly pipeline: Pick<Pipeline, 'underWay'>
+}
+
+const QUIET_LOOK_MS = 10
+
+/**
+ * Goes on serving for `lingerMs`, and then for as long as questions to the upstreams are under way, the time of one
+ * upstream at most. The listeners are left open. A linger of 0 waits for nothing.
+ */
+export async function giveWay(
+  { clock, listeners, pipeline }: LeavingInit,
+  { lingerMs, upstreamTimeoutMs }: Pick<DnsConfig, 'lingerMs' | 'upstreamTimeoutMs'>,
+): Promise<void> {
+  if (lingerMs === 0 || listeners.length === 0) return
+  for (const listener of listeners) listener.passOn()
+  const never = new AbortController().signal
+  await clock.sleep(lingerMs, never)
+  const end = clock.monotonic() + upstreamTimeoutMs
+  while (pipeline.underWay > 0 && clock.monotonic() < end) await clock.sleep(QUIET_LOOK_MS, never)
+}

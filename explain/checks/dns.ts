@@ -1,0 +1,102 @@
+/** Whether the names of the clusterset are answered where pods ask. Plain sites have no such DNS. */
+import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/conditions.ts'
+import type { Cause, Finding } from '../facts/finding.ts'
+import type { DnsAnswer } from '../facts/probe-shapes.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import { type World, hangingHere, refusalCauses, seenAt, unjoinedCauses } from '../facts/world.ts'
+
+export function clusterDns(world: World): readonly Finding[] {
+  const { objects, self, selfSubject } = world
+  const own = objects.Cluster?.find(({ object }) => object.spec.id === self)
+  const found = findCondition(own?.object.status?.conditions, CONDITION_CLUSTER_DNS)
+  if (own === undefined || found?.status !== 'False') return []
+  const dns = { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' }
+  return [
+    {
+      reason: 'DoesNotAnswer',
+      severity: 'down',
+      subject: selfSubject,
+      seen: found.message,
+      ...seenAt(own, found.lastTransitionTime),
+      because: [
+        { reason: 'PartNotReady', subject: dns },
+        { reason: 'PartMissing', subject: dns },
+        { reason: 'PolicyStopsPart', subject: dns },
+        { reason: 'PolicyStopsPart', subject: { ...dns, kind: 'Service' } },
+        ...(isUnknownThere(world) ? [] : SERVERS),
+        ...unjoinedCauses(world),
+        ...refusalCauses('dns'),
+      ],
+    },
+  ]
+}
+
+/** Of whichever server: that of the cluster, or ours, to which it hands on. */
+const SERVERS: readonly Cause[] = [{ reason: 'DnsServerSilent' }, { reason: 'DnsServerFails' }]
+
+/** A server of the cluster denies the zone itself: it hands it on to nobody, whoever else is silent. */
+function isUnknownThere({ probes }: World): boolean {
+  const denies = new Set(['NXDOMAIN', 'REFUSED'])
+  return (probes['dns-answer'] ?? []).some(({ object }) => object.role === 'cluster' && denies.has(object.result))
+}
+
+type Answer = Seen<DnsAnswer>
+
+const SILENT = new Set(['timeout', 'unreachable'])
+const OURS_SILENT: readonly Cause[] = [
+  { reason: 'PartNotReady', subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' } },
+  { reason: 'PartMissing', subject: { kind: 'Deployment', namespace: 'sealane-system', name: 'sealane-dns' } },
+  { reason: 'FilesNearlyOut' },
+  { reason: 'DnsLoop' },
+  // Of plain sites: the server is in the process whose page does not answer either.
+  { reason: 'NothingRuns' },
+]
+
+/** What servers of names said when they were asked, one by one. */
+export function dnsServers(world: World): readonly Finding[] {
+  const answers = world.probes['dns-answer'] ?? []
+  const causes = [...OURS_SILENT, ...unjoinedCauses(world), ...hangingHere(world)]
+  // Cluster DNS hands on to ours: what one of those does not say, it may not say either.
+  const failing = answers
+    .filter(({ object: { role } }) => role === 'ours')
+    .flatMap((answer) => answerFindings(world, answer, []))
+  const handedOn = [...failing.map(({ reason, subject }) => ({ reason, subject })), ...causes]
+  return [
+    ...loops(world),
+    ...answers.flatMap((answer) => answerFindings(world, answer, answer.object.role === 'cluster' ? handedOn : causes)),
+  ]
+}
+
+function answerFindings({ selfSubject }: World, answer: Answer, causes: readonly Cause[]): readonly Finding[] {
+  const { server, role, name, result, message, ms } = answer.object
+  const subject = { kind: 'DnsServer', name: server }
+  const said = `${server} asked for ${name}: ${result}${message === undefined ? '' : ` (${message})`} after ${Math.round(ms)} ms`
+  const at = { subject, seen: said, ...seenAt(answer) }
+  if (role === 'upstream') {
+    if (!SILENT.has(result)) return []
+    return [{ reason: 'DnsUpstreamSilent', severity: 'degraded', ...at, because: [{ reason: 'DnsLoop' }] }]
+  }
+  if (SILENT.has(result)) {
+    return [{ reason: 'DnsServerSilent', severity: 'down', ...at, because: causes }]
+  }
+  if (result === 'NOERROR') return []
+  if (role === 'ours') return [{ reason: 'DnsServerFails', severity: 'down', ...at, because: causes }]
+  // Where no server has the zone, that is said of the cluster, once.
+  const because = [...causes, { reason: 'DoesNotAnswer' as const, subject: selfSubject }]
+  return [{ reason: 'DoesNotAnswer', severity: 'down', ...at, because }]
+}
+
+/** A server that hands on to itself answers nobody. */
+function loops({ probes: { settings = [] } }: World): readonly Finding[] {
+  return settings.flatMap((one): readonly Finding[] => {
+    const { listen, upstreams } = one.object
+    const both = upstreams.filter((server) => listen.includes(server))
+    return both.map((server) => ({
+      reason: 'DnsLoop',
+      severity: 'down',
+      subject: { kind: 'DnsServer', name: server },
+      seen: `${server} is an upstream of the server that listens there: it hands each name on to itself`,
+      ...seenAt(one),
+    }))
+  })
+}

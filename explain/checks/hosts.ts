@@ -1,0 +1,314 @@
+/** How the kernels of machines that were looked at stand, and what is about to run out there. */
+import { containsAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts'
+import {
+  LANE_BASE_PORT,
+  NFT_TABLE_GATEWAY,
+  NFT_TABLE_NODE,
+  OVERLAY_PROBE_PORT,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_LANES_PUBLIC,
+  ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
+  VXLAN_DEVICE,
+  VXLAN_PORT,
+} from '../../model/kernel-ids.ts'
+import { LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
+import type { Finding } from '../facts/finding.ts'
+import type { HostReport } from '../facts/probe-shapes.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import { type World, named, seenAt, seenSubject } from '../facts/world.ts'
+import { type Drop, type Packet, dropOf } from '../packet-filter/nft-chains.ts'
+
+type Host = Seen<HostReport>
+type Found = Pick<Finding, 'reason' | 'severity' | 'seen'> & Partial<Pick<Finding, 'because'>>
+
+const RP_FILTER = 'rp_filter'
+/** Of what may run out. */
+const NEARLY = { connections: 0.95, disk: 0.97, files: 0.9 }
+const STRICT = '1'
+
+export function hosts(world: World): readonly Finding[] {
+  return [...(world.probes.host ?? []).flatMap((host) => hostFindings(world, host)), ...files(world)]
+}
+
+function hostFindings(world: World, host: Host): readonly Finding[] {
+  const { node } = host.object
+  const found = [...settings(world, host), ...tables(world, host), ...routes(world, host), ...shares(host)]
+  return found.map((one) => ({ ...one, subject: { kind: 'Node', name: node }, ...seenAt(host) }))
+}
+
+/** Whether Sealane carries packets there. */
+function serves({ objects, fresh }: World, node: string): { readonly gateway: boolean; readonly node: boolean } {
+  const gateway = fresh.find(({ object }) => object.metadata.name === node)
+  const agent = objects.RouteAgent?.find(({ object }) => object.metadata.name === node)
+  return {
+    gateway: (gateway?.object.status?.lanes.length ?? 0) > 0,
+    node: (agent?.object.status?.clusters.length ?? 0) > 0,
+  }
+}
+
+function settings(world: World, host: Host): readonly Found[] {
+  const { node, sysctls } = host.object
+  const { gateway, node: carries } = serves(world, node)
+  if (!gateway && !carries) return []
+  const found: Found[] = []
+  const off = forwardingOff(world, host)
+  if (off !== undefined) found.push(off)
+  // The kernel takes the larger of the two: 2 of a device makes it loose.
+  const all = sysctls[`net/ipv4/conf/all/${RP_FILTER}`] ?? '0'
+  const strict = Object.entries(sysctls).flatMap(([name, value]) => {
+    const device = /^net\/ipv4\/conf\/(sealane[^/]*)\/rp_filter$/.exec(name)?.[1]
+    const counts = Math.max(Number(all), Number(value))
+    return device !== undefined && String(counts) === STRICT ? [device] : []
+  })
+  if (strict.length > 0) {
+    const seen = `rp_filter is 1 (strict) on ${named(strict)}: what comes by another way than it would go is dropped`
+    found.push({ reason: 'StrictReversePath', severity: 'degraded', seen })
+  }
+  const others = changedSettings(world, host).filter(({ name }) => !/\/(forwarding|rp_filter)$/.test(name))
+  if (others.length > 0) {
+    const texts = others.map(({ name, found: is, value }) => `${name.replaceAll('/', '.')} is ${is}, not ${value}`)
+    found.push({ reason: 'DeviceSettingsDiffer', severity: 'degraded', seen: named(texts) })
+  }
+  return found
+}
+
+function ownPodCIDRs({ objects, self }: World): readonly string[] {
+  return objects.Cluster?.find(({ object: one }) => one.spec.id === self)?.object.spec.podCIDRs ?? []
+}
+
+function hasIpv6Pods(world: World): boolean {
+  return ownPodCIDRs(world).some((range) => range.includes(':'))
+}
+
+/** A device carries the families that the pods have, and nobody sets what the other one inherits. */
+function changedSettings(
+  world: World,
+  { object: { deviceSettings = [] } }: Host,
+): Host['object']['deviceSettings'] & {} {
+  return hasIpv6Pods(world) ? deviceSettings : deviceSettings.filter(({ name }) => !name.startsWith('net/ipv6/'))
+}
+
+/** Of the kernel, of devices of ours, and of those by which the CNI has its pods. */
+function forwardingOff(world: World, host: Host): Found | undefined {
+  const { sysctls, devices } = host.object
+  const { objects } = world
+  const { object } = host
+  const own = ownPodCIDRs(world)
+  const nodeAddresses = (objects.Node ?? [])
+    .filter(({ object: one }) => one.metadata.name === object.node)
+    .flatMap(({ object: one }) => one.status?.addresses ?? [])
+    .flatMap(({ type, address }) => (type === 'InternalIP' ? [address] : []))
+  const has = (name: string, wanted: (address: string) => boolean): boolean =>
+    devices.find((device) => device.name === name)?.addresses.some(wanted) === true
+  const down: string[] = []
+  const noted: string[] = []
+  if (sysctls['net/ipv4/ip_forward'] === '0') down.push('net.ipv4.ip_forward')
+  if (hasIpv6Pods(world) && sysctls['net/ipv6/conf/all/forwarding'] === '0') down.push('net.ipv6.conf.all.forwarding')
+  for (const { name } of changedSettings(world, host))
+    if (name.endsWith('/forwarding')) down.push(name.replaceAll('/', '.'))
+  for (const [name, value] of Object.entries(sysctls)) {
+    const device = /^net\/ipv4\/conf\/([^/]+)\/forwarding$/.exec(name)?.[1]
+    if (device === undefined || value !== '0') continue
+    const isOfPods = POD_DEVICE.test(device) || has(device, (address) => own.some((range) => isInside(address, range)))
+    if (isOfPods) down.push(name.replaceAll('/', '.'))
+    // The overlay ends on this node: only a CNI that routes pods over the uplink needs it there.
+    else if (has(device, (address) => nodeAddresses.includes(address))) noted.push(name.replaceAll('/', '.'))
+  }
+  const seen = `0 is ${named([...down, ...noted])}: the kernel hands on no packet of others that comes in there`
+  if (down.length > 0) return { reason: 'ForwardingOff', severity: 'down', seen }
+  return noted.length > 0 ? { reason: 'ForwardingOff', severity: 'notice', seen } : undefined
+}
+
+/** Devices of single pods that are no ports of a bridge, whose own setting does not count: Calico, Cilium, Antrea. */
+const POD_DEVICE = /^(cali|lxc)/
+
+function tables(world: World, { object: { node, firewall } }: Host): readonly Found[] {
+  const { gateway, node: carries } = serves(world, node)
+  if (firewall === undefined) return []
+  const wanted = [...(gateway ? [NFT_TABLE_GATEWAY] : []), ...(carries ? [NFT_TABLE_NODE] : [])]
+  const missing = wanted.filter((name) => !firewall.tables.includes(`ip ${name}`))
+  // A part makes its table when it has something to put there: only where none of them is, somebody removed them.
+  if (missing.length === 0 || missing.length < wanted.length) return []
+  const seen = `nftables has no ${named(missing.map((name) => `table ip ${name}`))}`
+  return [{ reason: 'KernelTableMissing', severity: 'degraded', seen }]
+}
+
+/**
+ * Routes to other clusters, of a gateway with links or of a node behind one that is reached. A gateway has those of its
+ * links as long as it has links, up or not: the probes go by them.
+ */
+function routes(world: World, { object: { node, routes: found } }: Host): readonly Found[] {
+  const { objects, reached, self, links } = world
+  const { gateway, node: carries } = serves(world, node)
+  const hasLinks = gateway && links.some((link) => link.node === node)
+  if (found === undefined || (!gateway && !carries) || (reached === undefined && !hasLinks)) return []
+  const [table, other] = gateway
+    ? [ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC]
+    : [ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC]
+  const known = new Set([table, other].flatMap((number) => found[number] ?? []))
+  const missing = (objects.Cluster ?? [])
+    .filter(({ object: { spec } }) => spec.id !== self && (hasLinks || reached?.has(spec.id) === true))
+    .flatMap(({ object: { spec } }) => {
+      const prefixes = spec.globalCIDRs.length > 0 ? spec.globalCIDRs : spec.podCIDRs
+      return prefixes.filter((prefix) => !prefix.includes(':')).map((p) => `${p} of ${spec.id}`)
+    })
+  // Prefixes may be routed in parts: only where nothing is there, it was removed.
+  if (missing.length === 0 || known.size > 0) return []
+  const seen = `table ${table} has no route to ${named(missing)}`
+  return [{ reason: 'KernelRoutesMissing', severity: 'down', seen }]
+}
+
+function shares({ object: { connections, disks } }: Host): readonly Found[] {
+  const found: Found[] = []
+  if (connections !== undefined && connections.used >= connections.limit * NEARLY.connections) {
+    const { used, limit } = connections
+    const severity = used >= limit ? 'down' : 'degraded'
+    const seen = `${used} of ${limit} connections are tracked: new ones are dropped when it is full`
+    found.push({ reason: 'ConnectionTableFull', severity, seen })
+  }
+  const full = disks.filter(({ used, limit }) => used >= limit * NEARLY.disk)
+  if (full.length > 0) {
+    const texts = full.map(({ path, used, limit }) => `${path} (${Math.floor((used / limit) * 100)} %)`)
+    found.push({ reason: 'DiskFull', severity: 'degraded', seen: `nearly or wholly full: ${named(texts)}` })
+  }
+  return found
+}
+
+/** What a part says of itself. */
+function files({ reports }: World): readonly Finding[] {
+  return reports.flatMap((report): readonly Finding[] => {
+    const { part, name, files: open } = report.object
+    if (open === undefined || open.limit === 0 || open.used < open.limit * NEARLY.files) return []
+    const seen = `it has ${open.used} files and sockets open, and may have ${open.limit}`
+    const subject = { kind: 'Part', name: `${part} ${name}` }
+    return [{ reason: 'FilesNearlyOut', severity: 'degraded', subject, seen, ...seenAt(report) }]
+  })
+}
+
+interface Wanted {
+  readonly packet: Packet
+  /** What it is, in words. */
+  readonly text: string
+}
+
+/** Whether a firewall of somebody else drops what Sealane sends and receives on a machine that was looked at. */
+export function firewalls(world: World): readonly Finding[] {
+  return (world.probes.host ?? []).flatMap((host) => {
+    const wanted = [...pods(world, host), ...lanes(world, host), ...overlay(world, host)]
+    return firewallFindings(host, wanted)
+  })
+}
+
+/** One place that drops is one finding, whatever it drops. */
+function firewallFindings(host: Seen<HostReport>, wanted: readonly Wanted[]): readonly Finding[] {
+  const { firewall, node } = host.object
+  if (firewall === undefined) return []
+  const dropped = wanted.flatMap(({ packet, text }): readonly (Drop & { readonly text: string })[] => {
+    const drop = dropOf(firewall.chains, packet)
+    return drop === undefined ? [] : [{ ...drop, text }]
+  })
+  const places = [...new Set(dropped.map(({ where, what }) => `${what} of ${where}`))]
+  if (places.length === 0) return []
+  const seen = `${named(places, 3)} drops ${named(dropped.map(({ text }) => text))}`
+  return [{ reason: 'FirewallDrops', severity: 'down', subject: { kind: 'Node', name: node }, seen, ...seenAt(host) }]
+}
+
+/** Connections of pods to other clusters, and from there. */
+function pods({ objects, self }: World, { object: { devices } }: Seen<HostReport>): readonly Wanted[] {
+  const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object.spec.podCIDRs ?? []
+  const isOwn = (address: string): boolean => own.some((range) => isInside(address, range))
+  const inside = devices.filter(({ name, addresses }) => !isLane(name) && addresses.some(isOwn))
+  const outside = devices.filter(({ name }) => isLane(name))
+  const hooks = ['prerouting', 'forward', 'postrouting'] as const
+  return inside.flatMap(({ name: pod }) =>
+    outside.flatMap(({ name: lane }): readonly Wanted[] => {
+      const flow = { hooks, protocol: 'tcp', mayBeAnswer: false } as const
+      return [
+        { packet: { ...flow, inDevice: pod, outDevice: lane }, text: `connections from ${pod} to ${lane}` },
+        { packet: { ...flow, inDevice: lane, outDevice: pod }, text: `connections from ${lane} to ${pod}` },
+      ]
+    }),
+  )
+}
+
+/** `sealane0`, and the overlay, which leads to it from other nodes; what carries a lane has a name that goes on. */
+function isLane(device: string): boolean {
+  return device === VXLAN_DEVICE || /^sealane\d$/.test(device)
+}
+
+/** The packets of links, while not all are up: what carries is not dropped, whatever rules seem to say. */
+function lanes({ links }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
+  const down = links.filter((link) => link.node === node && link.connection.state !== 'up')
+  const numbers = new Set(down.map(({ connection: { lane, remoteLane = lane } }) => remoteLane))
+  return [...numbers].flatMap((number): readonly Wanted[] => {
+    const port = LANE_BASE_PORT + number
+    const udp = { protocol: 'udp', mayBeAnswer: true } as const
+    return [
+      {
+        packet: { ...udp, hooks: ['ingress', 'prerouting', 'input'], dport: port },
+        text: `UDP ${port} that comes in`,
+      },
+      { packet: { ...udp, hooks: ['output', 'postrouting'], sport: port }, text: `UDP ${port} that goes out` },
+    ]
+  })
+}
+
+/**
+ * Packets of the overlay and the probes in it, while the node does not hear others or they do not hear it: what answers
+ * is not dropped. The answers tell as much of what it sends as of what it receives.
+ */
+function overlay({ objects }: World, { object: { node } }: Seen<HostReport>): readonly Wanted[] {
+  const agents = (objects.RouteAgent ?? []).map(({ object }) => object)
+  const hearsAll = agents.every(({ metadata, status }) => {
+    const isOwn = metadata.name === node
+    const unheard = findCondition(status?.conditions, CONDITION_NODES_ANSWER)?.status === 'Unknown'
+    const silent = status?.silentNodes ?? []
+    return isOwn ? silent.length === 0 && !unheard : !silent.includes(node)
+  })
+  if (hearsAll) return []
+  const udp = { protocol: 'udp', mayBeAnswer: true } as const
+  const coming = ['ingress', 'prerouting', 'input'] as const
+  return [
+    { packet: { ...udp, hooks: coming, dport: VXLAN_PORT }, text: `UDP ${VXLAN_PORT} that comes in` },
+    {
+      packet: { ...udp, hooks: ['output', 'postrouting'], dport: VXLAN_PORT },
+      text: `UDP ${VXLAN_PORT} that goes out`,
+    },
+    {
+      packet: { ...udp, hooks: coming, inDevice: VXLAN_DEVICE, dport: OVERLAY_PROBE_PORT },
+      text: `UDP ${OVERLAY_PROBE_PORT} that comes in by ${VXLAN_DEVICE}`,
+    },
+  ]
+}
+
+// Whether an address that somebody stated lies in a range that somebody stated. Pure.
+
+/** False for what is no address or no range. */
+function isInside(address: string, range: string): boolean {
+  try {
+    return containsAddress(parsePrefix(range), parseAddress(address))
+  } catch {
+    return false
+  }
+}
+
+/** What Kubernetes says of its nodes; plain machines have nobody who does. */
+export function nodes({ objects }: World): readonly Finding[] {
+  return (objects.Node ?? []).flatMap((node): readonly Finding[] => {
+    const { status, metadata } = node.object
+    const ready = status?.conditions?.find(({ type }) => type === 'Ready')
+    if (ready === undefined || ready.status === 'True') return []
+    const isGateway = metadata.labels?.[LABEL_GATEWAY] !== undefined
+    return [
+      {
+        reason: 'NodeNotReady',
+        severity: isGateway ? 'degraded' : 'notice',
+        subject: seenSubject('Node', node),
+        seen: `Ready is ${ready.status}: ${ready.message ?? ready.reason ?? 'no reason is given'}`,
+        ...seenAt(node, ready.lastTransitionTime),
+      },
+    ]
+  })
+}

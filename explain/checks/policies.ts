@@ -1,0 +1,285 @@
+/**
+ * Whether NetworkPolicies let pods of other clusters call exported services. Which pods a policy is about is known as far
+ * as the Service's selector says it: where it may be about them, what it lets in counts, and what it keeps out does not.
+ */
+import { type Prefix, addressBits, parseAddress } from '../../model/addresses/ip.ts'
+import { CONDITION_READY, isConditionTrue } from '../../model/conditions.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import type { FactObjects } from '../facts/fact.ts'
+import type { Finding, Subject } from '../facts/finding.ts'
+import type { Seen } from '../facts/read-facts.ts'
+import { DNS_POD_PORT, LABEL_COMPONENT, type World, named, seenAt, seenSubject, workloadName } from '../facts/world.ts'
+import {
+  type Addresses,
+  type Direction,
+  type OtherRange,
+  type PodPort,
+  type PolicyRule,
+  isAbout,
+  letThrough,
+  meets,
+  opens,
+  otherRanges,
+  rangesText,
+  rulesOf,
+  selects,
+  selectsAll,
+} from '../packet-filter/network-policy.ts'
+
+interface ReadPolicy extends Seen<FactObjects['NetworkPolicy']> {
+  readonly rules: readonly PolicyRule[]
+}
+
+interface Exported {
+  readonly subject: Subject
+  readonly service: FactObjects['Service']
+  /** Those that are surely about its pods, and those that are or may be. */
+  readonly closing: readonly ReadPolicy[]
+  readonly opening: readonly ReadPolicy[]
+}
+
+/** A port of the pods; undefined: of a Service that names none. */
+interface OpenTo {
+  readonly port: PodPort | undefined
+  readonly lets: Addresses
+}
+
+export function callersKeptOut(world: World): readonly Finding[] {
+  const ranges = otherRanges(world)
+  const found = exportedServices(world).flatMap((one) => findingsOf(one, ranges))
+  return [...found, ...together(found)]
+}
+
+/** Of those that are exported. A Service without a selector may lead to anything. */
+function exportedServices({ objects }: World): readonly Exported[] {
+  const services = new Map((objects.Service ?? []).map(({ object }) => [keyOf(object), object]))
+  const byNamespace = new Map<string, ReadPolicy[]>()
+  for (const policy of objects.NetworkPolicy ?? []) {
+    const { namespace } = policy.object.metadata
+    if (!isAbout(policy.object, 'Ingress')) continue
+    const rules = rulesOf(policy.object, 'Ingress')
+    const there = byNamespace.get(namespace) ?? []
+    there.push({ ...policy, rules })
+    byNamespace.set(namespace, there)
+  }
+  return (objects.ServiceExport ?? []).flatMap((one): readonly Exported[] => {
+    const service = services.get(keyOf(one.object))
+    const labels = service?.spec?.selector ?? {}
+    if (service === undefined || Object.keys(labels).length === 0) return []
+    if (!isConditionTrue(one.object.status?.conditions, CONDITION_READY)) return []
+    const policies = (byNamespace.get(service.metadata.namespace) ?? []).map((policy) => {
+      return { policy, selected: selects(policy.object.spec?.podSelector, { labels, isWhole: false }) }
+    })
+    const closing = policies.filter(({ selected }) => selected === 'yes').map(({ policy }) => policy)
+    const opening = policies.filter(({ selected }) => selected !== 'no').map(({ policy }) => policy)
+    return closing.length === 0 ? [] : [{ subject: seenSubject('ServiceExport', one), service, closing, opening }]
+  })
+}
+
+function keyOf({ metadata }: { readonly metadata: { readonly namespace?: string; readonly name: string } }): string {
+  return `${metadata.namespace ?? ''}/${metadata.name}`
+}
+
+/** A range of which some address is let in is let in: who narrows it further means to. */
+function findingsOf(exported: Exported, all: readonly OtherRange[]): readonly Finding[] {
+  const { subject, service, closing, opening } = exported
+  const ranges = all.filter(isOfFamily(service))
+  const ports = openTo(
+    service,
+    opening.flatMap(({ rules }) => rules),
+  )
+  const shutRanges = ranges.filter(({ prefix }) => !ports.some(({ lets }) => meets(lets, prefix)))
+  const shutPorts = ports.filter(({ lets }) => !ranges.some(({ prefix }) => meets(lets, prefix)))
+  const [first] = closing
+  if (first === undefined || shutRanges.length + (ranges.length === 0 ? 0 : shutPorts.length) === 0) return []
+  const isShut = shutRanges.length === ranges.length
+  // What is shut for some, or at some ports, may be meant so.
+  const [from, at] = isShut || shutRanges.length > 0 ? [shutRanges, ports] : [ranges, shutPorts]
+  const lets = isShut
+    ? 'no policy lets in any address of another cluster'
+    : `no policy lets in ${rangesText(from)}${portsText(at)}`
+  return [
+    {
+      reason: 'PolicyKeepsOut',
+      severity: isShut ? 'degraded' : 'notice',
+      subject,
+      seen: `${policiesText(closing)} select${closing.length === 1 ? 's' : ''} its pods, and ${lets}`,
+      ...seenAt(first),
+      mend: `Let in ${rangesText(from)}${portsText(at)}, each as an ipBlock of an ingress rule, if they shall call it.`,
+      because: [{ reason: 'PolicyKeepsOut', subject: namespaceSubject(subject) }],
+    },
+  ]
+}
+
+function isOfFamily({ spec }: FactObjects['Service']): (range: OtherRange) => boolean {
+  const families = spec?.ipFamilies ?? []
+  return ({ prefix }) => families.length === 0 || families.includes(`IPv${prefix.family}`)
+}
+
+/** Policies go by the ports of pods, not of Services. */
+function openTo({ spec }: FactObjects['Service'], rules: readonly PolicyRule[]): readonly OpenTo[] {
+  const ports = (spec?.ports ?? []).map(({ protocol = 'TCP', port, targetPort }): PodPort => {
+    return { protocol, port: targetPort ?? port }
+  })
+  if (ports.length === 0) return [{ port: undefined, lets: letThrough(rules) }]
+  return ports.map((port) => ({ port, lets: letThrough(rules.filter((rule) => opens(rule, port))) }))
+}
+
+function portsText(ports: readonly OpenTo[]): string {
+  const texts = ports.flatMap(({ port }) => (port === undefined ? [] : [`${port.protocol} ${port.port}`]))
+  return texts.length === 0 ? '' : ` at ${named(texts)}`
+}
+
+function policiesText(policies: readonly ReadPolicy[]): string {
+  const names = policies.map(({ object }) => keyOf(object))
+  return `${names.length === 1 ? 'NetworkPolicy' : 'NetworkPolicies'} ${named(names)}`
+}
+
+function namespaceSubject({ namespace = '' }: Subject): Subject {
+  return { kind: 'Namespace', name: namespace }
+}
+
+/** A policy that closes a namespace is one problem, however many services are exported from there. */
+function together(found: readonly Finding[]): readonly Finding[] {
+  const namespaces = new Map<string, readonly Finding[]>()
+  for (const one of found) {
+    const { namespace = '' } = one.subject
+    namespaces.set(namespace, [...(namespaces.get(namespace) ?? []), one])
+  }
+  return [...namespaces.values()].flatMap((all) => {
+    const worst = all.find(({ severity }) => severity === 'degraded') ?? all[0]
+    if (worst === undefined || all.length === 1) return []
+    const names = named(all.map(({ subject }) => subject.name))
+    const { because: _self, ...finding } = worst
+    const seen = `${all.length} exported services are closed to other clusters, wholly or in part: ${names}. ${worst.subject.name}: ${worst.seen}`
+    return [{ ...finding, subject: namespaceSubject(worst.subject), seen }]
+  })
+}
+
+// Whether NetworkPolicies let pods call services of other clusters, in namespaces that import some.
+
+type Import = Seen<FactObjects['ServiceImport']>
+
+/**
+ * Said where every pod of the namespace is kept in: where one policy lets out to another cluster, who wrote it knows of
+ * them. Some pod networks look at a call before the clusterset IP becomes a pod, some after that: either will do.
+ */
+export function callsKeptIn(world: World): readonly Finding[] {
+  const { objects, self } = world
+  const ranges = otherRanges(world)
+  if (ranges.length === 0) return []
+  const imports = new Map<string, Import[]>()
+  for (const one of objects.ServiceImport ?? []) {
+    const { namespace = '' } = one.object.metadata
+    const isOfOthers = one.object.status?.clusters?.some(({ cluster }) => cluster !== self) === true
+    if (isOfOthers) imports.set(namespace, [...(imports.get(namespace) ?? []), one])
+  }
+  return [...imports].flatMap(([namespace, all]): readonly Finding[] => {
+    const policies = (objects.NetworkPolicy ?? []).filter(({ object }) => {
+      return object.metadata.namespace === namespace && isAbout(object, 'Egress')
+    })
+    const closing = policies.find(({ object }) => selectsAll(object.spec?.podSelector))
+    if (closing === undefined) return []
+    const rules = policies.flatMap(({ object }) => rulesOf(object, 'Egress'))
+    const isDns = all.some(({ object }) => object.spec.ports.some(({ port }) => port === DNS_PORT))
+    const lets = letThrough(rules.filter((rule) => isDns || !isForNames(rule)))
+    const wanted = [...ranges.map(({ prefix }) => prefix), ...all.flatMap(clustersetIps)]
+    if (wanted.some((prefix) => meets(lets, prefix))) return []
+    const services = named(all.map(({ object }) => object.metadata.name))
+    return [
+      {
+        reason: 'PolicyKeepsIn',
+        severity: 'notice',
+        subject: seenSubject('NetworkPolicy', closing),
+        seen: `it selects every pod of ${namespace}, and no policy there lets out to another cluster: ${services} cannot be called there`,
+        ...seenAt(closing),
+        mend: `Let out to ${rangesText(ranges)}, each as an ipBlock of an egress rule, if pods of ${namespace} shall call them.`,
+      },
+    ]
+  })
+}
+
+const DNS_PORT = 53
+
+/** To ask for names is not to call. */
+function isForNames({ ports }: PolicyRule): boolean {
+  return ports.length > 0 && ports.every(({ port, endPort }) => port === DNS_PORT && (endPort ?? port) === port)
+}
+
+function clustersetIps({ object: { spec } }: Import): readonly Prefix[] {
+  return (spec.ips ?? []).flatMap((text) => {
+    try {
+      const address = parseAddress(text)
+      return [{ ...address, length: addressBits(address.family) }]
+    } catch {
+      return []
+    }
+  })
+}
+
+type Policy = Seen<FactObjects['NetworkPolicy']>
+
+const NEEDS = { agent: 'the API server, the broker and DNS', dns: 'the API server' } as const
+const PARTS = ['agent', 'dns'] as const
+
+/**
+ * Whether NetworkPolicies keep our own parts from what they need. Only what is plain is said: nothing at all is let out,
+ * or no question of DNS is let in. Gateways and routeagents are on the network of their nodes, where policies do not hold.
+ */
+export function partsClosed(world: World): readonly Finding[] {
+  return PARTS.flatMap((part) => [...shutIn(world, part), ...(part === 'dns' ? unasked(world) : [])])
+}
+
+function shutIn(world: World, part: (typeof PARTS)[number]): readonly Finding[] {
+  const policies = policiesOf(world, part, 'Egress')
+  const [first] = policies
+  if (first === undefined || rulesIn(policies, 'Egress').length > 0) return []
+  return [
+    {
+      reason: 'PolicyStopsPart',
+      severity: 'degraded',
+      subject: { kind: 'Deployment', namespace: SYSTEM_NAMESPACE, name: workloadName(part) },
+      seen: `${partPoliciesText(policies)} lets its pods call nobody, and they need ${NEEDS[part]}`,
+      ...seenAt(first),
+      mend: `Let the pods of ${workloadName(part)} out to ${NEEDS[part]}, or leave them out of the policy.`,
+    },
+  ]
+}
+
+function unasked(world: World): readonly Finding[] {
+  const policies = policiesOf(world, 'dns', 'Ingress')
+  const [first] = policies
+  const rules = rulesIn(policies, 'Ingress')
+  if (first === undefined || rules.some((rule) => opens(rule, { protocol: 'UDP', port: DNS_POD_PORT }))) return []
+  return [
+    {
+      reason: 'PolicyStopsPart',
+      severity: 'degraded',
+      subject: { kind: 'Service', namespace: SYSTEM_NAMESPACE, name: workloadName('dns') },
+      seen: `${partPoliciesText(policies)} lets in nothing at UDP ${DNS_POD_PORT}, where its pods are asked for names`,
+      ...seenAt(first),
+      mend: `Let callers in at UDP and TCP ${DNS_POD_PORT}: \`sealane join\` brings a policy that does.`,
+    },
+  ]
+}
+
+/** Those that are about the part's pods, as they are labelled; each policy once. */
+function policiesOf({ objects }: World, part: string, direction: Direction): readonly Policy[] {
+  const pods = (objects.Pod ?? []).filter(({ object: { metadata, spec } }) => {
+    return metadata.labels?.[LABEL_COMPONENT] === part && spec?.hostNetwork !== true
+  })
+  return (objects.NetworkPolicy ?? []).filter(({ object }) => {
+    if (object.metadata.namespace !== SYSTEM_NAMESPACE || !isAbout(object, direction)) return false
+    return pods.some(({ object: { metadata } }) => {
+      return selects(object.spec?.podSelector, { labels: metadata.labels ?? {}, isWhole: true }) === 'yes'
+    })
+  })
+}
+
+function rulesIn(policies: readonly Policy[], direction: Direction): readonly PolicyRule[] {
+  return policies.flatMap(({ object }) => rulesOf(object, direction))
+}
+
+function partPoliciesText(policies: readonly Policy[]): string {
+  return `NetworkPolicy ${named(policies.map(({ object }) => object.metadata.name))}`
+}

@@ -1,0 +1,260 @@
+/** What checks look at: the facts, and what several checks would otherwise each work out. Pure. */
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import { type ConnectionStatus, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
+import type { FactObjects } from './fact.ts'
+import type { Cause, Finding, Subject } from './finding.ts'
+import type { KnownFacts, Seen } from './read-facts.ts'
+import type { BrokerReport, FactKind, PartReport } from './shapes.ts'
+
+/** Names that an installation gives, as its objects show them (install/values/names.ts says them to who installs). */
+
+export const AGENT_LEASE = 'sealane-agent'
+/** The Secret that the agent keeps the identity of the cluster in. */
+export const IDENTITY_SECRET = { kind: 'Secret', namespace: 'sealane-system', name: 'sealane-identity' } as const
+/** Label of pods and workloads that says which part they are. */
+export const LABEL_COMPONENT = 'app.kubernetes.io/component'
+
+/** The parts of a member, and what runs each in a Kubernetes cluster. */
+export const PART_WORKLOADS = {
+  agent: 'Deployment',
+  dns: 'Deployment',
+  gateway: 'DaemonSet',
+  routeagent: 'DaemonSet',
+} as const
+export type MemberPart = keyof typeof PART_WORKLOADS
+export const MEMBER_PARTS = Object.keys(PART_WORKLOADS) as readonly MemberPart[]
+
+/** What a finding about a part as a whole is about. */
+export function workloadSubject(part: MemberPart): { kind: string; namespace: string; name: string } {
+  return { kind: PART_WORKLOADS[part], namespace: 'sealane-system', name: workloadName(part) }
+}
+
+export function workloadName(part: MemberPart): string {
+  return `sealane-${part}`
+}
+
+/** Where pods of dns listen; their Service has 53. */
+export const DNS_POD_PORT = 5353
+
+/** Gives what is wrong; nothing where all is well, or where nobody said anything. */
+export type Check = (world: World) => readonly Finding[]
+
+/** One link of a gateway that reports. */
+export interface Link {
+  /** The node of this end. */
+  readonly node: string
+  readonly connection: ConnectionStatus
+  readonly gateway: Seen<FactObjects['Gateway']>
+}
+
+export interface World extends KnownFacts {
+  /** How far the cluster's clocks are ahead of the one by which facts were taken; 0: as far as is known, not at all. */
+  readonly clockOffsetMs: number
+  /** This cluster's id; undefined before it has joined. */
+  readonly self: string | undefined
+  /** What is about the cluster as a whole is about its own Cluster object. */
+  readonly selfSubject: Subject
+  /** Ids of the other members; undefined where nobody could read them. */
+  readonly others: readonly string[] | undefined
+  /** Gateways that report. */
+  readonly fresh: readonly Seen<FactObjects['Gateway']>[]
+  readonly silent: readonly Seen<FactObjects['Gateway']>[]
+  /** All links of gateways that report, to other members. */
+  readonly links: readonly Link[]
+  /** Other members with a link that is up; undefined where no gateway reports. */
+  readonly reached: ReadonlySet<string> | undefined
+  readonly agentLease: Seen<FactObjects['Lease']> | undefined
+  /** What the agent that acts says of the broker; the latest, where several say it. */
+  readonly broker: Seen<BrokerReport> | undefined
+}
+
+/** Ages are counted by the clocks of the cluster, where some part says how late it is there. */
+export function worldOf(known: KnownFacts): World {
+  const clockOffsetMs = offsetOf(known)
+  const facts = { ...known, nowMs: known.nowMs + clockOffsetMs }
+  const { objects, nowMs } = facts
+  const membership = objects.Membership?.find(({ object }) => object.metadata.name === MEMBERSHIP_NAME)
+  const self = membership?.object.spec.clusterId
+  const others = objects.Cluster?.map(({ object }) => object.spec.id).filter((id) => id !== self)
+  const gateways = objects.Gateway ?? []
+  const isSilent = ({ object }: Seen<FactObjects['Gateway']>): boolean =>
+    isTakenAsSilent(object) || (heartbeatAgeMs(object, nowMs) ?? 0) >= HEARTBEAT_OLD_MS
+  // One that has not reported yet says nothing, and nothing is wrong with it.
+  const fresh = gateways.filter((gateway) => gateway.object.status !== undefined && !isSilent(gateway))
+  const isOther = new Set(others ?? [])
+  const links = fresh.flatMap((gateway) =>
+    (gateway.object.status?.connections ?? [])
+      .filter(({ cluster }) => others === undefined || isOther.has(cluster))
+      .map((connection): Link => ({ node: gateway.object.metadata.name, connection, gateway })),
+  )
+  const up = links.filter(({ connection }) => connection.state === 'up')
+  return {
+    ...facts,
+    clockOffsetMs,
+    self,
+    selfSubject: { kind: 'Cluster', name: self ?? '-' },
+    others,
+    fresh,
+    silent: gateways.filter(isSilent),
+    links,
+    reached: fresh.length === 0 ? undefined : new Set(up.map(({ connection }) => connection.cluster)),
+    agentLease: objects.Lease?.find(({ object }) => object.metadata.name === AGENT_LEASE),
+    broker: brokerOf(facts),
+  }
+}
+
+/** What an answer's way takes is no difference of clocks. */
+const CLOCKS_DIFFER_MS = 3000
+
+/** That of most parts that say it: one of them may have a clock of its own. */
+function offsetOf({ reports }: KnownFacts): number {
+  const offsets = reports.flatMap(({ object: { now }, at }) => {
+    const ms = Date.parse(now ?? '') - Date.parse(at)
+    return Number.isNaN(ms) ? [] : [ms]
+  })
+  const median = offsets.sort((a, b) => a - b)[Math.floor((offsets.length - 1) / 2)] ?? 0
+  return Math.abs(median) < CLOCKS_DIFFER_MS ? 0 : median
+}
+
+/** `site` where it is one process with other parts. */
+const SPEAKS_OF_BROKER: readonly string[] = ['agent', 'site']
+
+/** Of two agents one acts; a report of the time before comes from the one that has just handed over. */
+function brokerOf({ reports }: KnownFacts): Seen<BrokerReport> | undefined {
+  const said = reports.flatMap(({ object: { broker, ...report }, source, at }) =>
+    broker === undefined || !SPEAKS_OF_BROKER.includes(report.part)
+      ? []
+      : [{ object: broker, source: source === '' ? report.name : source, at }],
+  )
+  return said.sort(
+    (a, b) => Date.parse(b.object.since) - Date.parse(a.object.since) || (a.source < b.source ? -1 : 1),
+  )[0]
+}
+
+export function subjectOf({ kind, metadata: { name, namespace } }: Named): Subject {
+  return { kind, name, ...(namespace === undefined ? {} : { namespace }) }
+}
+
+interface Named {
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly namespace?: string | undefined }
+}
+
+/** The subject of a fact, whose object need not say its own kind. */
+export function seenSubject(kind: FactKind, { object }: Seen<Omit<Named, 'kind'>>): Subject {
+  return subjectOf({ kind, metadata: object.metadata })
+}
+
+/** Where and when it was seen, and since when it is so. */
+export function seenAt({ source, at }: Seen<unknown>, since?: string | null): Pick<Finding, 'source' | 'at' | 'since'> {
+  return { source, at, ...(since === undefined || since === null || since === '' ? {} : { since }) }
+}
+
+/** Of what is not there: nobody said it, and all objects together show it. */
+export function absentAt({ takenAt }: World): Pick<Finding, 'source' | 'at'> {
+  return { source: 'the objects of this cluster', at: takenAt }
+}
+
+/** What the API server does not let a part do, which is about that part. */
+export const REFUSED_PART = ['PartForbidden', 'AdmissionRefuses', 'ObjectNotWritten'] as const
+/** Without it the agent that begins has no certificate, and one that runs keeps no newer one. */
+export const IDENTITY_MISSING: Cause = { reason: 'IdentityMissing', subject: IDENTITY_SECRET }
+export const API_SERVER = { kind: 'ApiServer', name: '-' } as const
+
+/** Of a site, whose parts are one process. */
+export const NOTHING_RUNS: Cause = { reason: 'NothingRuns' }
+
+/** Why these parts may not do what they have to, as far as that hangs on the API server. */
+export function refusalCauses(...parts: readonly MemberPart[]): readonly Cause[] {
+  const ofParts = parts.flatMap((part) => REFUSED_PART.map((reason) => ({ reason, subject: workloadSubject(part) })))
+  const identity: readonly Cause[] = parts.includes('agent') ? [IDENTITY_MISSING] : []
+  return [{ reason: 'ApiServerReadOnly', subject: API_SERVER }, ...identity, ...ofParts]
+}
+
+export const OWN_MEMBERSHIP = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+
+export interface JoinRefusal extends Seen<PartReport> {
+  readonly reason: ReasonCode
+}
+
+/**
+ * Why the broker refused this cluster's last try to join, where an agent says so and it still counts: while another agent
+ * acts as a member with a certificate that is good, it is what a standby was told before.
+ */
+export function joinRefusal({ reports, self, broker, nowMs }: World): JoinRefusal | undefined {
+  const isMember = self !== undefined && broker !== undefined
+  const hasEnded = Date.parse(broker?.object.certificateEnds ?? '') <= nowMs
+  if (isMember && !hasEnded) return undefined
+  for (const report of reports) {
+    const reason = report.object.part === 'agent' ? knownReason(report.object.joinRefused) : undefined
+    if (reason !== undefined) return { ...report, reason }
+  }
+  return undefined
+}
+
+/** Why this cluster is no member: what its parts do not do follows from that. */
+export function unjoinedCauses(world: World): readonly Cause[] {
+  const reason = joinRefusal(world)?.reason ?? (world.self === undefined ? 'NoMembership' : undefined)
+  return reason === undefined ? [] : [{ reason, subject: OWN_MEMBERSHIP }]
+}
+
+/** Why the control plane of this cluster may have stopped. */
+export const CONTROL_PLANE_CAUSES: readonly Cause[] = [
+  { reason: 'NoMembership' },
+  { reason: 'AgentSilent' },
+  { reason: 'BrokerUnreached' },
+  { reason: 'MemberEvicted' },
+]
+
+/** Status pages of this machine that do not answer: what their process does not do either, follows from it. */
+export function hangingHere({ unanswered }: World): readonly Cause[] {
+  return unanswered.flatMap(({ what, reason }): readonly Cause[] => {
+    const [, page] = /^Page (.+)$/.exec(what) ?? []
+    return page === undefined ? [] : [{ reason, subject: { kind: 'Page', name: page } }]
+  })
+}
+
+/** `gw1, gw2 and 3 more` */
+export function named(names: Iterable<string>, most = 5): string {
+  const sorted = [...new Set(names)].sort()
+  const rest = sorted.length - most
+  return rest > 0 ? `${sorted.slice(0, most).join(', ')} and ${rest} more` : sorted.join(', ')
+}
+
+/** `4m12s` */
+export function durationText(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000))
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)]
+  if (hours >= 48) return `${Math.floor(hours / 24)}d`
+  if (hours > 0) return `${hours}h${minutes % 60}m`
+  return minutes > 0 ? `${minutes}m${seconds % 60}s` : `${seconds}s`
+}
+
+// Which versions of which parts run, as far as they say it themselves. Pure.
+
+export interface PartVersion {
+  readonly part: string
+  readonly version: string
+  /** How many of the part say so. */
+  readonly count: number
+}
+
+/** They say it in an object of their own, where everybody sees it. */
+const IN_OBJECTS = new Set(['gateway', 'routeagent'])
+
+/** By part, then by version. */
+export function partVersions({ objects, reports }: World): readonly PartVersion[] {
+  const said = [
+    ...(objects.Gateway ?? []).map(({ object }) => ['gateway', object.status?.version] as const),
+    ...(objects.RouteAgent ?? []).map(({ object }) => ['routeagent', object.status?.version] as const),
+    ...reports.flatMap(({ object: { part, version } }) => (IN_OBJECTS.has(part) ? [] : [[part, version] as const])),
+  ]
+  const counts = new Map<string, PartVersion>()
+  for (const [part, version] of said) {
+    if (version === undefined) continue
+    const key = `${part} ${version}`
+    counts.set(key, { part, version, count: (counts.get(key)?.count ?? 0) + 1 })
+  }
+  return [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row)
+}

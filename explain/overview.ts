@@ -1,0 +1,281 @@
+/** One screen about a member: what it is, what it reaches, and how much of it works. Pure. */
+import {
+  CONDITION_CLUSTER_DNS,
+  CONDITION_IMPORTED,
+  CONDITION_IN_CONTACT,
+  findCondition,
+  printable,
+} from '../model/conditions.ts'
+import { heartbeatAgeMs } from '../model/lanes/liveness.ts'
+import { remoteLaneOf } from '../model/lanes/lane-number.ts'
+import type { ConnectionStatus } from '../model/objects.ts'
+import { hasAllBackends, importStates } from './facts/import-states.ts'
+import { type Link, type PartVersion, type World, partVersions } from './facts/world.ts'
+
+export interface Overview {
+  /** RFC 3339. */
+  readonly takenAt: string
+  readonly target: string
+  /** Absent before it has joined. */
+  readonly cluster?: string
+  readonly clusterset?: string
+  readonly phase?: 'joined' | 'leaving'
+  readonly versions: readonly PartVersion[]
+  readonly broker: BrokerOverview
+  readonly gateways: readonly GatewayOverview[]
+  readonly clusters: readonly ClusterOverview[]
+  readonly links: readonly LinkOverview[]
+  readonly clusterDns: { readonly state: 'answers' | 'fails' | 'unknown' | 'none'; readonly since?: string }
+  /** Absent where nobody could read them. */
+  readonly exports?: ExportCounts
+  readonly imports?: ImportCounts
+}
+
+export interface BrokerOverview {
+  /** Whether this cluster publishes and learns, by the word of its agent. */
+  readonly state: 'connected' | 'away' | 'unknown'
+  readonly since?: string
+  readonly heardAt?: string
+  readonly addresses?: number
+  readonly failing?: number
+  readonly certificateEnds?: string
+  /** Who holds the Lease of the agents. */
+  readonly agent?: string
+}
+
+export interface GatewayOverview {
+  readonly node: string
+  readonly state: 'reporting' | 'silent' | 'starting'
+  readonly lane?: number
+  readonly linksUp: number
+  readonly links: number
+  readonly heardSecondsAgo?: number
+}
+
+export interface ClusterOverview {
+  readonly cluster: string
+  readonly state: 'reached' | 'cut off' | 'unknown'
+  /** Whether it has a connection to the broker, as that said last. */
+  readonly contact: 'heard' | 'silent' | 'unknown'
+  readonly linksUp: number
+  readonly links: number
+  /** The best of the links that are up. */
+  readonly rttMs?: number
+  /** The worst of them. */
+  readonly loss?: number
+  readonly mtu?: number
+  /** Since the gateway reported that did so longest ago. */
+  readonly heardSecondsAgo?: number
+}
+
+export interface LinkOverview extends Pick<
+  ConnectionStatus,
+  | 'cluster'
+  | 'lane'
+  | 'state'
+  | 'usingAddress'
+  | 'usingNat'
+  | 'rttMs'
+  | 'loss'
+  | 'mtu'
+  | 'handshakeAgeSeconds'
+  | 'message'
+> {
+  readonly node: string
+  readonly remoteLane: number
+  readonly heardSecondsAgo?: number
+}
+
+export interface ExportCounts {
+  readonly total: number
+  readonly exported: number
+  readonly pending: number
+  /** Invalid, or refused by the broker in whole or in part. */
+  readonly failed: number
+  readonly conflicts: number
+  readonly notImported: number
+}
+
+export interface ImportCounts {
+  readonly total: number
+  /** With a pod that is ready in a cluster that is reached; absent where nobody could say. */
+  readonly usable?: number
+  readonly withoutBackends?: number
+  /** Exports of others that are not imported here, as the agent counts them by reason; absent where it did not say. */
+  readonly notImported?: Readonly<Record<string, number>>
+}
+
+export function overviewOf(world: World): Overview {
+  const { objects, nowMs, target, self } = world
+  const membership = objects.Membership?.find(({ object }) => object.spec.clusterId === self)?.object.spec
+  const joined =
+    self === undefined || membership === undefined
+      ? {}
+      : { cluster: printable(self), clusterset: printable(membership.clusterset), phase: membership.phase }
+  const exported = exportCounts(world)
+  const imported = importCounts(world)
+  return {
+    takenAt: new Date(nowMs).toISOString(),
+    target,
+    ...joined,
+    versions: partVersions(world).map((row) => ({
+      ...row,
+      part: printable(row.part),
+      version: printable(row.version),
+    })),
+    broker: brokerOverview(world),
+    gateways: gatewayOverviews(world),
+    clusters: (world.others ?? []).map((id) => clusterOverview(world, id)),
+    links: world.links.map((link) => linkOverview(world, link)),
+    clusterDns: dnsOverview(world),
+    ...(exported === undefined ? {} : { exports: exported }),
+    ...(imported === undefined ? {} : { imports: imported }),
+  }
+}
+
+function brokerOverview({ broker, agentLease }: World): BrokerOverview {
+  const holder = agentLease?.object.spec?.holderIdentity ?? ''
+  const agent = holder === '' ? {} : { agent: printable(holder) }
+  if (broker === undefined) return { state: 'unknown', ...agent }
+  const { publish, watch, since, heardAt, addresses, failing, certificateEnds } = broker.object
+  return {
+    state: publish === 'live' && watch === 'live' ? 'connected' : 'away',
+    since: printable(since),
+    ...(heardAt === undefined ? {} : { heardAt: printable(heardAt) }),
+    addresses,
+    failing,
+    ...(certificateEnds === undefined ? {} : { certificateEnds: printable(certificateEnds) }),
+    ...agent,
+  }
+}
+
+function gatewayOverviews({ objects, silent, nowMs }: World): readonly GatewayOverview[] {
+  return (objects.Gateway ?? []).map((gateway): GatewayOverview => {
+    const { metadata, status } = gateway.object
+    const lane = status?.lanes[0]?.lane
+    const connections = status?.connections ?? []
+    return {
+      node: printable(metadata.name),
+      state: silent.includes(gateway) ? 'silent' : status === undefined ? 'starting' : 'reporting',
+      ...(lane === undefined ? {} : { lane }),
+      linksUp: connections.filter(({ state }) => state === 'up').length,
+      links: connections.length,
+      ...heard(heartbeatAgeMs(gateway.object, nowMs)),
+    }
+  })
+}
+
+function clusterOverview(world: World, id: string): ClusterOverview {
+  const { objects, links, reached, nowMs } = world
+  const own = links.filter(({ connection }) => connection.cluster === id)
+  const up = own.filter(({ connection }) => connection.state === 'up').map(({ connection }) => connection)
+  const object = objects.Cluster?.find((cluster) => cluster.object.spec.id === id)?.object
+  const contact = findCondition(object?.status?.conditions, CONDITION_IN_CONTACT)?.status
+  const ages = own.flatMap(({ gateway }) => heartbeatAgeMs(gateway.object, nowMs) ?? [])
+  return {
+    cluster: printable(id),
+    state: reached === undefined ? 'unknown' : reached.has(id) ? 'reached' : 'cut off',
+    contact: contact === 'True' ? 'heard' : contact === 'False' ? 'silent' : 'unknown',
+    linksUp: up.length,
+    links: own.length,
+    ...extreme(
+      'rttMs',
+      Math.min,
+      up.flatMap(({ rttMs }) => rttMs ?? []),
+    ),
+    ...extreme(
+      'loss',
+      Math.max,
+      up.flatMap(({ loss }) => loss ?? []),
+    ),
+    ...extreme(
+      'mtu',
+      Math.min,
+      up.flatMap(({ mtu }) => mtu ?? []),
+    ),
+    ...heard(ages.length === 0 ? undefined : Math.max(...ages)),
+  }
+}
+
+function extreme<K extends string>(
+  key: K,
+  pick: (...all: number[]) => number,
+  all: readonly number[],
+): { [k in K]?: number } {
+  return (all.length === 0 ? {} : { [key]: pick(...all) }) as { [k in K]?: number }
+}
+
+function linkOverview({ nowMs }: World, { node, connection, gateway }: Link): LinkOverview {
+  const { cluster, lane, state, usingAddress, usingNat, rttMs, loss, mtu, handshakeAgeSeconds, message } = connection
+  return {
+    node: printable(node),
+    lane,
+    cluster: printable(cluster),
+    remoteLane: remoteLaneOf(connection),
+    state,
+    ...(usingAddress === undefined ? {} : { usingAddress: printable(usingAddress) }),
+    usingNat,
+    ...(rttMs === undefined ? {} : { rttMs }),
+    ...(loss === undefined ? {} : { loss }),
+    ...(mtu === undefined ? {} : { mtu }),
+    ...(handshakeAgeSeconds === undefined ? {} : { handshakeAgeSeconds }),
+    ...heard(heartbeatAgeMs(gateway.object, nowMs)),
+    message: printable(message),
+  }
+}
+
+/** A plain site has no DNS of a cluster: nothing is installed there by Deployments, and nobody asks for them. */
+function dnsOverview({ objects, self, unanswered }: World): Overview['clusterDns'] {
+  const isPlain = objects.Deployment === undefined && !unanswered.some(({ what }) => what === 'Deployment')
+  if (isPlain) return { state: 'none' }
+  const own = objects.Cluster?.find(({ object }) => object.spec.id === self)?.object
+  const found = findCondition(own?.status?.conditions, CONDITION_CLUSTER_DNS)
+  if (found === undefined || found.status === 'Unknown') return { state: 'unknown' }
+  return { state: found.status === 'True' ? 'answers' : 'fails', since: printable(found.lastTransitionTime) }
+}
+
+function exportCounts({ objects }: World): ExportCounts | undefined {
+  const all = objects.ServiceExport?.map(({ object }) => {
+    const is = (type: string): string | undefined => findCondition(object.status?.conditions, type)?.status
+    const ready = findCondition(object.status?.conditions, 'Ready')
+    const isPending = ready === undefined || ready.reason === 'Pending'
+    const state =
+      is('Valid') === 'False' ? 'failed' : ready?.status === 'True' ? 'exported' : isPending ? 'pending' : 'failed'
+    return { state, isConflict: is('Conflict') === 'True', isUnused: is(CONDITION_IMPORTED) === 'False' }
+  })
+  if (all === undefined) return undefined
+  return {
+    total: all.length,
+    exported: all.filter(({ state }) => state === 'exported').length,
+    pending: all.filter(({ state }) => state === 'pending').length,
+    failed: all.filter(({ state }) => state === 'failed').length,
+    conflicts: all.filter(({ isConflict }) => isConflict).length,
+    notImported: all.filter(({ isUnused }) => isUnused).length,
+  }
+}
+
+function importCounts(world: World): ImportCounts | undefined {
+  const { objects, reached, reports } = world
+  if (objects.ServiceImport === undefined) return undefined
+  const total = objects.ServiceImport.length
+  const said = reports.flatMap(({ object: { notImported } }) => (notImported === undefined ? [] : [notImported]))
+  const notImported = said.length === 0 ? {} : { notImported: counted(said) }
+  if (objects.EndpointSlice === undefined && hasAllBackends(world)) {
+    const usable = objects.ServiceImport.filter(({ object }) => (object.status?.clusters ?? []).length > 0).length
+    return { total, usable, withoutBackends: 0, ...notImported }
+  }
+  if (objects.EndpointSlice === undefined || reached === undefined) return { total, ...notImported }
+  const states = importStates(world)
+  const withoutBackends = states.filter(({ usable }) => usable === 0).length
+  return { total, usable: states.length - withoutBackends, withoutBackends, ...notImported }
+}
+
+function counted(said: readonly Readonly<Record<string, number>>[]): Readonly<Record<string, number>> {
+  const rows = said.flatMap((one) => Object.entries(one)).filter(([, count]) => count > 0)
+  const sorted = rows.sort(([a], [b]) => (a < b ? -1 : 1))
+  return Object.fromEntries(sorted.map(([reason, count]): [string, number] => [printable(reason), count]))
+}
+
+function heard(ageMs: number | undefined): { readonly heardSecondsAgo?: number } {
+  return ageMs === undefined ? {} : { heardSecondsAgo: Math.floor(ageMs / 1000) }
+}

@@ -1,0 +1,310 @@
+/** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
+import { mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { type PeerState, type Wireguard, publicKeyOf } from '../../../kernel/wireguard/wireguard-device.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { laneDevice } from '../../../model/kernel-ids.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { SerialQueue } from '../../../reconcile/serial-queue.ts'
+import { createFile } from '../../../runtime/atomic-file.ts'
+import { messageOf } from '../../../runtime/errors.ts'
+import type { CableDevice, CableLink, CableRotation, FarEnd, FollowedLink } from '../cable-driver.ts'
+
+/** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
+const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
+
+/** A key file that cannot be used. Says which file, what is wrong and what to do. */
+export class LaneKeyError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'LaneKeyError'
+  }
+}
+
+export function laneKeyPath(stateDir: string, lane: number): string {
+  return join(stateDir, `lane${lane}.key`)
+}
+
+/**
+ * Gives the path of the lane's key file; makes the file, and the directory, when they are not there. Throws
+ * LaneKeyError. An unusable key is never replaced: it may be all that the other clusters know this gateway by.
+ */
+export async function ensureLaneKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
+  await ensureDirectory(stateDir)
+  const path = laneKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+  } catch (error) {
+    if (!isCode(error, 'ENOENT')) throw error
+    await writeKey(path, newKey())
+    await checkKey(path)
+  }
+  return path
+}
+
+/** Of the key that is to be taken next: beside the present one, under the same rules. */
+export function nextKeyPath(stateDir: string, lane: number): string {
+  return join(stateDir, `lane${lane}.next.key`)
+}
+
+/**
+ * Gives the path of the next key, which it makes where there is none. One that cannot be used is made anew: nobody needs
+ * it. Throws LaneKeyError.
+ */
+export async function ensureNextKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
+  const path = nextKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+  } catch (error) {
+    if (!isCode(error, 'ENOENT')) await rm(path, { force: true })
+    await writeKey(path, newKey())
+    await checkKey(path)
+  }
+  return path
+}
+
+/** The text of a key file that can be used; undefined where there is none, or where it cannot. */
+export async function readKey(path: string): Promise<string | undefined> {
+  try {
+    await checkKey(path)
+    return await readFile(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** The next key takes the present one's place, in one step: after a crash there is one or the other. Throws LaneKeyError. */
+export async function promoteNextKey(stateDir: string, lane: number): Promise<void> {
+  const path = nextKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+    await rename(path, laneKeyPath(stateDir, lane))
+  } catch (error) {
+    if (error instanceof LaneKeyError) throw error
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+}
+
+/** When the present key was made, in milliseconds since 1970. Throws LaneKeyError. */
+export async function laneKeyMadeMs(stateDir: string, lane: number): Promise<number> {
+  const path = laneKeyPath(stateDir, lane)
+  try {
+    return (await stat(path)).mtimeMs
+  } catch (error) {
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+}
+
+/** Takes the keys of all other lanes away: this node serves them no more. None of the files is read. */
+export async function removeOtherLaneKeys(stateDir: string, lanes: readonly number[]): Promise<void> {
+  const keep = new Set(
+    lanes.flatMap((lane) => [laneKeyPath, nextKeyPath].map((path) => basename(path(stateDir, lane)))),
+  )
+  for (const name of await namesIn(stateDir)) {
+    if (/^lane\d+(\.next)?\.key$/.test(name) && !keep.has(name)) await rm(join(stateDir, name), { force: true })
+  }
+}
+
+async function namesIn(directory: string): Promise<readonly string[]> {
+  try {
+    return await readdir(directory)
+  } catch (error) {
+    if (isCode(error, 'ENOENT')) return []
+    throw error
+  }
+}
+
+async function ensureDirectory(stateDir: string): Promise<void> {
+  try {
+    await mkdir(stateDir, { recursive: true, mode: 0o700 })
+    const mode = (await stat(stateDir)).mode & 0o777
+    if ((mode & 0o077) !== 0) {
+      throw new LaneKeyError(`state directory ${stateDir}: mode ${octal(mode)}, expected 0700 (chmod 700 ${stateDir})`)
+    }
+  } catch (error) {
+    if (error instanceof LaneKeyError) throw error
+    throw new LaneKeyError(`state directory ${stateDir}: ${reason(error)}`, { cause: error })
+  }
+}
+
+async function checkKey(path: string): Promise<void> {
+  let text: string
+  try {
+    const mode = (await stat(path)).mode & 0o777
+    if ((mode & 0o077) !== 0)
+      throw new LaneKeyError(`lane key ${path}: mode ${octal(mode)}, expected 0600 (chmod 600 ${path})`)
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if (error instanceof LaneKeyError || isCode(error, 'ENOENT')) throw error
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+  if (!KEY.test(text)) {
+    throw new LaneKeyError(
+      `lane key ${path}: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one`,
+    )
+  }
+}
+
+/** The first of two writers wins. */
+async function writeKey(path: string, key: string): Promise<void> {
+  try {
+    await createFile(path, `${key}\n`)
+  } catch (error) {
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
+
+function reason(error: unknown): string {
+  if (isCode(error, 'EACCES')) return 'permission denied'
+  if (isCode(error, 'EROFS')) return 'the file system is read-only'
+  if (isCode(error, 'ENOSPC')) return 'no space left'
+  if (isCode(error, 'EDQUOT')) return 'the quota of the disk is used up'
+  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'there is a file where a directory is expected'
+  if (isCode(error, 'EISDIR')) return 'there is a directory where a file is expected'
+  return messageOf(error)
+}
+
+function octal(mode: number): string {
+  return mode.toString(8).padStart(4, '0')
+}
+
+/**
+ * Where a peer is until it calls: WireGuard goes by the place that it calls from. What is sent there is one call for a
+ * session, to the discard port of this machine (RFC 863).
+ */
+export const NOWHERE = parseAddressPort('127.0.0.1:9')
+
+interface KeyRotationDeps {
+  readonly wireguard: Wireguard
+  readonly clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>
+}
+
+interface Followed {
+  readonly to: string
+  readonly atMs: number
+}
+
+/** The tools that set the key have started by then. One that has not is late, and no more. */
+const STARTED_MS = 1000
+const never = new AbortController().signal
+
+/** A round that was planned before it has long ended. */
+const PLANNED_BEFORE_MS = 15_000
+
+/**
+ * A new key for this end, and far ends that take one. WireGuard knows one key of each end at a time: with a new one
+ * nothing can be sent before the next handshake, but the sessions that there are still receive. What is to be sent
+ * waits (128 packets a peer), and goes out when the far end, which then knows the new key, has called.
+ */
+export class KeyRotation implements CableRotation {
+  readonly #deps: KeyRotationDeps
+  readonly #stateDir: string
+  /** What was followed and may not be in a plan yet, by remote lane and old key. */
+  readonly #followed = new Map<string, Followed>()
+  readonly #queue = new SerialQueue()
+
+  constructor(deps: KeyRotationDeps, stateDir: string) {
+    this.#deps = deps
+    this.#stateDir = stateDir
+  }
+
+  /** One after the other, whatever becomes of the one before. */
+  inTurn<T>(action: () => Promise<T>): Promise<T> {
+    return this.#queue.run(action)
+  }
+
+  async next(ownLane: number): Promise<string | undefined> {
+    const key = await readKey(nextKeyPath(this.#stateDir, ownLane))
+    return key === undefined ? undefined : publicKeyOf(key)
+  }
+
+  async makeNext(ownLane: number): Promise<string> {
+    const path = await ensureNextKey(this.#stateDir, ownLane, () => this.#deps.wireguard.generateKey().privateKey)
+    return publicKeyOf((await readKey(path)) ?? '')
+  }
+
+  async ageMs(ownLane: number): Promise<number> {
+    return this.#deps.clock.now() - (await laneKeyMadeMs(this.#stateDir, ownLane))
+  }
+
+  takeNext(
+    ownLane: number,
+    remoteLanes: readonly number[],
+    followers: readonly FarEnd[],
+    sayLast: () => Promise<void>,
+  ): Promise<void> {
+    const { wireguard, clock } = this.#deps
+    return this.inTurn(async () => {
+      // The file first: who starts after a crash goes on with what the far ends are about to know.
+      await promoteNextKey(this.#stateDir, ownLane)
+      const privateKeyFile = laneKeyPath(this.#stateDir, ownLane)
+      const setKey = (lane: number): Promise<void> => {
+        const ends = followers.filter(({ remoteLane }) => remoteLane === lane)
+        const places = ends.map(({ identity }) => ({ publicKey: identity, endpoint: NOWHERE }))
+        const waiting = Promise.withResolvers<undefined>()
+        waits.push(waiting.promise)
+        const onWaiting = (): void => waiting.resolve(undefined)
+        return wireguard.setKey(laneDevice(lane), { privateKeyFile, places, after: said.promise, onWaiting })
+      }
+      const said = Promise.withResolvers<undefined>()
+      const waits: Promise<undefined>[] = []
+      const set = Promise.all(remoteLanes.map(setKey))
+      // Where one device fails, the others change all the same, and the next round goes on with that one.
+      const failed = set.catch(() => undefined)
+      await Promise.race([clock.sleep(STARTED_MS, never), Promise.all(waits), failed])
+      await sayLast().then(() => said.resolve(undefined), said.reject)
+      await set
+    })
+  }
+
+  follow({ remoteLane, from, to }: FollowedLink, after: Promise<unknown>, signal: AbortSignal): Promise<void> {
+    return this.inTurn(async () => {
+      const peer = await this.#peer(remoteLane, from, signal)
+      await after
+      if (peer === undefined || peer.allowedIps.length === 0) return
+      await this.#deps.wireguard.replacePeer(laneDevice(remoteLane), from, { ...place(peer), publicKey: to }, signal)
+      this.#followed.set(followedKey(remoteLane, from), { to, atMs: this.#deps.clock.monotonic() })
+    })
+  }
+
+  hasFollowed({ remoteLane, to }: FollowedLink, signal: AbortSignal): Promise<boolean> {
+    return this.inTurn(async () => {
+      const peer = await this.#peer(remoteLane, to, signal)
+      // Without prefixes: a round has done something else since.
+      if (peer === undefined || peer.allowedIps.length === 0 || peer.lastHandshakeMs !== undefined) return true
+      await this.#deps.wireguard.replacePeer(laneDevice(remoteLane), to, { ...place(peer), publicKey: to }, signal)
+      return false
+    })
+  }
+
+  /** A plan that was made before a far end was followed, as it would be now. */
+  asFollowed(device: CableDevice): CableDevice {
+    const { remoteLane } = device
+    const sinceMs = this.#deps.clock.monotonic() - PLANNED_BEFORE_MS
+    for (const [key, { atMs }] of this.#followed) if (atMs < sinceMs) this.#followed.delete(key)
+    const now = (link: CableLink): CableLink => {
+      const identity = this.#followed.get(followedKey(remoteLane, link.identity))?.to
+      return identity === undefined ? link : { ...link, identity, choice: { how: 'keep', why: 'it has a new key' } }
+    }
+    const links = device.links.map(now)
+    const served = new Set(links.map(({ identity }) => identity))
+    return { ...device, links, successors: device.successors.filter(({ identity }) => !served.has(identity)) }
+  }
+
+  async #peer(remoteLane: number, publicKey: string, signal: AbortSignal): Promise<PeerState | undefined> {
+    const device = await this.#deps.wireguard.read(laneDevice(remoteLane), signal)
+    return device?.peers.find((peer) => peer.publicKey === publicKey)
+  }
+}
+
+function place({ endpoint, allowedIps, keepaliveSeconds }: PeerState) {
+  return { ...(endpoint === undefined ? {} : { endpoint }), allowedIps, keepaliveSeconds }
+}
+
+function followedKey(remoteLane: number, from: string): string {
+  return `${remoteLane} ${from}`
+}

@@ -1,0 +1,378 @@
+/**
+ * The loop that brings this node's kernel to the plan: world → plan → apply → probes and Endpoint objects. Runs when
+ * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
+ * 30 s to repair what somebody else changed.
+ */
+import { applyRouting } from '../../kernel/apply/apply-routing.ts'
+import { Round } from '../../kernel/apply/round.ts'
+import { Drift } from '../../kernel/drift.ts'
+import { ensureForwarding } from '../../kernel/tuning/ip-forwarding.ts'
+import type { Family } from '../../model/addresses/ip.ts'
+import { reportedOtherRanges } from '../../model/addresses/pod-ranges.ts'
+import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
+import type { LoopRun } from '../../runtime/component.ts'
+import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import { SerialQueue } from '../../reconcile/serial-queue.ts'
+import { WakeTimer } from '../../reconcile/wait.ts'
+import { type Failure, messageOf } from '../../runtime/errors.ts'
+import { type LaneState, linkKey } from '../cable/cable-driver.ts'
+import { type LanePlan, isMade, plannedLinks } from '../links/plan-lanes.ts'
+import { NftApplier } from '../nft/apply-nft.ts'
+import { laneScope, planLaneRoutes } from './plan-lane-routes.ts'
+import { type GatewayConfig, forwarding } from '../world/config.ts'
+import { type GatewayDeps, type GatewayLoopDeps, loopDeps } from '../world/deps.ts'
+import { carryingText, handedOverHealth } from '../health/carrying-links.ts'
+import { type GatewayMetrics, laneLabels } from '../world/metrics.ts'
+import { Departure, Returning } from './departure.ts'
+import { EndpointWriter, ownEndpoints } from './endpoint-writer.ts'
+import { HandshakeRetries, RoamedPeers } from '../reach/call-history.ts'
+import { type GatewayPlan, planGateway } from './plan-gateway.ts'
+import type { Refusal } from '../links/check-remotes.ts'
+import type { Probing } from '../health/probing.ts'
+import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
+import { type GatewayWorld, healthKey } from '../world/gateway-world.ts'
+
+/** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
+const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
+
+/** Other programs change routes and links in bursts, and so do our own rounds. */
+const KERNEL_SETTLE_MS = 200
+
+/** A round takes more of a processor than the ways do, and would hold them up: of one link, and of the next one. */
+const AFTER_WAYS_MS = 150
+/** What is only doubted changes little but the ways, and the kernel's word that they changed is no news. */
+const AFTER_DOUBT_MS = 1000
+
+/** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
+const RANGES_SETTLE_MS = 1000
+
+/** What a round has put into the kernel. */
+interface Applied {
+  /** Of the devices that are there, by remote lane. */
+  readonly states: ReadonlyMap<number, LaneState>
+  /** The policy and the routes are in place. */
+  readonly routed: boolean
+}
+
+interface RoutedFrom {
+  readonly world: GatewayWorld
+  readonly lanes: readonly LanePlan[]
+}
+
+export interface LaneLoopInit {
+  readonly config: GatewayConfig
+  readonly metrics: GatewayMetrics
+  readonly probing: Probing
+  /** What the Endpoint announces: RotationLoop. */
+  readonly nextIdentity?: () => string | undefined
+  /** Called after each round. */
+  readonly onRound: () => void
+}
+
+export class LaneLoop {
+  readonly #deps: GatewayDeps
+  readonly #init: LaneLoopInit
+  readonly #nft: NftApplier
+  readonly #nft6: NftApplier
+  readonly #calls = new HandshakeRetries()
+  readonly #roamed = new RoamedPeers()
+  readonly #endpoints: EndpointWriter
+  readonly #drift: Drift
+  readonly #returning = new Returning()
+  readonly #callJitter: number
+  #refusals = ''
+  readonly #departure: Departure
+  #successorsSince: ReadonlyMap<string, number> = new Map()
+  #plan: GatewayPlan | undefined
+  #routed: ReadonlySet<string> = new Set()
+  /** Until then the kernel tells what the ways have changed; monotonic. */
+  #ownWaysUntilMs = -Infinity
+  /** What the routes in the kernel were planned from. */
+  #routedFrom: RoutedFrom | undefined
+  readonly #outcome: GatewayLoopDeps
+  readonly #loop: ReconcileLoop
+  /** What has become silent leaves the ways at once, and does not wait for the end of a round. */
+  readonly #ways: ReconcileLoop
+  readonly #rounds = new SerialQueue()
+  readonly #wake: WakeTimer
+
+  constructor(deps: GatewayDeps, init: LaneLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#nft = new NftApplier(deps.nft, deps.clock)
+    this.#nft6 = new NftApplier(deps.nft6, deps.clock)
+    this.#endpoints = new EndpointWriter(deps)
+    this.#drift = new Drift({ ...deps, repairs: init.metrics.driftRepairs })
+    this.#callJitter = deps.clock.random()
+    const count = ({ ok, ms }: LoopRun): void => {
+      init.metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
+      init.metrics.roundDuration.observe(ms / 1000)
+      init.onRound()
+    }
+    this.#outcome = loopDeps({ ...deps, count }, 'lanes')
+    this.#loop = new ReconcileLoop(this.#outcome, PACE, (signal) => this.#round(signal))
+    this.#ways = new ReconcileLoop(loopDeps(deps, 'ways'), PACE, (signal) => this.#reroute(signal))
+    this.#wake = new WakeTimer(deps.clock, () => this.poke())
+    this.#departure = new Departure(deps, init.config.node)
+  }
+
+  poke(): void {
+    this.#ways.poke()
+    this.#loop.poke()
+  }
+
+  /** A link has come up or gone down, or is doubted or no longer: the ways follow at once, and all else later. */
+  linksChanged(what: 'state' | 'doubt'): void {
+    this.#ways.poke()
+    this.#wake.at(this.#deps.clock.monotonic() + (what === 'state' ? AFTER_WAYS_MS : AFTER_DOUBT_MS))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#ways.run(signal), this.#loop.run(signal)])
+  }
+
+  /** Follows what the plan depends on: each change is a poke, some after a moment. Gives the function that ends it. */
+  follow(): () => void {
+    const { api, clock, routes, handover } = this.#deps
+    const poke = (): void => this.poke()
+    const pokeIn = (ms: number): void => this.#wake.at(clock.monotonic() + ms)
+    const stops = [
+      ...GATEWAY_KINDS.map((kind) => api.cache(kind).onChange(poke)),
+      api.cache('RouteAgent').onChange((change) => {
+        if (reportedOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
+      }),
+      routes.onChange(() => pokeIn(clock.monotonic() < this.#ownWaysUntilMs ? AFTER_DOUBT_MS : KERNEL_SETTLE_MS)),
+      ...this.#followTables(),
+      ...(handover === undefined ? [] : [handover.onChange(poke)]),
+      () => this.#wake.close(),
+    ]
+    return () => stops.forEach((stop) => stop())
+  }
+
+  /** Where the kernel sends no notification of changes by others, the looks in between find them. */
+  #followTables(): (() => void)[] {
+    const { nft, nft6, logger } = this.#deps
+    const stops: (() => void)[] = []
+    const onChange = (): void => {
+      for (const applier of [this.#nft, this.#nft6]) applier.suspect()
+      this.poke()
+    }
+    try {
+      for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
+    } catch (error) {
+      logger.warn('what others change in nftables is found late', {
+        reason: 'KernelNotFollowed',
+        why: messageOf(error),
+      })
+    }
+    return stops
+  }
+
+  /** The plan of the last round; undefined before the first. */
+  get plan(): GatewayPlan | undefined {
+    return this.#plan
+  }
+
+  /** Why the last round failed; undefined when it went well. */
+  get failure(): Failure | undefined {
+    return this.#outcome.failure
+  }
+
+  /** Why the lanes are not as they should be; undefined: they are. */
+  get notReady(): string | undefined {
+    if (this.failure !== undefined) return this.failure.message
+    if (this.#plan === undefined) return 'this cluster has no Cluster object yet'
+    // Kubernetes takes the next gateway away once this one is ready.
+    return this.#returning.untilMs === undefined ? undefined : 'started anew: not all of its links are up yet'
+  }
+
+  /** This node is about to go, and has withdrawn its ways. */
+  get withdrawn(): boolean {
+    return this.#routedFrom?.world.withdrawn === true
+  }
+
+  /** Connections, by healthKey(), that were up when the routes were put in last: traffic can use them. */
+  get routed(): ReadonlySet<string> {
+    return this.#routed
+  }
+
+  /** Throws what failed, after everything else was done. */
+  async #round(signal: AbortSignal): Promise<void> {
+    const { config, probing, metrics } = this.#init
+    const { cable } = this.#deps
+    const read = await readGatewayWorld(this.#deps, config, signal, this.#known())
+    if (read === undefined) return
+    const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
+    const first = this.#plan === undefined
+    const world = this.#asReturning(first ? this.#withHandedOver(seen) : seen)
+    if (first) this.#routed = upKeys(world)
+    const plan = planGateway(world, cable.rules)
+    this.#roamed.reported(plan.lanes.lanes.flatMap(plannedLinks))
+    this.#report(plan.lanes.refusals)
+    this.#noteSuccessors(world, plan)
+    const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
+    const { states: laneStates, routed } = await this.#apply(world, plan, round, signal)
+    const probed = plan.lanes.lanes.filter((one) =>
+      [world.laneStates, laneStates].some((states) => states.has(one.remoteLane)),
+    )
+    // Only what is taken over starts as up. Later, a prober that is new has received nothing yet.
+    probing.setLanes(probed, first ? upKeys(world) : new Set())
+    // Published only now: a reader of the plan finds the probers of its peers.
+    this.#plan = plan
+    await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
+    metrics.laneMtu.reset()
+    for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, laneLabels(lane))
+    if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
+    // One device that cannot be made takes nothing from the links of the others.
+    if (routed) this.#routed = upKeys(world)
+    const made = isMade(plan.lanes.lanes, world.laneStates)
+    if (!signal.aborted) this.#deps.handover?.tried((made ? probing.problem() : round.failure)?.message)
+    round.finish()
+  }
+
+  #asReturning(world: GatewayWorld): GatewayWorld {
+    const { monotonicMs, node, own, endpoints } = world
+    if (this.#plan === undefined) this.#returning.begin(ownEndpoints(this.#deps, own.spec.id, node), monotonicMs)
+    const isAlone = endpoints.length === 0
+    this.#returning.look(monotonicMs, isAlone || this.#plan?.lanes.lanes.every(isUp(upKeys(world))) === true)
+    const { untilMs } = this.#returning
+    if (untilMs === undefined) return world
+    this.#wake.at(untilMs)
+    return { ...world, returning: true }
+  }
+
+  #known(): Known {
+    return {
+      health: this.#init.probing.health(),
+      callJitter: this.#callJitter,
+      successorsSince: this.#successorsSince,
+      ...announced(this.#init.nextIdentity?.()),
+      ...this.#departing(this.#deps.clock.monotonic()),
+    }
+  }
+
+  /** Once it says that it goes, this node withdraws its ways when all had time to learn that, and not before. */
+  #departing(nowMs: number): Pick<GatewayWorld, 'handedOver' | 'leaving' | 'withdrawn'> {
+    const { api, handover } = this.#deps
+    const leaving = handover?.leaving() ?? isLeaving(api, this.#init.config.node)
+    const withdrawsAtMs = this.#departure.withdrawsAtMs(leaving, nowMs, this.#plan === undefined)
+    if (leaving && nowMs < withdrawsAtMs) this.#wake.at(withdrawsAtMs)
+    return {
+      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
+      leaving,
+      withdrawn: nowMs >= withdrawsAtMs,
+    }
+  }
+
+  /** With what changes from one moment to the next: which links answer, and where other gateways lead. */
+  #asOfNow(world: GatewayWorld): GatewayWorld {
+    const { leaving, withdrawn, ...known } = this.#known()
+    const ways = readWays(this.#deps.api, world.node, world.own.spec.id)
+    return { ...world, ...known, ...ways, leaving: leaving === true, withdrawn: withdrawn === true }
+  }
+
+  /**
+   * A link that has become silent leaves the ways of its cluster, whatever a round is busy with, and what does not get
+   * through a link any more is too large for its routes. All of a round takes some hundred milliseconds, in which packets
+   * would be lost. What fails here is done again by the round.
+   */
+  async #reroute(signal: AbortSignal): Promise<void> {
+    await this.#rounds.run(async () => {
+      if (this.#plan === undefined || this.#routedFrom === undefined) return
+      const { world, lanes } = this.#routedFrom
+      const now = this.#asOfNow(world)
+      if (carryingText(world) === carryingText(now)) return
+      const round = new Round({ logger: this.#deps.logger, changes: this.#init.metrics.changes, drift: this.#drift })
+      this.#ownWaysUntilMs = Infinity
+      try {
+        await applyRouting(this.#deps.routes, planLaneRoutes(now, lanes), laneScope(this.#deps), round, signal)
+      } finally {
+        this.#ownWaysUntilMs = this.#deps.clock.monotonic() + KERNEL_SETTLE_MS
+      }
+      if (round.failures === 0) this.#routedFrom = { world: now, lanes }
+      else this.#loop.poke()
+    })
+  }
+
+  /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
+  #withHandedOver(world: GatewayWorld): GatewayWorld {
+    const gateway = this.#deps.api.cache('Gateway').get(world.node)
+    const health = handedOverHealth({ ...world, gateway, rules: this.#deps.cable.rules })
+    return { ...world, health }
+  }
+
+  // The policy is there before the first device, so that nothing passes a lane untranslated or unchecked, not even
+  // once. Where it cannot be had, no device is made; one that is there was made under a policy. A lane
+  // that is to go stays under the policy until it has gone, and goes after its routes: with a device the kernel takes
+  // every IPv4 route that has a next hop there, those over other lanes too.
+  async #apply(world: GatewayWorld, plan: GatewayPlan, round: Round, signal: AbortSignal): Promise<Applied> {
+    const { cable } = this.#deps
+    const { lanes } = plan.lanes
+    const withIpv6 = plan.nft6.length > 0
+    const guarded4 = await this.#nft.apply(plan.nft, round, signal)
+    const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
+    const callAnew = this.#calls.due(lanes.flatMap(plannedLinks))
+    const { pathSource } = world
+    const states = new Map<number, LaneState>()
+    for (const lane of lanes) {
+      const seen = world.laneStates.get(lane.remoteLane)
+      if (seen === undefined && !guarded) continue
+      const init = { withIpv6, seen, callAnew, pathSource, mayJoin: guarded, round, signal }
+      const state = await cable.apply(lane, init)
+      if (state !== undefined) states.set(lane.remoteLane, state)
+    }
+    if (states.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
+    const failures = round.failures
+    if (states.size > 0 || lanes.length === 0) {
+      const made = lanes.filter(({ remoteLane }) => states.has(remoteLane))
+      await this.#rounds.run(async () => {
+        // What became silent since the world was read has left the ways by now, and is not to come back.
+        const now = this.#plan === undefined ? world : this.#asOfNow(world)
+        this.#routedFrom = { world: now, lanes: made }
+        await applyRouting(this.#deps.routes, planLaneRoutes(now, made), laneScope(this.#deps), round, signal)
+      })
+    }
+    const routed = guarded && round.failures === failures
+    const keep = lanes.map((lane) => lane.device)
+    const swept = await cable.remove(keep, round, signal)
+    // Last: until here, lanes may still have carried it.
+    if (swept && !withIpv6) await this.#nft6.remove(round, signal)
+    return { states, routed }
+  }
+
+  async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {
+    const { sysctl, logger } = this.#deps
+    for (const family of families) {
+      const { name, setting, marker } = forwarding(this.#init.config, family)
+      const on = await round.attempt(() => ensureForwarding(sysctl, marker, setting))
+      if (on?.value === true) logger.info(`switched on ${name} forwarding`)
+    }
+  }
+
+  #noteSuccessors({ monotonicMs }: GatewayWorld, { lanes }: GatewayPlan): void {
+    const keys = lanes.lanes.flatMap(({ successors }) => successors.map(linkKey))
+    this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
+  }
+
+  #report(refusals: readonly Refusal[]): void {
+    this.#init.metrics.refusals.set(refusals.length)
+    const text = JSON.stringify(refusals)
+    if (text === this.#refusals) return
+    this.#refusals = text
+    for (const { subject, reason, message } of refusals) {
+      this.#deps.logger.warn('refused', { subject, reason, why: message })
+    }
+  }
+}
+
+function isUp(up: ReadonlySet<string>): (lane: LanePlan) => boolean {
+  return ({ remoteLane, links }) => links.every(({ cluster }) => up.has(healthKey(remoteLane, cluster)))
+}
+
+function announced(nextIdentity: string | undefined): Pick<GatewayWorld, 'nextIdentity'> {
+  return nextIdentity === undefined ? {} : { nextIdentity }
+}
+
+function upKeys(world: GatewayWorld): Set<string> {
+  return new Set([...world.health].filter(([, view]) => view.state === 'up').map(([key]) => key))
+}

@@ -1,0 +1,112 @@
+/** The whole plan of a gateway node from one world. Pure. */
+import { formatNft } from '../../kernel/nft/nft-text.ts'
+import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { formatRoute, formatRule } from '../../kernel/route/format-ip.ts'
+import { formatGroup, formatHop } from '../../kernel/route/next-hop-table.ts'
+import { type PrefixPair, plannedFamilies, prefixPairs } from '../../model/addresses/addressing.ts'
+import { type Family, ofFamily } from '../../model/addresses/ip.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING, CAPABILITY_SIZED_PROBES } from '../../model/lanes/lane-number.ts'
+import { ownedByNode } from '../../model/node-owner.ts'
+import { type Endpoint, endpointName } from '../../model/objects.ts'
+import { problemText } from '../../model/reasons/reasons.ts'
+import type { CableRules } from '../cable/cable-driver.ts'
+import { type LanesPlan, planLanes } from '../links/plan-lanes.ts'
+import { planTranslation } from '../nft/plan-translation.ts'
+import { planCandidates } from '../reach/plan-candidates.ts'
+import type { GatewayWorld } from '../world/gateway-world.ts'
+import { type LaneRoutesPlan, planLaneRoutes, podsElsewhere } from './plan-lane-routes.ts'
+
+export interface GatewayPlan {
+  readonly lanes: LanesPlan
+  readonly routes: LaneRoutesPlan
+  readonly nft: readonly NftStatement[]
+  /** The table of family ip6; no statement where there is no IPv6 to carry, and so no table. */
+  readonly nft6: readonly NftStatement[]
+}
+
+/** Throws InvalidAddressError when this cluster's own Cluster object is not usable. */
+export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan {
+  const lanes = planLanes(world, rules)
+  const pairs = prefixPairs(world.own.spec)
+  const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
+  const nft6 = plannedFamilies(world.own).includes(6) && lanes.lanes.length > 0 ? table(6) : []
+  return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft: table(4), nft6 }
+}
+
+interface TableInit {
+  readonly world: GatewayWorld
+  readonly lanes: LanesPlan
+  /** Of both families. */
+  readonly pairs: readonly PrefixPair[]
+  readonly family: Family
+}
+
+function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
+  // Until they are gone the policy holds for them too.
+  const leftover = world.laneDevices.filter((name) => !lanes.lanes.some(({ device }) => device === name))
+  return planTranslation({
+    family,
+    pairs: pairs.filter((pair) => pair.own.family === family),
+    podCIDRs: podPrefixes(world.own, family),
+    elsewhere: podsElsewhere(world, family),
+    // Lane addresses are IPv4.
+    lanes: [
+      ...lanes.lanes.map(({ device, address }) => ({
+        device,
+        ...(family === 4 ? { address: address.replace('/32', '') } : {}),
+      })),
+      ...leftover.map((device) => ({ device })),
+    ],
+    remotes: lanes.clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family)),
+    openPorts: world.openPorts ?? [],
+  })
+}
+
+// What this node publishes to the other clusters about its lanes. Pure.
+
+/** One Endpoint for a lane that exists: who it is, any of its devices says. It goes with the Node. */
+export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[] {
+  const owned = ownedByNode(world.nodes.find(({ metadata }) => metadata.name === world.node))
+  return world.lanes.flatMap((lane) => {
+    const [state] = world.laneStates.values()
+    if (state === undefined) return []
+    const cluster = world.own.spec.id
+    const fields = rules.endpointFields(state, world.nextIdentity)
+    return {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Endpoint',
+      metadata: { name: endpointName(cluster, world.node, lane.lane), ...owned },
+      spec: {
+        cluster,
+        node: world.node,
+        lane: lane.lane,
+        ...fields,
+        capabilities: [
+          ...fields.capabilities,
+          CAPABILITY_ALL_PAIRS,
+          CAPABILITY_SIZED_PROBES,
+          ...(world.leaving === true || world.returning === true ? [CAPABILITY_DRAINING] : []),
+        ],
+        candidates: planCandidates(world, lane),
+      },
+    } satisfies Endpoint
+  })
+}
+
+// A gateway's plan in the words of ip, nft and of the cable (wg): dry run, /debug/plan and golden tests.
+
+/** From the world to the text of all that would be applied. Holds no private key. */
+export function describeGatewayPlan(world: GatewayWorld, rules: CableRules): string {
+  return gatewayPlanText(planGateway(world, rules), rules)
+}
+
+export function gatewayPlanText(plan: GatewayPlan, rules: CableRules): string {
+  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${problemText(refusal)}\n`)
+  const lanes = plan.lanes.lanes.map((lane) => rules.plan(lane).text)
+  const { rules: first, nextHops, routes: last } = plan.routes
+  const ways = [...nextHops.hops.map(formatHop), ...nextHops.groups.map(formatGroup)]
+  const routes = [...first.map(formatRule), ...ways, ...last.map(formatRoute)]
+  const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')
+  return [...refusals, ...lanes, `${routes.join('\n')}\n`, tables].join('\n')
+}

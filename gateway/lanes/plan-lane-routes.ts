@@ -1,0 +1,185 @@
+/** Routes over the lanes and the rule that leads to them. Pure. */
+import type { RoutingScope } from '../../kernel/apply/apply-routing.ts'
+import { groupRoutes } from '../../kernel/apply/plan-next-hops.ts'
+import { NO_NEXT_HOP_FEATURES, type NextHopListing, type NextHopTable } from '../../kernel/route/next-hop-table.ts'
+import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import {
+  FAMILIES,
+  type Family,
+  InvalidAddressError,
+  type Prefix,
+  familyOf,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
+import {
+  type NodeRanges,
+  elsewherePrefixes,
+  nodeClaim,
+  ownPodAddress,
+  podPlaces,
+  podPrefixes,
+} from '../../model/addresses/pod-ranges.ts'
+import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
+import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { isPublicSpace } from '../../model/addresses/required-ranges.ts'
+import {
+  LANE_MARK,
+  LOOPBACK_DEVICE,
+  NEXT_HOP_IDS_LANES,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_LANES_PUBLIC,
+  RULE_LANES,
+  RULE_LANES_OWN_SOURCE,
+} from '../../model/kernel-ids.ts'
+import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import { carryingLinks } from '../health/carrying-links.ts'
+import { type LanePlan, linkMtu } from '../links/plan-lanes.ts'
+import { type GatewayWorld, healthKey } from '../world/gateway-world.ts'
+
+/** All tables that the gateway has routes in. */
+export const LANE_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])
+
+/** What of the kernel's routing is the gateway's own. */
+export function laneScope({ nextHops }: { readonly nextHops?: NextHopTable }): RoutingScope {
+  return {
+    tables: LANE_TABLES,
+    ...(nextHops === undefined ? {} : { nextHops: { table: nextHops, ids: NEXT_HOP_IDS_LANES } }),
+  }
+}
+
+export interface LaneRoutesPlan {
+  /** One for each family that there are lanes for. */
+  readonly rules: readonly Rule[]
+  /** Of both families, IPv4 first. */
+  readonly routes: readonly Route[]
+  /** That routes go over; empty where the kernel has none. */
+  readonly nextHops: NextHopListing
+}
+
+/** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
+const ANY_NEIGHBOUR = 'fe80::1'
+
+/**
+ * A remote prefix is routed over every device whose link to its cluster is up, and over none when none is: the
+ * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
+ * since the probes that find out whether a connection is up need them. A link that has been handed over is not
+ * used either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
+ * not exist for the kernel's IPv6, and gets no such routes; a link that carries less gets none either.
+ *
+ * The way of a link may be narrower than its device, which serves links to other clusters too. So the routes to a
+ * cluster have the MTU of its narrowest link that carries. The far end's lane address has none: it is where the probes
+ * go that find it out.
+ */
+export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
+  const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
+  const routes: Route[] = []
+  const devices = new Map<string, string[]>()
+  const mtus = new Map<string, number>()
+  const indexes = new Map<string, number>()
+  const carrying = carryingLinks(world)
+  for (const lane of lanes) {
+    const laneAddress = lane.address.replace('/32', '')
+    for (const link of lane.links) {
+      routes.push(laneRoute(`${link.laneAddress}/32`, [{ device: lane.device }], laneAddress))
+      if (!carrying.has(healthKey(lane.remoteLane, link.cluster))) continue
+      const mtu = linkMtu(lane.mtu, world.health.get(healthKey(lane.remoteLane, link.cluster)))
+      for (const prefix of link.prefixes) {
+        if (familyOf(prefix) === 6 && mtu < IPV6_MIN_MTU) continue
+        if (mtu < lane.mtu) mtus.set(prefix, Math.min(mtu, mtus.get(prefix) ?? mtu))
+        devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
+        indexes.set(prefix, link.index)
+      }
+    }
+  }
+  for (const [prefix, over] of devices) {
+    const family = familyOf(prefix)
+    const table = isPublicSpace(parsePrefix(prefix), world.globalRange) ? ROUTE_TABLE_LANES_PUBLIC : ROUTE_TABLE_LANES
+    const mtu = mtus.get(prefix)
+    const route = laneRoute(prefix, nextHops(over, family), sources[family])
+    routes.push({ ...route, table, ...(mtu === undefined ? {} : { mtu }) })
+  }
+  routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
+  const rules = planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0)
+  const numbers = new Map(lanes.map(({ device, remoteLane }) => [device, remoteLane]))
+  const grouped = groupRoutes(routes, world.nextHopFeatures ?? NO_NEXT_HOP_FEATURES, {
+    ids: NEXT_HOP_IDS_LANES,
+    remoteOf: ({ destination }) => indexes.get(destination),
+    numberOf: ({ device }) => numbers.get(device),
+  })
+  return { rules: [...rules, ...FAMILIES.flatMap((family) => publicRules(world, routes, family))], ...grouped }
+}
+
+function planRules(withIpv6: boolean): Rule[] {
+  const rule: Rule = { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }
+  return withIpv6 ? [rule, { family: 6, ...rule }] : [rule]
+}
+
+/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+function publicRules(world: GatewayWorld, routes: readonly Route[], family: Family): Rule[] {
+  const isPublic = (route: Route): boolean =>
+    route.table === ROUTE_TABLE_LANES_PUBLIC && familyOf(route.destination) === family
+  if (!routes.some(isPublic)) return []
+  const base = { priority: RULE_LANES, table: ROUTE_TABLE_LANES_PUBLIC, ...(family === 6 ? { family } : {}) } as const
+  const source = podSideAddress(world, family)
+  const own = source !== undefined && !underlayAddresses(world.nodes).includes(source)
+  return [
+    { ...base, exceptInputDevice: LOOPBACK_DEVICE },
+    ...(own ? [{ ...base, priority: RULE_LANES_OWN_SOURCE, inputDevice: LOOPBACK_DEVICE, source }] : []),
+  ]
+}
+
+/** The kernel refuses several next hops of IPv6 that are devices alone. */
+function nextHops(devices: readonly string[], family: Family): NextHop[] {
+  const several = family === 6 && devices.length > 1
+  return devices.map((device) => (several ? { device, via: ANY_NEIGHBOUR, onlink: true } : { device }))
+}
+
+/**
+ * An address of this node inside its cluster's pod CIDRs of that family, preferably inside the node's own: what the
+ * node sends from there can be translated, and answered, like a pod's. So can its ICMP errors: from another address
+ * they would not pass a lane. Undefined when it has none.
+ */
+export function podSideAddress(
+  world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
+  family: Family,
+): string | undefined {
+  const addresses = world.addresses.map((entry) => entry.address)
+  const own = podClaims(world, family).find((claim) => claim.node === world.node)
+  return ownPodAddress(addresses, own?.ranges ?? []) ?? ownPodAddress(addresses, podPrefixes(world.own, family))
+}
+
+function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {
+  return {
+    table: ROUTE_TABLE_LANES,
+    destination,
+    type: 'unicast',
+    nextHops,
+    ...(source === undefined ? {} : { source }),
+  }
+}
+
+// What the nodes of this cluster say about where their pods are, as the gateway uses it. Pure.
+
+type ClaimWorld = Pick<GatewayWorld, 'own' | 'nodes' | 'node' | 'routeAgents'>
+
+/** Of one family: ranges inside the cluster's pod CIDRs of that family. */
+function podClaims({ own, nodes, routeAgents }: ClaimWorld, family: Family): NodeRanges[] {
+  const podCIDRs = podPrefixes(own, family)
+  const agents = new Map(routeAgents.map((agent) => [agent.metadata.name, agent]))
+  return nodes.map((node) => {
+    const { name } = node.metadata
+    try {
+      return nodeClaim(node, agents.get(name), podCIDRs)
+    } catch (error) {
+      // Of a Node that cannot be read nothing is known; the routeagent names it.
+      if (error instanceof InvalidAddressError) return { node: name, ranges: [] }
+      throw error
+    }
+  })
+}
+
+/** Where pods of other nodes are for sure, as disjoint prefixes of one family. */
+export function podsElsewhere(world: ClaimWorld, family: Family): Prefix[] {
+  return elsewherePrefixes(podPlaces(world.node, podClaims(world, family)))
+}

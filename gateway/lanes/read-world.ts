@@ -1,0 +1,159 @@
+/** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { formatAddress } from '../../model/addresses/ip.ts'
+import { IPV6_FORWARDING, LANE_MARK } from '../../model/kernel-ids.ts'
+import { leavingReason } from '../../model/lanes/gateway-node.ts'
+import { isLaneNumber, remoteLanes, statedRemoteLanes } from '../../model/lanes/lane-number.ts'
+import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../../model/objects.ts'
+import { withoutIpv6Pods } from '../../model/addresses/pod-ranges.ts'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { KernelError } from '../../kernel/errors.ts'
+import type { RouteTable } from '../../kernel/route/route-table.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import type { GatewayConfig } from '../world/config.ts'
+import type { GatewayDeps } from '../world/deps.ts'
+import { type LaneState, laneDeviceNames } from '../cable/cable-driver.ts'
+import { drainingLinks, leavingNodes, reachedByOthers } from '../health/carrying-links.ts'
+import { canLink, farEnds } from '../links/check-remotes.ts'
+import type { GatewayWorld } from '../world/gateway-world.ts'
+
+export type WorldDeps = Pick<
+  GatewayDeps,
+  'api' | 'routes' | 'nextHops' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'
+>
+
+/** The kinds whose changes make a gateway plan again. */
+export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
+
+/** What this process has found out, and what neither the kernel nor an object says. */
+export type Known = Pick<
+  GatewayWorld,
+  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity'
+>
+
+const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
+
+export function readMembership(api: ClusterApi): Membership | undefined {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)
+}
+
+/** Which kinds have not been read once; undefined when all that the plan depends on have. */
+export function whyCachesNotSynced(api: ClusterApi): string | undefined {
+  const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !api.cache(kind).synced)
+  return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
+}
+
+/** Resolves when everything that the plan depends on has been read once. */
+export async function whenCachesSynced(api: ClusterApi, signal: AbortSignal): Promise<void> {
+  // This node's own Gateway object has what an earlier run of the process knew; its changes are our own.
+  const kinds = [...GATEWAY_KINDS, 'RouteAgent', 'Gateway'] as const
+  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(signal)))
+}
+
+/**
+ * Undefined while this cluster's own Cluster object is not there: nothing can be planned without its index and
+ * prefixes. `known` is what this process has found out; leave it out for a dry run. Throws KernelError.
+ */
+export async function readGatewayWorld(
+  deps: WorldDeps,
+  config: GatewayConfig,
+  signal: AbortSignal,
+  known: Known = NOTHING_KNOWN,
+): Promise<GatewayWorld | undefined> {
+  const { api, routes, cable } = deps
+  const membership = readMembership(api)
+  const own = membership === undefined ? undefined : api.cache('Cluster').get(membership.spec.clusterId)
+  if (own === undefined) return undefined
+  const endpoints = api.cache('Endpoint').list()
+  const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
+  // Where all of them are refused, it is the first device that is there.
+  const numbers = new Set([...remoteLanes([]), ...statedRemoteLanes(remotes, own.spec.id)])
+  const ends = remotes.flatMap((endpoint) => farEnds(endpoint, cable.rules))
+  const laneStates = await cable.observe([...numbers], ends, signal)
+  const monotonicMs = deps.clock.monotonic()
+  return {
+    ...known,
+    monotonicMs,
+    node: config.node,
+    ...(membership === undefined ? {} : { globalRange: membership.spec.globalRange }),
+    ...(await ownAsSeenHere(own, deps.sysctl)),
+    clusters: api.cache('Cluster').list(),
+    endpoints: remotes,
+    ...readWays(api, config.node, own.spec.id),
+    nodes: api.cache('Node').list(),
+    routeAgents: api.cache('RouteAgent').list(),
+    lanes: config.lanes,
+    ...(config.observedAddress === undefined ? {} : { observedAddress: config.observedAddress }),
+    openPorts: config.openPorts,
+    rotateMs: config.rotateMs,
+    addresses: await routes.addresses(signal),
+    ...(deps.nextHops === undefined ? {} : { nextHopFeatures: await deps.nextHops.features(signal) }),
+    ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
+    laneStates,
+    laneDevices: await laneDeviceNames(routes, signal),
+    ...(await readPaths(routes, underlayTargets(remotes, config.lanes[0]?.lane, laneStates), signal)),
+  }
+}
+
+/** Where other ways lead: what changes without a change of this node's kernel. */
+export function readWays(
+  api: ClusterApi,
+  node: string,
+  cluster: string,
+): Pick<GatewayWorld, 'reachedByOthers' | 'reachedWell' | 'draining'> {
+  const endpoints = api.cache('Endpoint').list()
+  const remotes = endpoints.filter(({ spec }) => spec.cluster !== cluster)
+  const gateways = api.cache('Gateway').list()
+  const [leaving, draining] = [leavingNodes(cluster, endpoints), drainingLinks(remotes)]
+  return {
+    reachedByOthers: reachedByOthers(node, gateways, leaving),
+    reachedWell: reachedByOthers(node, gateways, leaving, draining),
+    draining,
+  }
+}
+
+export function isLeaving(api: ClusterApi, node: string): boolean {
+  const object = api.cache('Node').get(node)
+  return object !== undefined && leavingReason(object) !== undefined
+}
+
+/**
+ * Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection would be reported as
+ * up.
+ */
+async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
+  if (!plannedFamilies(own).includes(6) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
+  return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
+}
+
+function underlayTargets(
+  remotes: readonly Endpoint[],
+  own: number | undefined,
+  laneStates: ReadonlyMap<number, LaneState>,
+): Set<string> {
+  const callable = remotes.filter((one) => own !== undefined && isLaneNumber(one.spec.lane) && canLink(one, own))
+  const candidates = callable.flatMap(({ spec }) => spec.candidates.map(({ address }) => address))
+  const used = [...laneStates.values()].flatMap(({ links }) => [...links.values()].flatMap(({ at }) => at ?? []))
+  const addresses = [...candidates, ...used.map(({ address }) => formatAddress(address))]
+  return new Set(addresses.filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
+}
+
+async function readPaths(
+  routes: RouteTable,
+  targets: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<Pick<GatewayWorld, 'pathMtu' | 'pathSource'>> {
+  const pathMtu = new Map<string, number>()
+  const pathSource = new Map<string, string>()
+  for (const target of targets) {
+    try {
+      const { mtu, source } = await routes.lookup(target, signal, LANE_MARK)
+      pathMtu.set(target, mtu)
+      if (source !== undefined) pathSource.set(target, source)
+    } catch (error) {
+      // No route to it, or not an address: its path says nothing.
+      if (!(error instanceof KernelError) || error.code === 'EINTR') throw error
+    }
+  }
+  return { pathMtu, pathSource }
+}

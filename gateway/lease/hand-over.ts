@@ -1,0 +1,117 @@
+/**
+ * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
+ * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
+ */
+import { isNotReady, leavingReason } from '../../model/lanes/gateway-node.ts'
+import type { GatewayDeps } from '../world/deps.ts'
+import { DRAIN_LEAD_MS, type LaneTenure } from './lane-lease.ts'
+import { untilAborted, withDeadline } from '../../reconcile/wait.ts'
+
+/** Offered for so long, and nobody has begun: the others are away as well. */
+const UNTAKEN_MS = 5000
+/**
+ * It takes 7 s on a machine that is idle, and 12 s were seen on a busy one. With the last look (labelled-gateway.ts) it
+ * must fit in the time that the pod is given: install/plan-member.ts.
+ */
+export const HAND_OVER_MS = 25_000
+export const RELEASE_MS = 2000
+/** A node that is no gateway any more goes on for so long where nobody else carries: a new pod pulls its image in it. */
+export const LAST_MS = 60_000
+/** Longer than between two heartbeats of another gateway, which say that it carries. */
+const UNHEARD_MS = 12_000
+const NO_GATEWAY = 'this node is no gateway of the lane any more'
+
+/** What ends. `lane`: the node takes another lane at once, which is nobody's; its label is moved, not taken off. */
+export type Ends = 'process' | 'lane' | 'gateway'
+
+/** Resolves when nothing is to be gained by waiting. Never rejects. */
+export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, ends: Ends): Promise<void> {
+  const { clock, logger } = deps
+  if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
+  const goes = ends !== 'process'
+  const why = await reasonToHandOver(deps, tenure.node, goes)
+  // A node with another lane carries again as soon as it has let go of this one.
+  if (ends === 'gateway') await whenRelieved(deps, tenure)
+  if (why !== undefined && tenure.others().length === 0 && tenure.othersServe()) {
+    logger.info('the others carry first', { lane: tenure.lane, why })
+    tenure.retire(why)
+    await withDeadline(clock, DRAIN_LEAD_MS, untilAborted)
+  }
+  if (why !== undefined && !goes && tenure.others().length > 0) {
+    logger.info('the lane is handed over first', { lane: tenure.lane, why })
+    tenure.retire(why)
+    const done = await whenHandedOver(deps, tenure)
+    logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: tenure.lane })
+  }
+  // Or it would be taken back as soon as it is free.
+  if (goes) tenure.retire(NO_GATEWAY)
+  if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
+}
+
+async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes: boolean): Promise<string | undefined> {
+  if (goes) return NO_GATEWAY
+  const object = api.cache('Node').get(node)
+  const leaving = object === undefined ? undefined : leavingReason(object)
+  if (leaving !== undefined) return leaving
+  if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
+  const driver = await cable.driver().catch(() => undefined)
+  return driver === undefined ? undefined : cable.rules.endsWithProcess(driver.name)
+}
+
+/**
+ * A label that is taken off is no reason to leave the cluster without a gateway: until the lane is another node's, or
+ * another gateway has said since then that it reaches what this one reaches.
+ */
+async function whenRelieved({ api, clock, logger }: GatewayDeps, tenure: LaneTenure): Promise<void> {
+  const { lane, node } = tenure
+  const isCarried = tenure.othersCarry()
+  tenure.retire(NO_GATEWAY)
+  let note: string | undefined
+  const relieved = new Promise<boolean>((resolve) => {
+    const look = (): void => {
+      if (tenure.state.is === 'standing by' || isCarried()) end(true)
+    }
+    const end = (is: boolean): void => {
+      for (const cancel of cancels) cancel()
+      resolve(is)
+    }
+    const report = (): void => {
+      if (tenure.state.is !== 'serving') return
+      note = `${NO_GATEWAY}, and no other gateway carries: this one goes on until one does, for ${LAST_MS / 1000} s`
+      logger.warn(note, { reason: 'LaneNotHandedOver', lane })
+      api.report({ regarding: { kind: 'Node', name: node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
+    }
+    const cancels = [
+      tenure.onChange(look),
+      api.cache('Gateway').onChange(look),
+      clock.setTimer(UNHEARD_MS, report),
+      clock.setTimer(LAST_MS, () => end(false)),
+    ]
+    look()
+  })
+  const is = await relieved
+  if (note !== undefined)
+    logger.info(is ? 'another gateway carries' : 'no other gateway carries: this one goes', { lane })
+}
+
+/** False when nobody took it, or not all of it in time. */
+function whenHandedOver({ clock }: GatewayDeps, tenure: LaneTenure): Promise<boolean> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (tenure.state.is === 'standing by') end(true)
+    }
+    const end = (done: boolean): void => {
+      for (const cancel of cancels) cancel()
+      resolve(done)
+    }
+    const untaken = (): void => {
+      if (tenure.state.is === 'serving') end(false)
+    }
+    const cancels = [
+      tenure.onChange(look),
+      clock.setTimer(UNTAKEN_MS, untaken),
+      clock.setTimer(HAND_OVER_MS, () => end(false)),
+    ]
+    look()
+  })
+}

@@ -1,0 +1,444 @@
+/**
+ * Holds the Lease of one lane for this node, or waits for it. What to do is plan-lease.ts's; here it is read and done.
+ *
+ * The API may be away: a node that serves goes on serving, and one that stands by takes nothing, since a holder that
+ * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
+ * and then the holder is asked after (lease-watch.ts).
+ */
+import { type ClusterApi, ClusterApiError, type StoredLease } from '../../kubeapi/cluster-api.ts'
+import {
+  ANY_LANE_VALUE,
+  LABEL_GATEWAY,
+  laneCandidates,
+  leavingReason,
+  standbys,
+} from '../../model/lanes/gateway-node.ts'
+import { LANE_LEASE_MS, laneClaims, laneHolders, laneLeaseName } from '../../model/lanes/lane-servers.ts'
+import { type Gateway, MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import { unlessAborted } from '../../reconcile/wait.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { readMembership, whenCachesSynced } from '../lanes/read-world.ts'
+import type { GatewayDeps } from '../world/deps.ts'
+import type { UnmadeLane } from './failed-lane.ts'
+import { type Tenure, type Turn, TurnChanges, roleIn, tenureText } from './lane-role.ts'
+import { LeaseWatch, type LeaseWatchDeps, leaseOf, viewOf } from './lease-watch.ts'
+import { type LeaseView, RELOOK_MS, type TenureStep, isRelieved, linksUp, planTenure } from './plan-lease.ts'
+
+interface ReliefInit {
+  readonly node: string
+  readonly lane: number
+  /** Called when isDue() may give true, with nothing else to ask for a look. */
+  readonly onDue: () => void
+}
+
+/** Routes of the other nodes follow what the newcomer reports; until they have, this node sends it what comes. */
+const LINGER_MS = 2000
+
+/** When a node that serves beside the holder of its lane is needed no more. */
+class Relief {
+  readonly #deps: Pick<GatewayDeps, 'clock' | 'api'>
+  readonly #init: ReliefInit
+  #relievedMs: number | undefined
+  #handing: { readonly holder: string; readonly sinceMs: number; readonly needed: Set<string> } | undefined
+
+  constructor(deps: Pick<GatewayDeps, 'clock' | 'api'>, init: ReliefInit) {
+    this.#deps = deps
+    this.#init = init
+  }
+
+  /** True some time after the holder has come as far as this node was. To be asked at each look. */
+  isDue(holder: string | undefined): boolean {
+    const { clock, api } = this.#deps
+    const { node, lane, onDue } = this.#init
+    if (holder === undefined || holder === '' || holder === node) {
+      this.#handing = undefined
+      this.#relievedMs = undefined
+      return false
+    }
+    const nowMs = clock.monotonic()
+    if (this.#handing?.holder !== holder) this.#handing = { holder, sinceMs: nowMs, needed: new Set() }
+    const { needed, sinceMs } = this.#handing
+    const gateways = api.cache('Gateway')
+    const own = gateways.get(node)
+    for (const other of linksUp(own, lane)) needed.add(other)
+    const relieved = isRelieved({ lane, holder: gateways.get(holder), own, needed, elapsedMs: nowMs - sinceMs })
+    if (relieved && this.#relievedMs === undefined) clock.setTimer(LINGER_MS, onDue)
+    this.#relievedMs = relieved ? (this.#relievedMs ?? nowMs) : undefined
+    return this.#relievedMs !== undefined && nowMs - this.#relievedMs >= LINGER_MS
+  }
+}
+
+export interface TenureInit {
+  readonly node: string
+  readonly lane: number
+  /** What this node has seen of the Lease, where it has chosen the lane itself: then it need not wait for its turn. */
+  readonly chosen?: LeaseWatch
+  /** How many numbers the gateways of the cluster have: nodes without one look for a lane below it. */
+  readonly numbers: number
+  readonly unmade: UnmadeLane
+  /** How long its Leases last. Default: LANE_LEASE_MS. */
+  readonly leaseMs?: number
+}
+
+/** An offer that no node took for so long is reported. */
+const UNTAKEN_MS = 5000
+const RELEASE_TRIES = 3
+/** A gateway that goes publishes it, the others of all clusters leave it, and their nodes follow. */
+export const DRAIN_LEAD_MS = 2000
+
+export class LaneTenure {
+  readonly node: string
+  readonly lane: number
+  readonly #deps: LeaseWatchDeps
+  readonly #loop: ReconcileLoop
+  readonly #watch: LeaseWatch
+  readonly #isChosen: boolean
+  readonly #turns = new TurnChanges(() => roleIn(this.#tenure))
+  #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
+  #writtenMs: number | undefined
+  readonly #relief: Relief
+  readonly #unmade: UnmadeLane
+  readonly #numbers: number
+  readonly #leaseMs: number
+  #awaySinceMs: number | undefined
+  /** Why this node gives the lane away for good. */
+  #retired: string | undefined
+  #trouble = ''
+
+  constructor(deps: LeaseWatchDeps, init: TenureInit) {
+    this.#deps = deps
+    this.node = init.node
+    this.lane = init.lane
+    this.#watch = init.chosen ?? new LeaseWatch(deps, init)
+    this.#isChosen = init.chosen !== undefined
+    this.#unmade = init.unmade
+    this.#numbers = init.numbers
+    this.#leaseMs = init.leaseMs ?? LANE_LEASE_MS
+    this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
+    const pace = {
+      ...DEFAULT_LOOP,
+      resyncMs: Math.min(RELOOK_MS, (RELOOK_MS * this.#leaseMs) / LANE_LEASE_MS),
+      retryMinMs: 500,
+      retryMaxMs: RELOOK_MS,
+      pokedRetryMs: 100,
+    }
+    const onError = (error: unknown): void => this.#onError(error)
+    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
+  }
+
+  get state(): Tenure {
+    return this.#tenure
+  }
+
+  /** Links, by healthKey(), that the node which took the lane from this one has up; empty while nobody has. */
+  handedOver(): ReadonlySet<string> {
+    if (this.#tenure.is !== 'handing over') return new Set()
+    return linksUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
+  }
+
+  tried(failure: string | undefined): void {
+    this.#unmade.tried(failure)
+  }
+
+  leaving(): boolean {
+    return this.#away() !== undefined
+  }
+
+  /** Other nodes that may take the lane. */
+  others(): readonly string[] {
+    const { api } = this.#deps
+    const nodes = api.cache('Node').list()
+    const searching = this.lane < this.#numbers ? standbys(nodes, laneHolders(api.cache('Lease').list())) : []
+    return [...laneCandidates(nodes, this.lane), ...searching].filter((name) => name !== this.node)
+  }
+
+  /** Calls back after each change of the state, and of what handedOver() gives. Gives the function that ends it. */
+  onChange(listener: () => void): () => void {
+    return this.#turns.onChange(listener)
+  }
+
+  whileTurn(): Turn {
+    return this.#turns.whileTurn()
+  }
+
+  /** From now on this node offers the lane if it holds it, and takes it no more. */
+  retire(why: string): void {
+    this.#retired ??= why
+    this.#turns.changed()
+    this.#loop.poke()
+  }
+
+  /** Until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { api } = this.#deps
+    // What this node has published, and whether the cluster is a member, decides what it does at first.
+    if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
+    const poke = (): void => this.#loop.poke()
+    const name = laneLeaseName(this.lane)
+    const ends = [
+      api.cache('Lease').onChange((change) => {
+        if (change?.object.metadata.name === name) poke()
+      }),
+      api.cache('Gateway').onChange(() => {
+        if (this.#tenure.is === 'handing over') poke()
+      }),
+      ...(['Node', 'Endpoint', 'Membership'] as const).map((kind) => api.cache(kind).onChange(poke)),
+    ]
+    try {
+      await this.#loop.run(signal)
+    } finally {
+      for (const end of ends) end()
+    }
+  }
+
+  /** Gives the Lease back, so that the next one need not wait until it lapses. Best effort. */
+  async release(signal: AbortSignal): Promise<void> {
+    const { leases, logger } = this.#deps
+    try {
+      for (let tries = 1; ; tries += 1) {
+        const lease = await leases.read(laneLeaseName(this.lane), signal)
+        if (lease === undefined || viewOf(lease, 0).holder !== this.node) return
+        try {
+          await leases.write(leaseOf(this.#terms(lease, ''), lease), signal)
+          return
+        } catch (error) {
+          // This node's own offer may be on its way.
+          if (!isConflict(error) || tries === RELEASE_TRIES) throw error
+        }
+      }
+    } catch (error) {
+      logger.info('the lane was not given back; it lapses', { lane: this.lane, why: messageOf(error) })
+    }
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { clock, leases } = this.#deps
+    if (!this.#isMember() && this.#tenure.is === 'unknown') {
+      this.#tenure = { is: 'unknown', why: 'this cluster has not joined yet' }
+      if (readMembership(this.#deps.api) === undefined) return
+    }
+    await this.#watch.look((view) => this.#turn(view) === 0, signal)
+    this.#trouble = ''
+    this.#forgetWriting()
+    const step = this.#plan()
+    const before = this.#watch.view
+    if (step.write !== undefined && this.#isMember()) {
+      const away = this.#toOffer()
+      const { stored } = this.#watch
+      this.#watch.notice(
+        await leases.write(leaseOf({ ...this.#terms(stored, this.node), offer: away }, stored), signal),
+      )
+      this.#writtenMs = clock.monotonic()
+      this.#forgetWriting()
+      if (step.write === 'take') reportTaken(this.#deps.api, this, before)
+    }
+    this.#become(step)
+    this.#reportUnmade()
+    this.#reportUntaken()
+  }
+
+  #plan(): TenureStep {
+    const { clock } = this.#deps
+    const { view, lost, openSinceMs } = this.#watch
+    const nowMs = clock.monotonic()
+    return planTenure({
+      node: this.node,
+      nowMs,
+      lease: view,
+      lost,
+      openSinceMs,
+      away: this.#toOffer(),
+      never: this.#retired !== undefined || !this.#isMember(),
+      turn: this.#turn(view),
+      reported: this.#isReported(),
+      relieved: this.#relief.isDue(view?.holder),
+      writtenMs: this.#writtenMs,
+      leaseMs: this.#leaseMs,
+    })
+  }
+
+  /** Where there was never a Lease, but gateways: the other clusters call the newest one. */
+  #turn(view: LeaseView | undefined): number {
+    if (this.#isChosen) return 0
+    const { api } = this.#deps
+    const place = laneCandidates(api.cache('Node').list(), this.lane)
+      .filter((name) => name !== view?.holder)
+      .indexOf(this.node)
+    const own = api
+      .cache('Endpoint')
+      .list()
+      .filter(({ spec }) => spec.lane === this.lane && this.#isOwn(spec.cluster))
+    const [last] = [...laneClaims(own).values()][0] ?? []
+    if (view !== undefined || last === undefined) return Math.max(0, place)
+    return last.spec.node === this.node ? 0 : 1 + Math.max(0, place)
+  }
+
+  #isOwn(clusterId: string): boolean {
+    return readMembership(this.#deps.api)?.spec.clusterId === clusterId
+  }
+
+  #forgetWriting(): void {
+    const { view } = this.#watch
+    if (view !== undefined && view.holder !== this.node) this.#writtenMs = undefined
+  }
+
+  #become(step: TenureStep): void {
+    const holder = this.#watch.view?.holder ?? ''
+    const mine = holder === this.node
+    const next: Tenure =
+      step.role === 'stand by'
+        ? { is: 'standing by', holder }
+        : mine || holder === ''
+          ? { is: 'serving' }
+          : { is: 'handing over', holder }
+    const changed = JSON.stringify(next) !== JSON.stringify(this.#tenure)
+    if (changed) this.#deps.logger.info(`lane ${this.lane}: ${tenureText(next)}`)
+    if (changed && next.is === 'handing over') reportHandedOver(this.#deps.api, this, holder)
+    this.#tenure = next
+    if (changed || next.is === 'handing over') this.#turns.changed()
+  }
+
+  #away(): string | undefined {
+    const node = this.#deps.api.cache('Node').get(this.node)
+    const leaving = this.#retired ?? (node === undefined ? undefined : leavingReason(node))
+    const holdsAlone = this.#watch.view?.holder === this.node && this.others().length === 0
+    // Nobody else is there to do better.
+    return leaving ?? (holdsAlone ? undefined : this.#unmade.why())
+  }
+
+  /**
+   * Why another node should have the lane now. Where other gateways carry beside this one, traffic leaves it first: what
+   * the far ends send over a lane that moves is lost for a moment.
+   */
+  #toOffer(): string | undefined {
+    const away = this.#away()
+    const nowMs = this.#deps.clock.monotonic()
+    this.#awaySinceMs = away === undefined ? undefined : (this.#awaySinceMs ?? nowMs)
+    const isLed = this.#watch.view?.holder === this.node && this.othersServe()
+    return isLed && nowMs - (this.#awaySinceMs ?? nowMs) < DRAIN_LEAD_MS ? undefined : away
+  }
+
+  /** Once the cluster leaves, the Lease goes with the Membership and is not made anew. */
+  #isMember(): boolean {
+    return readMembership(this.#deps.api)?.spec.phase === 'joined'
+  }
+
+  #isReported(): boolean {
+    const { api } = this.#deps
+    const clusterId = readMembership(api)?.spec.clusterId
+    if (clusterId === undefined) return false
+    return api.cache('Endpoint').get(endpointName(clusterId, this.node, this.lane)) !== undefined
+  }
+
+  #terms(lease: StoredLease | undefined, holder: string) {
+    const { clock, api } = this.#deps
+    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
+    return { lane: this.lane, holder, nowMs: clock.now(), durationMs: this.#leaseMs, membership, before: lease?.spec }
+  }
+
+  #reportUnmade(): void {
+    const why = this.#unmade.report()
+    if (why === undefined) return
+    const { api, logger } = this.#deps
+    logger.warn('the lane cannot be made here', { reason: 'LaneNotMade', lane: this.lane, why })
+    const next = this.others().length === 0 ? 'no other node stands by' : 'a node that stands by takes it'
+    const note = `lane ${this.lane}: ${why}; ${next}`
+    api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotMade', note })
+  }
+
+  #reportUntaken(): void {
+    const { clock, api, logger } = this.#deps
+    const away = this.#away()
+    const openMs = clock.monotonic() - (this.#watch.openSinceMs ?? Infinity)
+    if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS || this.othersServe()) return
+    // It has said that already, and carries nothing that could go.
+    if (this.#unmade.why() !== undefined) return
+    const note =
+      `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
+      `Label another node ${LABEL_GATEWAY}=${ANY_LANE_VALUE}`
+    if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
+    this.#trouble = note
+    api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
+  }
+
+  /** Other gateways of this cluster, which are not about to go: traffic goes on over them. */
+  othersServe(): boolean {
+    const { api } = this.#deps
+    return [...laneHolders(api.cache('Lease').list())].some((name) => {
+      const node = api.cache('Node').get(name)
+      return name !== this.node && node !== undefined && leavingReason(node) === undefined
+    })
+  }
+
+  /**
+   * Gives what tells whether another gateway of this cluster reaches all that this one reaches now, by what that has
+   * written of itself since: what it wrote before may be the last word of a process that is gone.
+   */
+  othersCarry(): () => boolean {
+    const cache = this.#deps.api.cache('Gateway')
+    const before = new Map(cache.list().map((one) => [one.metadata.name, one.status?.heartbeatTime]))
+    const own = reachedBy(cache.list().filter(({ metadata }) => metadata.name === this.node))
+    return () => {
+      const said = cache.list().filter(({ metadata: { name }, status }) => {
+        const node = this.#deps.api.cache('Node').get(name)
+        const stays = name !== this.node && node !== undefined && leavingReason(node) === undefined
+        return stays && status !== undefined && status.heartbeatTime !== before.get(name)
+      })
+      const reached = reachedBy(said)
+      return said.length > 0 && [...own].every((cluster) => reached.has(cluster))
+    }
+  }
+
+  #onError(error: unknown): void {
+    if (isConflict(error)) return
+    this.#watch.forget()
+    const why = messageOf(error)
+    if (why !== this.#trouble) {
+      const { lane } = this
+      this.#deps.logger.warn('the lease of the lane: no answer', { reason: 'LeaseNotRenewed', lane, why })
+    }
+    this.#trouble = why
+    if (this.#tenure.is !== 'unknown') return
+    const isForbidden = error instanceof ClusterApiError && error.code === 'Forbidden'
+    // A release without Leases gave no rights to them; then the label alone says who serves.
+    const next: Tenure = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
+    this.#tenure = next
+    this.#turns.changed()
+  }
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof ClusterApiError && error.code === 'Conflict'
+}
+
+/** Clusters to which one of these gateways says that it has a link that is up. */
+function reachedBy(gateways: readonly Gateway[]): ReadonlySet<string> {
+  const connections = gateways.flatMap(({ status }) => status?.connections ?? [])
+  return new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
+}
+
+// What people are told on the Nodes when a lane changes hands.
+
+interface LaneOfNode {
+  readonly node: string
+  readonly lane: number
+}
+
+/** This node has taken the lane. `before` is the Lease as it was. */
+function reportTaken(api: ClusterApi, { node, lane }: LaneOfNode, before: LeaseView | undefined): void {
+  const holder = before?.holder ?? ''
+  const isGiven = before?.offer !== undefined
+  const why = holder === '' ? 'nobody had it' : isGiven ? `${holder} gives it: ${before.offer}` : `${holder} is gone`
+  const note = `this node is the gateway of lane ${lane} now; ${why}`
+  api.report({ regarding: { kind: 'Node', name: node }, type: 'Normal', reason: 'LaneTaken', note })
+  if (holder === '' || isGiven) return
+  const lost = `lane ${lane} of this node is lost; ${node} takes it`
+  api.report({ regarding: { kind: 'Node', name: holder }, type: 'Warning', reason: 'LaneHolderLost', note: lost })
+}
+
+/** Another node has the lane, and this one goes on until that carries. */
+function reportHandedOver(api: ClusterApi, { node, lane }: LaneOfNode, holder: string): void {
+  const note = `${holder} has lane ${lane} now; this node goes on until it carries`
+  api.report({ regarding: { kind: 'Node', name: node }, type: 'Normal', reason: 'LaneHandedOver', note })
+}

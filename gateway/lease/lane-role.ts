@@ -1,0 +1,64 @@
+/** What a node is to a lane that it may serve. */
+import { Listeners } from '../../reconcile/listeners.ts'
+
+/** unknown: the API has not said yet who holds the lane. */
+export type Tenure =
+  | { readonly is: 'unknown'; readonly why: string }
+  | { readonly is: 'serving' }
+  | { readonly is: 'handing over'; readonly holder: string }
+  | { readonly is: 'standing by'; readonly holder: string }
+
+/** What that makes of a node. */
+export function roleIn({ is }: Tenure): 'serve' | 'stand by' | 'wait' {
+  if (is === 'unknown') return 'wait'
+  return is === 'standing by' ? 'stand by' : 'serve'
+}
+
+/** For the log. */
+export function tenureText(tenure: Tenure): string {
+  switch (tenure.is) {
+    case 'unknown':
+      return 'nobody knows who holds it'
+    case 'serving':
+      return 'this node serves it'
+    case 'handing over':
+      return `handing over to ${tenure.holder}`
+    case 'standing by':
+      return `standing by, ${tenure.holder === '' ? 'nobody' : tenure.holder} holds it`
+  }
+}
+
+export interface Turn {
+  readonly role: 'serve' | 'stand by' | 'wait'
+  /** Aborts when it is something else. */
+  readonly signal: AbortSignal
+  readonly close: () => void
+}
+
+/** What is a node's to do, for as long as that does not change. */
+export class TurnChanges {
+  readonly #role: () => Turn['role']
+  readonly #listeners = new Listeners()
+
+  constructor(role: () => Turn['role']) {
+    this.#role = role
+  }
+
+  /** Calls back at each changed(). Gives the function that ends it. */
+  onChange(listener: () => void): () => void {
+    return this.#listeners.add(listener)
+  }
+
+  changed(): void {
+    this.#listeners.call()
+  }
+
+  whileTurn(): Turn {
+    const role = this.#role()
+    const over = new AbortController()
+    const close = this.onChange(() => {
+      if (this.#role() !== role) over.abort()
+    })
+    return { role, signal: over.signal, close }
+  }
+}

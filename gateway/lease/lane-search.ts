@@ -1,0 +1,157 @@
+/**
+ * A node whose label leaves the number of its lane open looks for one: the one that it holds, or one that nobody has.
+ * Which is plan-lease.ts's; here the Leases are read. Until it has found one the node stands by for all of them.
+ */
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { laneCandidates, leavingReason, standbys } from '../../model/lanes/gateway-node.ts'
+import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
+import { endpointName } from '../../model/objects.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
+import { unlessAborted } from '../../reconcile/wait.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import { readMembership, whenCachesSynced } from '../lanes/read-world.ts'
+import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
+import { RELOOK_MS, planSearch } from './plan-lease.ts'
+import { type Turn, TurnChanges } from './lane-role.ts'
+import type { UnmadeLane } from './failed-lane.ts'
+
+export interface LaneSearchInit {
+  readonly node: string
+  /** How many numbers the gateways of the cluster have: it is one from 0 on. */
+  readonly numbers: number
+  readonly unmade: Pick<UnmadeLane, 'why'>
+}
+
+/** unknown: the API has not said yet who holds the lanes. */
+export type SearchState =
+  | { readonly is: 'unknown'; readonly why: string }
+  | { readonly is: 'standing by' }
+  | { readonly is: 'found'; readonly watch: LeaseWatch }
+
+export class LaneSearch {
+  readonly #deps: LeaseWatchDeps
+  readonly #init: LaneSearchInit
+  readonly #watches: readonly LeaseWatch[]
+  readonly #loop: ReconcileLoop
+  readonly #turns: TurnChanges
+  #state: SearchState = { is: 'unknown', why: 'not read yet' }
+  #trouble = ''
+
+  constructor(deps: LeaseWatchDeps, init: LaneSearchInit) {
+    this.#deps = deps
+    this.#init = init
+    const { node } = init
+    this.#watches = Array.from({ length: init.numbers }, (_, lane) => new LeaseWatch(deps, { node, lane }))
+    this.#turns = new TurnChanges(() => roleWhile(this.#state))
+    const pace = { ...DEFAULT_LOOP, resyncMs: RELOOK_MS, retryMinMs: 500, retryMaxMs: RELOOK_MS, pokedRetryMs: 100 }
+    const onError = (error: unknown): void => this.#onError(error)
+    this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
+  }
+
+  get state(): SearchState {
+    return this.#state
+  }
+
+  whileTurn(): Turn {
+    return this.#turns.whileTurn()
+  }
+
+  /** Until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { api } = this.#deps
+    if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
+    const poke = (): void => this.#loop.poke()
+    const ends = [
+      api.cache('Lease').onChange((change) => {
+        if (change?.object.metadata.name.startsWith(LANE_LEASE_PREFIX)) poke()
+      }),
+      ...(['Node', 'Membership'] as const).map((kind) => api.cache(kind).onChange(poke)),
+    ]
+    try {
+      await this.#loop.run(signal)
+    } finally {
+      for (const end of ends) end()
+    }
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    if (this.#state.is === 'found') return
+    const phase = readMembership(this.#deps.api)?.spec.phase
+    if (phase !== 'joined') {
+      // Who starts then takes out what is left here.
+      if (phase === 'leaving') this.#become({ is: 'standing by' })
+      else if (this.#state.is === 'unknown') this.#state = { is: 'unknown', why: 'this cluster has not joined yet' }
+      return
+    }
+    // A dead holder is asked after for two seconds; the others need not wait for that.
+    await Promise.all(this.#watches.map((watch) => watch.look(() => this.#turn() === 0, signal)))
+    this.#trouble = ''
+    const found = this.#plan()
+    this.#become(found === undefined ? { is: 'standing by' } : { is: 'found', watch: found })
+  }
+
+  #plan(): LeaseWatch | undefined {
+    const { clock, api } = this.#deps
+    const { node, unmade } = this.#init
+    const own = api.cache('Node').get(node)
+    const nodes = api.cache('Node').list()
+    const lane = planSearch({
+      node,
+      nowMs: clock.monotonic(),
+      turn: this.#turn(),
+      away: (own !== undefined && leavingReason(own) !== undefined) || unmade.why() !== undefined,
+      lanes: this.#watches.map((watch) => ({
+        lane: watch.lane,
+        holder: watch.view?.holder ?? '',
+        openSinceMs: watch.openSinceMs,
+        isNew: watch.view === undefined,
+        offered: watch.open === 'offered',
+        pinned: laneCandidates(nodes, watch.lane).filter((name) => name !== watch.view?.holder).length,
+        reported: this.#isReported(watch.lane),
+      })),
+    })
+    return this.#watches.find((watch) => watch.lane === lane)
+  }
+
+  /** Who holds a Lease that lapsed stands by for nothing, so its name is no place in the line. */
+  #turn(): number {
+    const holders = new Set(this.#watches.flatMap(({ view }) => view?.holder || []))
+    return Math.max(0, standbys(this.#deps.api.cache('Node').list(), holders).indexOf(this.#init.node))
+  }
+
+  #isReported(lane: number): boolean {
+    const { api } = this.#deps
+    const clusterId = readMembership(api)?.spec.clusterId
+    if (clusterId === undefined) return false
+    return api.cache('Endpoint').get(endpointName(clusterId, this.#init.node, lane)) !== undefined
+  }
+
+  #become(state: SearchState): void {
+    const before = this.#state
+    this.#state = state
+    if (JSON.stringify(roleWhile(before)) === JSON.stringify(roleWhile(state))) return
+    const isMember = readMembership(this.#deps.api)?.spec.phase === 'joined'
+    if (state.is === 'standing by' && isMember)
+      this.#deps.logger.info('every lane has its gateway; this node stands by')
+    this.#turns.changed()
+  }
+
+  #onError(error: unknown): void {
+    if (error instanceof ClusterApiError && error.code === 'Conflict') return
+    for (const watch of this.#watches) watch.forget()
+    const why = messageOf(error)
+    if (why !== this.#trouble) {
+      this.#deps.logger.warn('the leases of the lanes: no answer', { reason: 'LeaseNotRenewed', why })
+    }
+    this.#trouble = why
+    if (this.#state.is !== 'unknown') return
+    // It served one when it could last say so; what its kernel carries then is taken up again.
+    const served = this.#watches.find(({ lane }) => this.#isReported(lane))
+    this.#become(served === undefined ? { is: 'unknown', why } : { is: 'found', watch: served })
+  }
+}
+
+function roleWhile({ is }: SearchState): 'serve' | 'stand by' | 'wait' {
+  if (is === 'found') return 'serve'
+  return is === 'unknown' ? 'wait' : 'stand by'
+}

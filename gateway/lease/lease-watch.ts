@@ -1,0 +1,230 @@
+/**
+ * The Lease of one lane as this node sees it: who holds it, whether that holder is lost, and since when others may take
+ * it. Only what has not changed while it could be read all the time has lapsed, so a look that failed forgets all.
+ */
+import type { LeaseStore, StoredLease } from '../../kubeapi/cluster-api.ts'
+import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
+import { ANNOTATION_HANDOVER, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lane-servers.ts'
+import type { Lease, Membership } from '../../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import type { Knock } from '../../reconcile/failure-detector.ts'
+import type { CableRules } from '../cable/cable-driver.ts'
+import type { GatewayDeps } from '../world/deps.ts'
+import { type LeaseView, hasLapsed, whyLost, whyOpen } from './plan-lease.ts'
+
+type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {
+  readonly knock: Knock
+  readonly cable: { readonly rules: Pick<CableRules, 'endsWithProcess'> }
+}
+
+/** Pause until a machine that answers is knocked at again. One that does not is at each look, until it is given up. */
+const REKNOCK_MS = 5000
+
+/**
+ * Asks after a holder whose Lease lapsed. Its process may be between two images, or the API may be out of its reach
+ * alone, while its kernel carries the lane: if another node took the lane then, nobody would take it out of that node.
+ */
+class LapsedHolder {
+  readonly #deps: LapsedHolderDeps
+  readonly #own: { readonly node: string; readonly lane: number }
+  /** Which machine answered, and when to knock again. */
+  #answered: { readonly holder: string; readonly nextMs: number } | undefined
+  /** Of the holder that lapsed: what was logged last, and whether an Event was reported. */
+  #said = ''
+  #reported = false
+
+  constructor(deps: LapsedHolderDeps, own: { readonly node: string; readonly lane: number }) {
+    this.#deps = deps
+    this.#own = own
+  }
+
+  /**
+   * True where another node holds the Lease, it lapsed, and that node's lane is lost as well. Asks its machine, which
+   * takes two seconds where that does not answer. `reports`: of the nodes that stand by, this one reports to people.
+   * Never rejects.
+   */
+  async isLost(lease: LeaseView | undefined, reports: boolean): Promise<boolean> {
+    const { clock, api, logger, cable } = this.#deps
+    const { node, lane } = this.#own
+    const holder = lease?.holder ?? ''
+    if (lease === undefined || holder === '' || holder === node || !hasLapsed(lease, clock.monotonic())) {
+      this.#forget()
+      return false
+    }
+    const facts = { node: api.cache('Node').get(holder), gateway: api.cache('Gateway').get(holder) }
+    const known = whyLost({ rules: cable.rules, lane, ...facts })
+    const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
+    const said = why ?? 'its machine answers, so it keeps the lane'
+    const reason = why === undefined ? 'LaneHolderSilent' : 'LaneHolderLost'
+    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { reason, lane, holder, why: said })
+    this.#said = said
+    if (why === undefined && reports) this.#report(holder)
+    return why !== undefined
+  }
+
+  #forget(): void {
+    this.#answered = undefined
+    this.#said = ''
+    this.#reported = false
+  }
+
+  #report(holder: string): void {
+    if (this.#reported) return
+    this.#reported = true
+    const note =
+      `the gateway of this node does not renew its hold on lane ${this.#own.lane}, but its machine answers and its ` +
+      `last word was that connections are up, so no other node takes the lane. See its process ` +
+      `there; a cordon of ${holder}, or the label ${LABEL_DRAIN} on its Node, gives the lane to another node`
+    const regarding = { kind: 'Node', name: holder } as const
+    this.#deps.api.report({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
+  }
+
+  async #answers(holder: string): Promise<boolean> {
+    const { clock, api, knock } = this.#deps
+    if (this.#answered?.holder === holder && clock.monotonic() < this.#answered.nextMs) return true
+    const addresses = api.cache('Node').get(holder)?.status?.addresses
+    const address = addresses?.find(({ type }) => type === 'InternalIP')?.address
+    // One packet may be lost. Without an address nobody can be asked, and the Lease decides alone.
+    const answers = address !== undefined && ((await knock(address)) || (await knock(address)))
+    this.#answered = answers ? { holder, nextMs: clock.monotonic() + REKNOCK_MS } : undefined
+    return answers
+  }
+}
+
+export type LeaseWatchDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
+
+export class LeaseWatch {
+  readonly node: string
+  readonly lane: number
+  readonly #deps: LeaseWatchDeps
+  readonly #holder: LapsedHolder
+  #seen: { readonly lease: StoredLease | undefined; readonly view: LeaseView | undefined } | undefined
+  #lost = false
+  #openSinceMs: number | undefined
+
+  constructor(deps: LeaseWatchDeps, own: { readonly node: string; readonly lane: number }) {
+    this.#deps = deps
+    this.node = own.node
+    this.lane = own.lane
+    this.#holder = new LapsedHolder(deps, own)
+  }
+
+  /** Undefined: there is none, or it was not read yet. */
+  get view(): LeaseView | undefined {
+    return this.#seen?.view
+  }
+
+  /** What the API had at the last look. */
+  get stored(): StoredLease | undefined {
+    return this.#seen?.lease
+  }
+
+  /** Why others may take it; undefined when they may not. */
+  get open(): ReturnType<typeof whyOpen> {
+    return whyOpen(this.view, this.#deps.clock.monotonic(), this.#lost)
+  }
+
+  /** The lane of the holder is lost, as far as this node knows. */
+  get lost(): boolean {
+    return this.#lost
+  }
+
+  /** Monotonic milliseconds; undefined: nobody but its holder may take it. */
+  get openSinceMs(): number | undefined {
+    return this.#openSinceMs
+  }
+
+  /**
+   * Reads it, and asks after a holder that does not renew. `reports`: given the Lease, whether this node is the one that
+   * reports such a holder to people. Throws ClusterApiError.
+   */
+  async look(reports: (view: LeaseView | undefined) => boolean, signal: AbortSignal): Promise<void> {
+    this.notice(await this.#deps.leases.read(laneLeaseName(this.lane), signal))
+    this.#lost = await this.#holder.isLost(this.view, reports(this.view))
+    this.#reckonOpen()
+  }
+
+  /** What was read or written just now. */
+  notice(lease: StoredLease | undefined): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const before = this.#seen
+    const same = before !== undefined && JSON.stringify(before.lease?.spec) === JSON.stringify(lease?.spec)
+    const changedMs = same ? (before.view?.changedMs ?? nowMs) : nowMs
+    this.#seen = { lease, view: lease === undefined ? undefined : viewOf(lease, changedMs) }
+    this.#reckonOpen()
+  }
+
+  /** What was seen before says nothing about now: a silent holder may have been unable to renew as well. */
+  forget(): void {
+    this.#seen = undefined
+    this.#openSinceMs = undefined
+  }
+
+  #reckonOpen(): void {
+    const isOpen = this.open !== undefined
+    this.#openSinceMs = isOpen ? (this.#openSinceMs ?? this.#deps.clock.monotonic()) : undefined
+  }
+}
+
+// The Lease of a lane as the API has it: read, and written. Pure.
+
+/** `changedMs`: LeaseView's. What others wrote is taken as it is; a duration that is none counts as the default. */
+export function viewOf({ metadata, spec }: StoredLease, changedMs: number): LeaseView {
+  const seconds = spec?.leaseDurationSeconds ?? 0
+  return {
+    holder: spec?.holderIdentity ?? '',
+    offer: metadata.annotations?.[ANNOTATION_HANDOVER],
+    changedMs,
+    durationMs: seconds > 0 ? seconds * 1000 : LANE_LEASE_MS,
+  }
+}
+
+interface LeaseTerms {
+  readonly lane: number
+  /** Empty: nobody. */
+  readonly holder: string
+  readonly offer?: string | undefined
+  /** Milliseconds since 1970. */
+  readonly nowMs: number
+  readonly durationMs: number
+  /** The Lease goes with it. */
+  readonly membership: Membership | undefined
+  readonly before: Lease['spec'] | undefined
+}
+
+/** Another version of `stored`, or a new Lease. */
+export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): StoredLease {
+  const { holder, offer, membership, before } = terms
+  const now = microTime(terms.nowMs)
+  const stays = before !== undefined && before.holderIdentity === holder
+  const { [ANNOTATION_HANDOVER]: _old, ...annotations } = stored?.metadata.annotations ?? {}
+  const uid = membership?.metadata.uid
+  return {
+    apiVersion: 'coordination.k8s.io/v1',
+    kind: 'Lease',
+    metadata: {
+      ...(stored?.metadata ?? { name: laneLeaseName(terms.lane) }),
+      labels: { ...(stored?.metadata.labels ?? {}), [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+      annotations: offer === undefined ? annotations : { ...annotations, [ANNOTATION_HANDOVER]: offer },
+      ...(membership === undefined || uid === undefined
+        ? {}
+        : {
+            ownerReferences: [
+              { apiVersion: membership.apiVersion, kind: membership.kind, name: membership.metadata.name, uid },
+            ],
+          }),
+    },
+    spec: {
+      holderIdentity: holder,
+      leaseDurationSeconds: Math.ceil(terms.durationMs / 1000),
+      acquireTime: (stays ? before.acquireTime : undefined) ?? now,
+      renewTime: now,
+      leaseTransitions: (before?.leaseTransitions ?? -1) + (stays ? 0 : 1),
+    },
+  }
+}
+
+/** metav1.MicroTime. */
+function microTime(ms: number): string {
+  return new Date(ms).toISOString().replace('Z', '000Z')
+}

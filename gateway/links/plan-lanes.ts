@@ -1,0 +1,247 @@
+/** The devices of the lane that this node serves, and the links over them, in words that every cable understands. Pure. */
+import { SIZE_STEP, type SizeBounds } from '../../kernel/probing/path-size.ts'
+import { containsAddress, formatAddress, parseAddress, prefixOf } from '../../model/addresses/ip.ts'
+import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
+import { UNGRANTED_SPACE } from '../../model/addresses/required-ranges.ts'
+import { NEITHER_CALLABLE } from '../../model/conditions.ts'
+import { laneDevice } from '../../model/kernel-ids.ts'
+import { ANNOTATION_PUBLIC_ADDRESS } from '../../model/lanes/gateway-node.ts'
+import { remoteLanes } from '../../model/lanes/lane-number.ts'
+import type { ConnectionCause, EndpointCandidate } from '../../model/objects.ts'
+import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import { type CableDevice, type CableRules, type LaneState, linkKey } from '../cable/cable-driver.ts'
+import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
+import { isBehindNat, isOwnLaneHidden, linkPort, ownAddresses, planCandidates } from '../reach/plan-candidates.ts'
+import type { GatewayLaneConfig } from '../world/config.ts'
+import { type GatewayWorld, type PeerHealthView, healthKey } from '../world/gateway-world.ts'
+import { type Refusal, type RemoteLink, checkClusters, checkEndpoints } from './check-remotes.ts'
+import { nextLookMs } from './choose-server.ts'
+
+// Between which sizes a link is probed, and what its packets may have. Pure.
+
+/** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
+const SMALLEST_MTU = 576
+
+/** Undefined where there is nothing to find out. `overhead`: CableRules. */
+function sizeBounds(deviceMtu: number, overhead: number): SizeBounds | undefined {
+  if (deviceMtu <= SMALLEST_MTU) return undefined
+  // What every network carries that carries IPv6.
+  const base = Math.floor((IPV6_MIN_MTU - overhead) / SIZE_STEP) * SIZE_STEP
+  return { floor: SMALLEST_MTU, base, most: deviceMtu }
+}
+
+/**
+ * Of one link: the device is as wide as the routes of this node say, and the way beyond may be narrower. Takes what
+ * probes found to get there; never less than SMALLEST_MTU.
+ */
+export function linkMtu(deviceMtu: number, health: { readonly sendSize?: number } | undefined): number {
+  return Math.min(deviceMtu, Math.max(SMALLEST_MTU, health?.sendSize ?? deviceMtu))
+}
+
+export interface PlannedLink extends RemoteLink {
+  readonly choice: EndpointChoice
+  /** Why it may be that it never comes up, in words. */
+  readonly doubt?: LaneDoubt
+  /** It is probed for the size of packets, within these. Absent: it is not. */
+  readonly sizes?: SizeBounds
+  /** Octets of what got there when this was planned. Absent: not known. */
+  readonly sizeBefore?: number
+}
+
+/** A device of the lane with its links. */
+export interface LanePlan extends CableDevice {
+  readonly links: readonly PlannedLink[]
+  /** Called beside them, to be sent to once they have shaken hands (chooseServer()). */
+  readonly successors: readonly PlannedLink[]
+}
+
+export interface LanesPlan {
+  /** By remote lane number. */
+  readonly lanes: readonly LanePlan[]
+  readonly clusters: readonly RemoteCluster[]
+  readonly refusals: readonly Refusal[]
+  /** When a call is due or a candidate's turn ends: plan again then. Milliseconds of the monotonic clock. */
+  readonly nextAtMs?: number
+}
+
+/** Underlay MTU where no peer's path is known yet. */
+const DEFAULT_PATH_MTU = 1500
+
+/**
+ * From the world to one plan per device: one for each lane number that gateways of other clusters have, if this node
+ * serves a lane.
+ */
+export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
+  const { clusters, refusals } = checkClusters(world)
+  const endpoints = checkEndpoints(world, clusters, rules)
+  const behindNat = isBehindNat(world)
+  const numbers = remoteLanes([...endpoints.links, ...endpoints.successors].map((link) => link.remoteLane))
+  const lanes = world.lanes.flatMap((own) =>
+    numbers.map((remoteLane) => {
+      const onLane = (links: readonly RemoteLink[]) => links.filter((link) => link.remoteLane === remoteLane)
+      const links = { remotes: onLane(endpoints.links), newcomers: onLane(endpoints.successors) }
+      return planLane({ world, rules, own, remoteLane, behindNat, ...links })
+    }),
+  )
+  const calls = lanes.flatMap(plannedLinks)
+  const looks = endpoints.successors.map((link) => nextLookMs(calledSinceMs(world, link), world.monotonicMs))
+  const due = [...calls.flatMap((link) => link.choice.nextAtMs ?? []), ...looks]
+  return {
+    lanes,
+    clusters,
+    refusals: [...leftOut(world), ...refusals, ...endpoints.refusals],
+    ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
+  }
+}
+
+/** Those that are sent to, and those that are only called. */
+export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
+  return [...links, ...successors]
+}
+
+function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
+  if (ipv6LeftOut === undefined) return []
+  const message = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  return [{ subject: `Node ${node}`, reason: 'IPv6NotInKernel', message }]
+}
+
+interface PlanLaneInit {
+  readonly world: GatewayWorld
+  readonly rules: CableRules
+  readonly own: GatewayLaneConfig
+  readonly remoteLane: number
+  readonly behindNat: boolean
+  readonly remotes: readonly RemoteLink[]
+  readonly newcomers: readonly RemoteLink[]
+}
+
+function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers }: PlanLaneInit): LanePlan {
+  const states = world.laneStates.get(remoteLane)?.links
+  const hidden = isOwnLaneHidden(world, own)
+  const port = linkPort({ stated: own.port, of: own.lane, from: remoteLane })
+  const ours = ownAddresses(world)
+  const planned = (remote: RemoteLink, health: PeerHealthView | undefined): PlannedLink => {
+    const { monotonicMs, rotateMs, callJitter: jitter } = world
+    const link = states?.get(linkKey(remote))
+    const { candidates, noneCallable, hidden: isRemoteHidden } = remote
+    // An end that cannot be called must call; else the order of ids decides, so that both ends agree.
+    const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable: !hidden }
+    const called = world.roamed?.get(linkKey(remote))
+    // An address that was the other's when it called may have become this node's since.
+    const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
+    const doubt = laneDoubt({ world, own, port, remote, hidden })
+    return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
+  }
+  const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remoteLane, remote.cluster))))
+  const successors = newcomers.map((remote) =>
+    planned(remote, { state: 'connecting', sinceMs: calledSinceMs(world, remote) }),
+  )
+  const mtu = planMtu([...links, ...successors], world.pathMtu, rules.overhead)
+  const sizes = sizeBounds(mtu, rules.overhead)
+  return {
+    remoteLane,
+    device: laneDevice(remoteLane),
+    port,
+    ownLane: own.lane,
+    mtu,
+    address: `${formatAddress(rules.probeAddress(world.own.spec.index, own.lane))}/32`,
+    behindNat,
+    links: links.map((link) => {
+      if (!link.answersSizes || sizes === undefined) return link
+      const sizeBefore = world.health.get(healthKey(remoteLane, link.cluster))?.sendSize
+      return { ...link, sizes, ...(sizeBefore === undefined ? {} : { sizeBefore }) }
+    }),
+    successors,
+  }
+}
+
+function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: RemoteLink): number {
+  return successorsSince?.get(linkKey(link)) ?? monotonicMs
+}
+
+/**
+ * MTU of a lane device: the smallest path MTU to an address in use on it, less what the cable adds to it. One
+ * device serves a link to each cluster, so the narrowest path decides for all. An address that is only being tried
+ * decides while there is none in use: candidates take turns every second, and the lanes of others shall not follow.
+ */
+export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<string, number>, overhead: number): number {
+  const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
+    choices.flatMap(({ at }) => (at === undefined ? [] : (pathMtu.get(formatAddress(at.address)) ?? [])))
+  const choices = links.map((link) => link.choice)
+  const used = pathMtus(choices.filter((choice) => choice.how === 'keep'))
+  const known = used.length > 0 ? used : pathMtus(choices)
+  const path = Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known))
+  return Math.max(SMALLEST_MTU, path - overhead)
+}
+
+// Why a lane may never come up, and what can be done: neither end can be called. Pure.
+
+interface LaneDoubtInit {
+  readonly world: GatewayWorld
+  readonly own: GatewayLaneConfig
+  /** UDP, of this end of the link. */
+  readonly port: number
+  readonly remote: RemoteLink
+  /** This end cannot be called from outside, as far as is known. */
+  readonly hidden: boolean
+}
+
+export interface LaneDoubt {
+  /** One clause for the status. */
+  readonly text: string
+  readonly cause?: ConnectionCause
+}
+
+/** Undefined where nothing speaks against the lane. */
+function laneDoubt(init: LaneDoubtInit): LaneDoubt | undefined {
+  const { world, own, port, remote, hidden } = init
+  if (hidden && remote.hidden) {
+    const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
+    const seen = `here seen as ${world.observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
+    return { text: `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`, cause: 'NeitherCallable' }
+  }
+  if (!isPrivateOnly(planCandidates(world, own)) || !isPrivateOnly(remote.candidates)) return undefined
+  if (remote.candidates.some(({ address }) => isNear(world, address))) return undefined
+  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${whatToDo(port)}`
+  return { text }
+}
+
+function whatToDo(port: number): string {
+  return (
+    `give one of them a public address, or forward UDP ${port} of one to it, and tell that address ` +
+    `(annotation ${ANNOTATION_PUBLIC_ADDRESS} of its Node, publicAddress in site.yaml)`
+  )
+}
+
+function isPrivateOnly(candidates: readonly EndpointCandidate[]): boolean {
+  const isPrivate = (text: string): boolean =>
+    UNGRANTED_SPACE.some((prefix) => containsAddress(prefix, parseAddress(text)))
+  return candidates.length > 0 && candidates.every(({ address }) => isPrivate(address))
+}
+
+/** In a network that this node is in. */
+function isNear({ addresses }: GatewayWorld, text: string): boolean {
+  return addresses.some(({ address }) => {
+    const [own = '', length = '32'] = address.split('/')
+    const at = parseAddress(own)
+    return at.family === 4 && containsAddress(prefixOf(at, Number(length)), parseAddress(text))
+  })
+}
+
+// Whether the lane of this node is there.
+
+/**
+ * For each cluster that is to have a link, one device at least is there and listens where it should. `states`: by far
+ * lane.
+ */
+export function isMade(lanes: readonly LanePlan[], states: ReadonlyMap<number, LaneState>): boolean {
+  const listens = ({ remoteLane, port }: LanePlan): boolean => {
+    const state = states.get(remoteLane)
+    return state !== undefined && (state.port === undefined || state.port === port)
+  }
+  const clusters = (some: readonly LanePlan[]) => some.flatMap(({ links }) => links.map(({ cluster }) => cluster))
+  const served = new Set(clusters(lanes.filter(listens)))
+  return clusters(lanes).every((cluster) => served.has(cluster))
+}

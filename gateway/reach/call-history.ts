@@ -1,0 +1,78 @@
+/**
+ * What this process remembers of calls: which one each far end got last, and where far ends called from. A cable follows a far end to the address that it calls from before anything
+ * else is known of that address. Behind NAT it is the only way to the far end, and the next round must not put a
+ * candidate in its place.
+ */
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
+import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable-driver.ts'
+import type { RoamedLink } from '../world/gateway-world.ts'
+import type { EndpointChoice } from './choose-endpoint.ts'
+
+interface Trace {
+  /** What the device was given last; undefined where it was given nothing yet. */
+  readonly reported: AddressPort | undefined
+  readonly roamed: RoamedLink | undefined
+  /** The device has the address of `roamed` now. */
+  readonly isThere: boolean
+}
+
+export class RoamedPeers {
+  readonly #traces = new Map<string, Trace>()
+
+  /** Looks at the lanes before a round plans. Gives by linkKey() where far ends called from last. */
+  seen(lanes: Iterable<LaneState>, monotonicMs: number): ReadonlyMap<string, RoamedLink> {
+    const roamed = new Map<string, RoamedLink>()
+    for (const { links } of lanes) {
+      for (const [key, { at }] of links) {
+        const trace = traceOf(this.#traces.get(key), at, monotonicMs)
+        this.#traces.set(key, trace)
+        if (trace.roamed !== undefined) roamed.set(key, trace.roamed)
+      }
+    }
+    return roamed
+  }
+
+  /** Takes what a round gives to the devices. Links that are planned no more are forgotten. */
+  reported(links: readonly (FarEnd & { readonly choice: CallChoice })[]): void {
+    const planned = new Set(links.map(linkKey))
+    for (const key of this.#traces.keys()) if (!planned.has(key)) this.#traces.delete(key)
+    for (const link of links) {
+      const { choice } = link
+      const { reported, roamed, isThere } = this.#traces.get(linkKey(link)) ?? NO_TRACE
+      if (choice.how === 'try') this.#traces.set(linkKey(link), { reported: choice.at, roamed, isThere: false })
+      else this.#traces.set(linkKey(link), { reported, roamed, isThere })
+    }
+  }
+}
+
+const NO_TRACE: Trace = { reported: undefined, roamed: undefined, isThere: false }
+
+function traceOf(before: Trace | undefined, at: AddressPort | undefined, monotonicMs: number): Trace {
+  if (before === undefined) {
+    // An earlier run of the process left it there; nobody knows when.
+    const roamed = at === undefined ? undefined : { at, sinceMs: -Infinity }
+    return { reported: undefined, roamed, isThere: roamed !== undefined }
+  }
+  if (at === undefined || sameAddressPort(at, before.reported)) return { ...before, isThere: false }
+  if (before.isThere && sameAddressPort(before.roamed?.at, at)) return before
+  return { ...before, roamed: { at, sinceMs: monotonicMs }, isThere: true }
+}
+
+/** Remembers which call each far end got last, so that a round knows who is to be called anew. */
+export class HandshakeRetries {
+  /** Number of the last call, by linkKey(): of far ends that are being called only. */
+  #last: ReadonlyMap<string, number> = new Map()
+
+  /** linkKey() of the links whose next call is due. The first call (0) needs nothing: the link is new or was up. */
+  due(links: readonly (FarEnd & { readonly choice: EndpointChoice })[]): Set<string> {
+    const attempts = new Map(
+      links.flatMap((link) => {
+        const { attempt } = link.choice
+        return attempt === undefined ? [] : [[linkKey(link), attempt] as const]
+      }),
+    )
+    const due = [...attempts].filter(([key, attempt]) => attempt > 0 && this.#last.get(key) !== attempt)
+    this.#last = attempts
+    return new Set(due.map(([key]) => key))
+  }
+}

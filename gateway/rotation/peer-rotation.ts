@@ -1,0 +1,89 @@
+/** Far ends that take another identity: what they say of it in the tunnel is heard, and their links follow. */
+import { createHash } from 'node:crypto'
+import type { Notice } from '../../kernel/probing/probe-packet.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { messageOf } from '../../runtime/errors.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { CableRotation } from '../cable/cable-driver.ts'
+import type { LanePlan, PlannedLink } from '../links/plan-lanes.ts'
+import { healthKey } from '../world/gateway-world.ts'
+
+export interface FollowingDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly rotation: CableRotation
+  readonly lanes: () => readonly LanePlan[]
+  /** A link has followed. */
+  readonly onFollowed: () => void
+  /** This node takes another identity itself at this moment. */
+  readonly isSwitching: () => boolean
+}
+
+/** From the notice until the far end is called: by then it has its new identity, and understands who calls it. */
+const FOLLOW_AFTER_MS = 10
+/** When it is looked whether the far end has shaken hands, and it is called anew. */
+const LOOKS_MS = [100, 200, 400]
+/** So long after one has said that it is about to. */
+const SOON_MS = 2500
+
+export class Following {
+  readonly #deps: FollowingDeps
+  readonly #signal: AbortSignal
+  readonly #underWay = new Set<string>()
+  #soonMs = -Infinity
+
+  constructor(deps: FollowingDeps, signal: AbortSignal) {
+    this.#deps = deps
+    this.#signal = signal
+  }
+
+  /** Some far end is about to take another identity: two at once would call each other in vain. */
+  get isExpected(): boolean {
+    return this.#underWay.size > 0 || this.#deps.clock.monotonic() - this.#soonMs < SOON_MS
+  }
+
+  /** From the far end of the link with this healthKey(). True: it gets a receipt. */
+  onNotice(key: string, { mark, step }: Notice): boolean {
+    const link = this.#link(key)
+    if (link?.announced === undefined || identityMark(link.announced) !== mark) return false
+    if (step === 'known') return true
+    if (this.#deps.isSwitching()) return false
+    if (step === 'soon') {
+      this.#soonMs = this.#deps.clock.monotonic()
+      return true
+    }
+    if (link.identity !== link.announced && !this.#underWay.has(key)) void this.#follow(key, link, link.announced)
+    return false
+  }
+
+  async #follow(key: string, { remoteLane, identity: from, cluster }: PlannedLink, to: string): Promise<void> {
+    const { clock, logger, rotation, onFollowed } = this.#deps
+    const followed = { remoteLane, from, to }
+    this.#underWay.add(key)
+    try {
+      await rotation.follow(followed, clock.sleep(FOLLOW_AFTER_MS, this.#signal), this.#signal)
+      logger.info('the far end of a link has a new key', { cluster, remoteLane })
+      onFollowed()
+      for (const ms of LOOKS_MS) {
+        await clock.sleep(ms, this.#signal)
+        if (await rotation.hasFollowed(followed, this.#signal)) break
+      }
+    } catch (error) {
+      if (this.#signal.aborted) return
+      const why = messageOf(error)
+      logger.warn('a link did not follow its far end at once', { cluster, remoteLane, reason: 'RoundFailed', why })
+    } finally {
+      this.#underWay.delete(key)
+    }
+  }
+
+  #link(key: string): PlannedLink | undefined {
+    const links = this.#deps.lanes().flatMap((lane) => lane.links)
+    return links.find((link) => healthKey(link.remoteLane, link.cluster) === key)
+  }
+}
+
+/** An identity as one number, to name it in a notice (kernel/probing/probe-packet.ts). */
+export function identityMark(identity: string): number {
+  return createHash('sha256').update(identity).digest().readUInt32BE(0)
+}

@@ -1,0 +1,181 @@
+/** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
+import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import {
+  CONDITION_DRAINED,
+  CONDITION_READY,
+  type ConditionFinding,
+  NEITHER_CALLABLE,
+  findCondition,
+} from '../../model/conditions.ts'
+import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
+import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
+import { type Problem, type ReasonCode, problem } from '../../model/reasons/reasons.ts'
+import { type LanePlan, linkMtu } from '../links/plan-lanes.ts'
+import { healthKey } from '../world/gateway-world.ts'
+
+/** Most clusters that one sentence names. */
+const MOST_NAMES = 10
+
+export interface ReadyInit {
+  readonly lanes: number
+  readonly connections: readonly ConnectionStatus[]
+  readonly failure: string | undefined
+}
+
+/**
+ * The condition Ready: whether every other cluster can be reached from here. A cluster is as well off as the best of
+ * its links; links that are not up beside one that is are named, and nothing more. Of what is wrong, the reason is that
+ * of the worst.
+ */
+export function readyFinding({ lanes, connections, failure }: ReadyInit): ConditionFinding {
+  const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => {
+    return { type: CONDITION_READY, status, reason, message }
+  }
+  if (failure !== undefined) return finding('False', 'RoundFailed', failure)
+  if (lanes === 0) return finding('False', 'NoLane', 'this node serves no lane')
+  if (connections.length === 0)
+    return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster to link with yet')
+  const reached = new Set(connections.filter(({ state }) => state === 'up').map(({ cluster }) => cluster))
+  const cutOff = connections.filter(({ cluster }) => !reached.has(cluster))
+  const connecting = cutOff.filter(({ state }) => state === 'connecting')
+  const silent = cutOff.filter(({ state }) => state === 'down')
+  if (silent.length > 0)
+    return finding('False', 'LaneProbeTimeout', `no answer to probes from ${named(silent.map(clusterText))}`)
+  if (connecting.length > 0) {
+    const hopeless = connecting.filter(({ cause }) => cause === 'NeitherCallable')
+    const more =
+      hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${named(hopeless.map(clusterText))}`
+    return finding('False', 'LaneConnecting', `not connected yet to ${named(connecting.map(clusterText))}${more}`)
+  }
+  const spare = connections.filter(({ state }) => state !== 'up')
+  if (spare.length === 0) return finding('True', 'LanesUp', '')
+  return finding(
+    'True',
+    'SomeLinksDown',
+    `not up: ${named(spare.map(linkText))}; each cluster has another link that is`,
+  )
+}
+
+/** `2/3`: connections that are up, of all. */
+export function upText(connections: readonly ConnectionStatus[]): string {
+  return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
+}
+
+/** What people are to learn of what changed. A restart of this process changes nothing, so it reports nothing again. */
+export function gatewayEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  return [...laneEvents(before, after), ...drainEvents(before, after)]
+}
+
+function drainEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  const [was, is] = [before, after].map((one) => findCondition(one?.status?.conditions, CONDITION_DRAINED)?.status)
+  const event = (reason: ReasonCode, note: string): ObjectEvent => {
+    const { name } = after.metadata
+    return { regarding: { kind: 'Gateway', name, uid: before?.metadata.uid }, type: 'Normal', reason, note }
+  }
+  const events: ObjectEvent[] = []
+  if (was === undefined && is !== undefined) events.push(event('GatewayDraining', 'traffic leaves this gateway'))
+  if (was !== 'True' && is === 'True') events.push(event('NothingFlows', 'no traffic flows over this gateway any more'))
+  if (was !== undefined && is === undefined) events.push(event('GatewayUndrained', 'this gateway takes traffic again'))
+  return events
+}
+
+/**
+ * Lanes that came up or went down, and that are held out of use or no longer. A restart of this process changes none, so
+ * it reports nothing again.
+ */
+export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  const key = (one: ConnectionStatus): string => `${one.lane}/${remoteLaneOf(one)}/${one.cluster}`
+  const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one]))
+  const { name } = after.metadata
+  const regarding = { kind: 'Gateway' as const, name, uid: before?.metadata.uid }
+  return (after.status?.connections ?? []).flatMap((one): ObjectEvent[] => {
+    const last = was.get(key(one))
+    const lane = `lane ${one.lane} to ${farText(one)}`
+    const events: ObjectEvent[] = []
+    if (one.state === 'up' && last?.state !== 'up') {
+      events.push({ regarding, type: 'Normal', reason: 'LaneUp', note: `${lane} is up` })
+    }
+    if (one.state === 'down' && last?.state === 'up') {
+      events.push({ regarding, type: 'Warning', reason: 'LaneDown', note: `${lane} is down: ${one.message}` })
+    }
+    if (one.held === true && last?.held !== true) {
+      events.push({ regarding, type: 'Warning', reason: 'LinkFlaps', note: `${lane}: ${one.message}` })
+    }
+    if (one.state === 'up' && one.held !== true && last?.held === true) {
+      events.push({ regarding, type: 'Normal', reason: 'LinkSteady', note: `${lane} is used again` })
+    }
+    return events
+  })
+}
+
+/** With its number where that is not the same: `paris`, `lane 2 of paris`. */
+function farText(connection: ConnectionStatus): string {
+  return remoteLaneOf(connection) === connection.lane ? connection.cluster : linkText(connection)
+}
+
+function clusterText({ cluster }: ConnectionStatus): string {
+  return cluster
+}
+
+function linkText(connection: ConnectionStatus): string {
+  return `lane ${remoteLaneOf(connection)} of ${connection.cluster}`
+}
+
+/** Each once, in order, and not more than MOST_NAMES of them. */
+export function named(texts: readonly string[]): string {
+  const names = [...new Set(texts)].sort()
+  const rest = names.length - MOST_NAMES
+  return `${names.slice(0, MOST_NAMES).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+// Tells once that packets of some sizes do not get through a link, and once that they do again.
+
+/** Octets of packets, that get there and that the device takes. */
+export function narrowProblem(mtu: number, deviceMtu: number): Problem {
+  const message = `packets of more than ${mtu} octets do not get there, and nobody on the way says so; the device takes ${deviceMtu}`
+  return problem('PathMtuReduced', message)
+}
+
+/** By healthKey(): the size that was reported last of each link that does not carry what its device takes. */
+export type ReportedSizes = ReadonlyMap<string, number>
+
+interface SizeEvents {
+  readonly events: readonly ObjectEvent[]
+  readonly reported: ReportedSizes
+}
+
+/** What changed since `reported`. While sizes are being tried nothing is reported: the size is not known yet. */
+export function sizeEvents(
+  reported: ReportedSizes,
+  gateway: Gateway,
+  lanes: readonly LanePlan[],
+  health: ReadonlyMap<string, MeasuredPeer>,
+): SizeEvents {
+  const { name, uid } = gateway.metadata
+  const regarding = { kind: 'Gateway' as const, name, uid }
+  const events: ObjectEvent[] = []
+  const now = new Map<string, number>()
+  for (const lane of lanes) {
+    for (const { cluster } of lane.links) {
+      const key = healthKey(lane.remoteLane, cluster)
+      const [before, view] = [reported.get(key), health.get(key)]
+      const size = linkMtu(lane.mtu, view)
+      const isNarrow = size < lane.mtu
+      if (view?.state !== 'up' || view.isTryingSizes) {
+        if (before !== undefined) now.set(key, before)
+        continue
+      }
+      if (isNarrow) now.set(key, size)
+      const link = `lane ${lane.ownLane} to lane ${lane.remoteLane} of ${cluster}`
+      if (isNarrow && size !== before) {
+        const { reason, message } = narrowProblem(size, lane.mtu)
+        events.push({ regarding, type: 'Warning', reason, note: `${link}: ${message}` })
+      } else if (!isNarrow && before !== undefined) {
+        const note = `${link}: packets of ${lane.mtu} octets get there again`
+        events.push({ regarding, type: 'Normal', reason: 'PathMtuRestored', note })
+      }
+    }
+  }
+  return { events, reported: now }
+}

@@ -1,0 +1,159 @@
+/**
+ * Configuration of the gateway of one node, with defaults. compose/site/gateway.ts fills it from site.yaml and flags.
+ */
+import { join } from 'node:path'
+import { type Family, classifyAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { HEARTBEAT_BOUNDS, HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
+import { MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
+import type { OpenPort } from '../../model/addresses/address-port.ts'
+import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../../model/kernel-ids.ts'
+
+export interface GatewayLaneConfig {
+  readonly lane: number
+  /**
+   * UDP port that WireGuard listens on for gateways of the same number in other clusters. For those of other numbers it
+   * is as much higher or lower: linkPort().
+   */
+  readonly port: number
+  /** Address under which others reach this node, when that is not an address of its own (port forwarding, 1:1 NAT). */
+  readonly publicAddress?: string
+}
+
+export interface GatewayConfig {
+  readonly node: string
+  /** Sealane's version, reported in Gateway.status. */
+  readonly version: string
+  /** One at most: a node has one lane number. None: a node that is to be cleaned. */
+  readonly lanes: readonly GatewayLaneConfig[]
+  /** This node's private directory; made with mode 0700. Holds lane<k>.key. */
+  readonly stateDir: string
+  /** The address from which the broker saw this site call. Not an address of this node: it is behind NAT. */
+  readonly observedAddress?: string
+  /** Ports of this node that pods of other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
+  /** Between two probes over a link with traffic, or one of which it is not known yet whether it works. */
+  readonly probeIntervalMs: number
+  /** The same where nothing flows. */
+  readonly idleProbeIntervalMs: number
+  /** How long a probe waits for its answer at least, until it is missed and sent again. */
+  readonly quickProbeMs: number
+  /** Probes in a row without an answer until traffic goes over other links, where there are others. */
+  readonly missesUntilDoubt: number
+  /** Silence until such a connection counts as down. */
+  readonly downAfterMs: number
+  /** Answers in a row until a connection that was down counts as up again. */
+  readonly answersUntilUp: number
+  /** How long one candidate address is tried before the next. */
+  readonly rotateMs: number
+  /** A key of this age is made anew; 0: none is because of its age. */
+  readonly keyMaxAgeMs: number
+  /** Gateway.status is written at once when a connection changes state, else at most this often. */
+  readonly statusMs: number
+  /** Gateway.status is written at least this often. All parts of a cluster have the same. */
+  readonly heartbeatMs: number
+}
+
+/** What has no default. */
+export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateDir'> &
+  Partial<Omit<GatewayConfig, 'lanes'>> & {
+    readonly lanes: readonly { readonly lane: number; readonly port?: number; readonly publicAddress?: string }[]
+  }
+
+export const GATEWAY_DEFAULTS = {
+  probeIntervalMs: 200,
+  idleProbeIntervalMs: 1000,
+  quickProbeMs: 50,
+  missesUntilDoubt: 4,
+  downAfterMs: 1500,
+  answersUntilUp: 2,
+  rotateMs: 5000,
+  keyMaxAgeMs: 30 * 24 * 3_600_000,
+  statusMs: 2000,
+  heartbeatMs: HEARTBEAT_MS,
+  openPorts: [],
+} as const
+
+export class GatewayConfigError extends Error {
+  constructor(field: string, value: unknown, expected: string) {
+    super(`gateway ${field} ${JSON.stringify(value)}: expected ${expected}`)
+    this.name = 'GatewayConfigError'
+  }
+}
+
+export interface Forwarding {
+  /** For the log. */
+  readonly name: 'IP' | 'IPv6'
+  /** The kernel's switch. */
+  readonly setting: string
+  /** Of ensureForwarding(): remembers that the gateway switched it on. */
+  readonly marker: string
+}
+
+export function forwarding({ stateDir }: Pick<GatewayConfig, 'stateDir'>, family: Family): Forwarding {
+  const marker = join(stateDir, 'gateway-switched-on-forwarding')
+  return family === 4
+    ? { name: 'IP', setting: IP_FORWARDING, marker }
+    : { name: 'IPv6', setting: IPV6_FORWARDING, marker }
+}
+
+/** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */
+export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
+  if (init.lanes.length > 1)
+    throw new GatewayConfigError(
+      'lanes',
+      init.lanes.map(({ lane }) => lane),
+      ONE_LANE,
+    )
+  const lanes = init.lanes.map((lane) => ({ port: lanePort(lane.lane), ...lane }))
+  lanes.forEach(checkLane)
+  if (init.observedAddress !== undefined) parseAddress(init.observedAddress, 'gateway observedAddress')
+  const config: GatewayConfig = { ...GATEWAY_DEFAULTS, ...init, lanes }
+  for (const field of WHOLE_NUMBERS) {
+    if (!(Number.isInteger(config[field]) && config[field] > 0)) {
+      throw new GatewayConfigError(field, config[field], 'a whole number above 0')
+    }
+  }
+  if (!(Number.isInteger(config.keyMaxAgeMs) && config.keyMaxAgeMs >= 0))
+    throw new GatewayConfigError('keyMaxAgeMs', config.keyMaxAgeMs, 'a whole number, or 0')
+  checkHeartbeat(config.heartbeatMs)
+  return config
+}
+
+function checkHeartbeat(ms: number): void {
+  const { minMs, maxMs } = HEARTBEAT_BOUNDS
+  if (Number.isInteger(ms) && ms >= minMs && ms <= maxMs) return
+  throw new GatewayConfigError('heartbeatMs', ms, `a whole number from ${minMs} to ${maxMs}`)
+}
+
+const WHOLE_NUMBERS = [
+  'probeIntervalMs',
+  'idleProbeIntervalMs',
+  'quickProbeMs',
+  'missesUntilDoubt',
+  'downAfterMs',
+  'answersUntilUp',
+  'rotateMs',
+  'statusMs',
+] as const
+
+const ONE_LANE = 'one lane for this node: a link to each gateway of the others needs no more'
+
+function checkLane(lane: GatewayLaneConfig): void {
+  if (!isLaneNumber(lane.lane)) {
+    throw new GatewayConfigError('lane', lane.lane, `a number from 0 to ${MAX_LANE}`)
+  }
+  // Those for the other numbers are around it.
+  const [lowest, highest] = [1 + lane.lane, 0xffff - MAX_LANE + lane.lane]
+  if (!Number.isInteger(lane.port) || lane.port < lowest || lane.port > highest) {
+    throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, `a number from ${lowest} to ${highest}`)
+  }
+  if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
+}
+
+/** What the other clusters would not call is refused here, where it can be mended. */
+function checkPublicAddress(lane: number, text: string): void {
+  const field = `publicAddress of lane ${lane}`
+  const address = parseAddress(text, `gateway ${field}`)
+  if (address.family === 4 && classifyAddress(address) === 'usable') return
+  throw new GatewayConfigError(field, text, 'an IPv4 address at which other sites reach this node')
+}

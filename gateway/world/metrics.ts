@@ -1,0 +1,76 @@
+/** Every metric of the gateway. */
+import type { Counter, Gauge, Histogram, LabelledCounter, Metrics } from '../../runtime/metrics/instruments.ts'
+
+export interface GatewayMetrics {
+  readonly connectionUp: Gauge
+  readonly connectionRtt: Gauge
+  readonly connectionJitter: Gauge
+  readonly connectionLoss: Gauge
+  readonly connectionMtu: Gauge
+  readonly handshakeAge: Gauge
+  readonly receivedBytes: Gauge
+  readonly sentBytes: Gauge
+  /** Of links that there are: TransitionCounts. */
+  readonly transitions: LabelledCounter
+  readonly laneMtu: Gauge
+  readonly refusals: Gauge
+  readonly probesSent: Counter
+  readonly probesAnswered: Counter
+  readonly probesIgnored: Counter
+  readonly rounds: Counter
+  readonly roundDuration: Histogram
+  readonly changes: Counter
+  readonly packetsDropped: Counter
+  readonly driftRepairs: Counter
+}
+
+const DEVICE = ['lane', 'remote_lane'] as const
+const PEER = ['cluster', ...DEVICE] as const
+
+/** Labels of a device, and together with the cluster of a link: this node's lane number, and that of the far ends. */
+export function laneLabels({ ownLane, remoteLane }: { readonly ownLane: number; readonly remoteLane: number }) {
+  return { lane: String(ownLane), remote_lane: String(remoteLane) }
+}
+
+export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
+  const gauge = (name: string, help: string, labels: readonly string[] = PEER): Gauge =>
+    metrics.gauge({ name: `sealane_gateway_${name}`, help, labels })
+  const counter = (name: string, help: string, labels: readonly string[]): LabelledCounter =>
+    metrics.counter({ name: `sealane_gateway_${name}_total`, help, labels })
+  return {
+    connectionUp: gauge('connection_up', '1 when the peer answers probes over this link, else 0.'),
+    connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
+    connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
+    connectionLoss: gauge(
+      'connection_loss_ratio',
+      'Share of the last 20 to 50 probes since it came up without an answer, 0 to 1.',
+    ),
+    connectionMtu: gauge('connection_mtu_bytes', 'Largest packet that gets to the peer, as padded probes find it.'),
+    handshakeAge: gauge('handshake_age_seconds', 'Time since the last WireGuard handshake with the peer.'),
+    receivedBytes: gauge('received_bytes', 'Bytes received from the peer since it was last made on the lane device.'),
+    sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last made on the lane device.'),
+    transitions: counter('transitions', 'Changes of state of a connection, by the new state.', [...PEER, 'state']),
+    laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
+    refusals: gauge('refusals', 'Cluster and Endpoint objects that are not used because what they claim is wrong.', []),
+    probesSent: counter('probes_sent', 'Probes sent.', ['lane']),
+    probesAnswered: counter('probes_answered', 'Answers to our probes.', ['lane']),
+    probesIgnored: counter('probes_ignored', 'Packets on the probe port that are no valid probe of a peer.', ['lane']),
+    rounds: counter('rounds', 'Rounds of the loop that brings the kernel to the plan, by result.', ['result']),
+    roundDuration: metrics.histogram({
+      name: 'sealane_gateway_round_duration_seconds',
+      help: 'Duration of such a round.',
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
+    }),
+    changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
+    driftRepairs: counter(
+      'drift_repairs',
+      'Times something of ours was found changed by others and was put right, by what it was and how it was found.',
+      ['what', 'reason'],
+    ),
+    packetsDropped: counter(
+      'packets_dropped',
+      "Packets that the node's policy dropped: on their way into a lane, out of one, or to or from a lane's own address.",
+      ['reason'],
+    ),
+  }
+}

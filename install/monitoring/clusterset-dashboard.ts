@@ -1,0 +1,98 @@
+/** Who reaches whom, how well, and what is wrong where. */
+import { acting, ofMember } from './alerts.ts'
+import type { Dashboard } from './dashboard.ts'
+
+const LINKS = (metric: string, by: 'max' | 'min'): string => `${by} by (member, cluster) (${ofMember(metric)})`
+
+export const CLUSTERSET_DASHBOARD: Dashboard = {
+  uid: 'sealane-clusterset',
+  title: 'Sealane clusterset',
+  choices: [],
+  panels: [
+    {
+      title: 'Clusters',
+      kind: 'stat',
+      width: 6,
+      queries: [{ expr: 'count(count by (member) (sealane_member_info))' }],
+      help: 'Of which some part is scraped.',
+    },
+    {
+      title: 'Pairs of clusters that reach each other',
+      kind: 'stat',
+      width: 6,
+      queries: [{ expr: `sum(${LINKS('sealane_gateway_connection_up', 'max')})` }],
+    },
+    {
+      title: 'Pairs that do not',
+      kind: 'stat',
+      width: 6,
+      queries: [{ expr: `count(${LINKS('sealane_gateway_connection_up', 'max')} == 0) or vector(0)` }],
+    },
+    {
+      title: 'Problems that users notice',
+      kind: 'stat',
+      width: 6,
+      queries: [{ expr: `sum(${acting('sealane_member_problems{severity="down"}')}) or vector(0)` }],
+    },
+    {
+      title: 'Who reaches whom (1: yes)',
+      kind: 'matrix',
+      width: 8,
+      by: ['member', 'cluster'],
+      queries: [{ expr: LINKS('sealane_gateway_connection_up', 'max') }],
+    },
+    {
+      title: 'Round trip of the best link',
+      kind: 'matrix',
+      width: 8,
+      unit: 's',
+      by: ['member', 'cluster'],
+      queries: [{ expr: LINKS('sealane_gateway_connection_rtt_seconds', 'min') }],
+    },
+    {
+      title: 'Loss of the best link',
+      kind: 'matrix',
+      width: 8,
+      unit: 'percentunit',
+      by: ['member', 'cluster'],
+      queries: [{ expr: LINKS('sealane_gateway_connection_loss_ratio', 'min') }],
+    },
+    {
+      title: 'Availability over the last day',
+      kind: 'matrix',
+      width: 12,
+      unit: 'percentunit',
+      by: ['member', 'cluster'],
+      queries: [{ expr: LINKS('avg_over_time(sealane_gateway_connection_up[1d])', 'max') }],
+      help: 'Part of the time in which the best link was up.',
+    },
+    {
+      title: 'Releases',
+      kind: 'table',
+      width: 12,
+      queries: [{ expr: 'count by (member, version) (sealane_member_info)' }],
+    },
+    {
+      title: 'Problems, and what they are about',
+      kind: 'table',
+      width: 24,
+      queries: [
+        {
+          expr: `max by (member, severity, code, kind, namespace, subject) (${acting('sealane_member_problem_subject')})`,
+        },
+      ],
+      help: 'The worst 20 of each cluster, as sealane status has them. docs/troubleshooting.md has the codes.',
+    },
+    {
+      title: 'Problems by code',
+      kind: 'timeseries',
+      width: 24,
+      queries: [
+        {
+          expr: `sum by (member, code) (${acting('sealane_member_problems')})`,
+          legend: '{{member}} {{code}}',
+        },
+      ],
+    },
+  ],
+}

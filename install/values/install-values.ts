@@ -1,0 +1,221 @@
+/** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import project from '../../package.json' with { type: 'json' }
+import type { MarkValues, Marks } from './marks.ts'
+import { ETCD_CLIENT_SECRET, includedEtcdUrl } from './names.ts'
+
+export interface ResourceValues {
+  readonly requests?: Readonly<Record<string, string>>
+  readonly limits?: Readonly<Record<string, string>>
+}
+
+export interface TolerationValues {
+  readonly key?: string
+  readonly operator?: 'Exists' | 'Equal'
+  readonly value?: string
+  readonly effect?: string
+}
+
+export interface PodValues {
+  readonly resources: ResourceValues
+  readonly nodeSelector: Readonly<Record<string, string>>
+  readonly tolerations: readonly TolerationValues[]
+}
+
+/** `loopback` is the node's own; `node` is the node's InternalIP besides. */
+export const STATUS_PLACES = ['loopback', 'node'] as const
+export type StatusPlace = (typeof STATUS_PLACES)[number]
+
+export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
+
+export interface InstallValues extends MarkValues {
+  readonly image: ImageName & { readonly pullPolicy: string }
+  readonly imagePullSecrets: readonly { readonly name: string }[]
+  readonly logLevel: string
+  readonly member: {
+    /** Only the chart looks at this. */
+    readonly enabled: boolean
+    readonly namespace: string
+    readonly createNamespace: boolean
+    /** Text of site.yaml; empty: ConfigMap sealane-site comes from elsewhere, such as `sealane join`. */
+    readonly site: string
+    readonly admissionPolicies: boolean
+    readonly networkPolicies: boolean
+    readonly criticalPodsQuota: boolean
+  }
+  readonly agent: PodValues & { readonly replicas: number }
+  readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }
+  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
+  readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
+  readonly metrics: {
+    /**
+     * Of agent, dns and broker, for every caller that reaches their pods; where there are PodMonitors it is so anyway.
+     */
+    readonly open: boolean
+    readonly podMonitors: {
+      readonly enabled: boolean
+      /** As Prometheus writes it, such as 30s. */
+      readonly interval: string
+      readonly labels: Readonly<Record<string, string>>
+    }
+  }
+  readonly broker: PodValues & {
+    /** Only the chart looks at this. */
+    readonly enabled: boolean
+    readonly namespace: string
+    readonly createNamespace: boolean
+    readonly networkPolicies: boolean
+    /** host:port under which members reach the broker. */
+    readonly advertise: readonly string[]
+    readonly clusterset: string
+    /** `--flag=value` of `sealane broker serve`, after all that the other values say. */
+    readonly extraArgs: readonly string[]
+    readonly service: {
+      readonly type: string
+      readonly annotations: Readonly<Record<string, string>>
+      readonly loadBalancerClass: string
+      /** Local or Cluster; empty: as the type wants it. Not with ClusterIP. */
+      readonly externalTrafficPolicy: string
+    }
+    /** `sqlite`: one broker with a volume of its own; `etcd`: replicas on what `etcd` says. */
+    readonly store: string
+    /** With `etcd`; else it is one. */
+    readonly replicas: number
+    readonly etcd: {
+      /** As `sealane broker serve --store` takes it. */
+      readonly url: string
+      /** How the broker logs in. */
+      readonly login: string
+      /** Name of the Secret with what that takes: ca.crt, and tls.crt and tls.key, or password. */
+      readonly secret: string
+    }
+    /** With `sqlite`. */
+    readonly storage: { readonly size: string; readonly storageClassName: string }
+  }
+  /** Three members beside the broker. */
+  readonly etcd: PodValues & {
+    readonly enabled: boolean
+    readonly image: string
+    /** Of each member. */
+    readonly storage: { readonly size: string; readonly storageClassName: string }
+  }
+}
+
+export const STORES = ['sqlite', 'etcd'] as const
+export const ETCD_LOGINS = ['certificate', 'password'] as const
+export type EtcdLogin = (typeof ETCD_LOGINS)[number]
+
+/** Every process holds about 100 MiB resident; an agent with 1,000 services up to 200 (docs/benchmarks.md). */
+const RESIDENT = '128Mi'
+
+/**
+ * No limit of processor time: throttled probes would look like a dead lane, throttled DNS like a dead service. What is
+ * requested is the share of it where others burn it all: with less, a gateway that is gone is found late (decision 87).
+ */
+function resources(cpu: string, memoryLimit: string, memory = RESIDENT): ResourceValues {
+  return { requests: { cpu, memory }, limits: { memory: memoryLimit } }
+}
+
+/** These pods are the node's network: they run wherever there is one. */
+const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
+
+const NO_MARKS: Marks = { labels: {}, annotations: {} }
+
+export const DEFAULT_VALUES: InstallValues = {
+  // `SEALANE_IMAGE=… npm run build` writes another name into the built package.json.
+  image: { ...parseImageName(project.config.image, project.version), pullPolicy: 'IfNotPresent' },
+  imagePullSecrets: [],
+  logLevel: 'info',
+  objects: NO_MARKS,
+  pods: NO_MARKS,
+  member: {
+    enabled: true,
+    namespace: SYSTEM_NAMESPACE,
+    createNamespace: true,
+    site: '',
+    admissionPolicies: true,
+    networkPolicies: true,
+    criticalPodsQuota: false,
+  },
+  agent: { replicas: 2, resources: resources('50m', '512Mi', '200Mi'), nodeSelector: {}, tolerations: [] },
+  dns: { replicas: 2, clusterIP: '', resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: [] },
+  gateway: {
+    userSpaceWireguard: true,
+    statusListen: 'loopback',
+    resources: resources('250m', '512Mi'),
+    nodeSelector: {},
+    tolerations: EVERYWHERE,
+  },
+  routeagent: {
+    statusListen: 'loopback',
+    resources: resources('100m', '256Mi'),
+    nodeSelector: {},
+    tolerations: EVERYWHERE,
+  },
+  metrics: { open: false, podMonitors: { enabled: false, interval: '30s', labels: {} } },
+  broker: {
+    enabled: false,
+    namespace: 'sealane-broker',
+    createNamespace: true,
+    networkPolicies: true,
+    advertise: ['sealane-broker.sealane-broker.svc:7443'],
+    clusterset: 'default',
+    extraArgs: [],
+    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
+    store: 'sqlite',
+    replicas: 3,
+    etcd: { url: includedEtcdUrl('sealane-broker'), login: 'certificate', secret: ETCD_CLIENT_SECRET },
+    storage: { size: '1Gi', storageClassName: '' },
+    resources: resources('100m', '512Mi'),
+    nodeSelector: {},
+    tolerations: [],
+  },
+  etcd: {
+    enabled: false,
+    image: 'registry.k8s.io/etcd:3.5.21-0',
+    storage: { size: '8Gi', storageClassName: '' },
+    resources: resources('100m', '2Gi', '256Mi'),
+    nodeSelector: {},
+    tolerations: [],
+  },
+}
+
+/**
+ * `own`: one broker with its own volume. `included`: replicas with an etcd that is installed with them. `given`:
+ * replicas on an etcd of somebody else's.
+ */
+export type BrokerForm = 'own' | 'included' | 'given'
+
+export function formOf({ broker, etcd }: Pick<InstallValues, 'broker' | 'etcd'>): BrokerForm {
+  if (broker.store === 'sqlite') return 'own'
+  return etcd.enabled ? 'included' : 'given'
+}
+
+/** Names of images, as pods and nodes have them. Pure. */
+
+export interface ImageName {
+  /** `registry.example.org:5000/tools/sealane` */
+  readonly repository: string
+  /** `0.1.0`; of an image by digest what is behind its colon. */
+  readonly tag: string
+}
+
+/** A name without a tag gets `tag`. A colon before the last slash is a registry's port. */
+export function parseImageName(text: string, tag = 'latest'): ImageName {
+  const at = text.lastIndexOf(':')
+  if (at <= text.lastIndexOf('/')) return { repository: text, tag }
+  return { repository: text.slice(0, at), tag: text.slice(at + 1) }
+}
+
+export function formatImageName({ repository, tag }: ImageName): string {
+  return `${repository}:${tag}`
+}
+
+/** As nodes list it, with the registry and the folder that a short name implies: `docker.io/library/busybox:1`. */
+export function fullImageName(text: string): string {
+  const { repository, tag } = parseImageName(text)
+  const [first = ''] = repository.split('/')
+  if (!repository.includes('/')) return `docker.io/library/${repository}:${tag}`
+  const isHost = first.includes('.') || first.includes(':') || first === 'localhost'
+  return isHost ? `${repository}:${tag}` : `docker.io/${repository}:${tag}`
+}

@@ -1,0 +1,199 @@
+/**
+ * One source for objects and for chart templates. The planners get values; for the chart they get placeholders
+ * instead. A text becomes `{{ .Values.path }}`, so that it can be joined with other text as usual; everything
+ * else becomes a TemplateValue. A planner never looks into a value: it asks when(), each(), optional() or digest().
+ */
+import { createHash } from 'node:crypto'
+
+type TextMap = Readonly<Record<string, string>>
+
+/** A placeholder for a value in the chart. */
+class TemplatePlace {
+  readonly path: string
+  constructor(path: string) {
+    this.path = path
+  }
+}
+
+class TemplateItems<T> extends TemplatePlace {
+  readonly items: readonly T[]
+  constructor(path: string, items: readonly T[]) {
+    super(path)
+    this.items = items
+  }
+}
+
+/** A number, a flag, a list or a map that the chart's user gives. */
+export class TemplateValue extends TemplatePlace {}
+
+export interface ConditionTerms {
+  /** That the value must be. */
+  readonly word?: string
+  /** Path of a value that will do instead. */
+  readonly or?: string
+}
+
+/** List items, or whole objects, that are there when the value is true or not empty, or as the terms say. */
+export class Conditional extends TemplateItems<unknown> {
+  readonly terms: ConditionTerms
+  constructor(path: string, items: readonly unknown[], terms: ConditionTerms = {}) {
+    super(path, items)
+    this.terms = terms
+  }
+}
+
+/** Maps of the user's, of which the first counts for most, with entries of ours that go before theirs. */
+export class ExtendedMap {
+  readonly paths: readonly string[]
+  readonly ours: TextMap
+  constructor(paths: readonly string[], ours: TextMap) {
+    this.paths = paths
+    this.ours = ours
+  }
+}
+
+/** List items, once for each text of a list; `{{ . }}` is that text. */
+export class Repeated extends TemplateItems<string> {}
+
+/** The value of a map entry that is left out when the text is empty; `expression` is what a template writes for it. */
+export class OptionalText {
+  readonly expression: string
+  constructor(expression: string) {
+    this.expression = expression
+  }
+}
+
+/** Maps whose keys the user chooses: they are given whole. */
+const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels'])
+
+/** The same shape, with a place instead of each value. */
+export function placeholders<T extends object>(values: T, under = ''): T {
+  const entries = Object.entries(values).map(([key, value]: [string, unknown]) => {
+    const path = under === '' ? key : `${under}.${key}`
+    if (typeof value === 'string') return [key, textPlaceholder(path)]
+    const isGroup = typeof value === 'object' && value !== null && !Array.isArray(value) && !OPAQUE.has(key)
+    return [key, isGroup ? placeholders(value, path) : new TemplateValue(path)]
+  })
+  return Object.fromEntries(entries) as T
+}
+
+/** A text that is nothing but one place. */
+const EXPRESSION = /^\{\{ ([^{}]+) \}\}$/
+const TEXT_PLACEHOLDER = /^\{\{ \.Values\.([A-Za-z0-9.]+) \}\}$/
+
+function textPlaceholder(path: string): string {
+  return `{{ .Values.${path} }}`
+}
+
+/** The path of a place; undefined for a plain value. */
+export function placeholderPath(value: unknown): string | undefined {
+  if (value instanceof TemplateValue) return value.path
+  return typeof value === 'string' ? TEXT_PLACEHOLDER.exec(value)?.[1] : undefined
+}
+
+/** The items when the flag is true, or the text or the map is not empty. To be spread into a list. */
+export function when<T>(value: boolean | string | TextMap, ...items: readonly T[]): readonly T[] {
+  const path = placeholderPath(value)
+  if (path !== undefined) return [new Conditional(path, items) as T]
+  if (typeof value === 'object') return Object.keys(value).length > 0 ? items : []
+  return value === true || (typeof value === 'string' && value !== '') ? items : []
+}
+
+/** The items when one of the flags is true. To be spread into a list. */
+export function whenEither<T>(a: boolean, b: boolean, ...items: readonly T[]): readonly T[] {
+  const [path, or] = [placeholderPath(a), placeholderPath(b)]
+  if (path !== undefined && or !== undefined) return [new Conditional(path, items, { or }) as T]
+  return a || b ? items : []
+}
+
+/** The items when the text is this word. To be spread into a list. */
+export function whenIs<T>(value: string, word: string, ...items: readonly T[]): readonly T[] {
+  const path = placeholderPath(value)
+  if (path !== undefined) return [new Conditional(path, items, { word }) as T]
+  return value === word ? items : []
+}
+
+/**
+ * Entries of the user's beside ours, which stay as they are; of `given`, the first counts for most. Undefined where
+ * there are none at all.
+ */
+export function withOurs(ours: TextMap | undefined, ...given: readonly TextMap[]): TextMap | undefined {
+  const paths = given.map(placeholderPath)
+  if (paths.every((path) => path !== undefined)) return extended(ours, paths)
+  const all = Object.assign({}, ...[...given].reverse(), ours) as TextMap
+  return Object.keys(all).length === 0 ? undefined : all
+}
+
+function extended(ours: unknown, paths: readonly string[]): TextMap {
+  const before = placeholderPath(ours)
+  const map =
+    ours instanceof ExtendedMap
+      ? new ExtendedMap([...ours.paths, ...paths], ours.ours)
+      : new ExtendedMap([...(before === undefined ? [] : [before]), ...paths], before === undefined ? asMap(ours) : {})
+  return map as unknown as TextMap
+}
+
+function asMap(value: unknown): TextMap {
+  return (value ?? {}) as TextMap
+}
+
+/** What `make` gives for each text of the list. To be spread into a list. */
+export function each(values: readonly string[], make: (value: string) => readonly string[]): readonly string[] {
+  const path = placeholderPath(values)
+  // The only list of texts that is no list of texts: a chart's loop.
+  if (path !== undefined) return [new Repeated(path, make('{{ . }}')) as unknown as string]
+  return values.flatMap(make)
+}
+
+/** Undefined for the empty text: the field is left out. */
+export function optional(value: string): string | undefined {
+  const expression = EXPRESSION.exec(value)?.[1]
+  if (expression !== undefined) return new OptionalText(expression) as unknown as string
+  return value === '' ? undefined : value
+}
+
+/**
+ * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are
+ * plain words.
+ */
+export function orByTable(said: string, key: string, table: Readonly<Record<string, string>>): string {
+  const [path, keyPath] = [placeholderPath(said), placeholderPath(key)]
+  if (path === undefined || keyPath === undefined) return said === '' ? (table[key] ?? '') : said
+  const words = Object.entries(table).flatMap((pair) => pair.map((word) => `\`${word}\``))
+  return `{{ .Values.${path} | default (get (dict ${words.join(' ')}) .Values.${keyPath}) }}`
+}
+
+/** What Helm's toJson() escapes, and `$`: in an environment variable, Kubernetes puts others in the place of `$(NAME)`. */
+const ESCAPED = /[$<>&\u2028\u2029]/g
+
+/**
+ * A map as JSON, for an environment variable; the same text, whatever the order of the keys. In the chart, the value of
+ * an entry that is only there where the map is not empty.
+ */
+export function jsonText(map: TextMap): string {
+  const path = placeholderPath(map)
+  if (path === undefined) {
+    const sorted = Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)))
+    return JSON.stringify(sorted).replace(ESCAPED, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  }
+  return new OptionalText(`(.Values.${path} | toJson | replace "$" "\\\\u0024")`) as unknown as string
+}
+
+/** SHA-256 of a text, in hexadecimal. */
+export function digest(text: string): string {
+  const path = placeholderPath(text)
+  return path === undefined ? createHash('sha256').update(text).digest('hex') : `{{ .Values.${path} | sha256sum }}`
+}
+
+/** An object as it is written to a file or sent to an API server. */
+export interface ManifestObject {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: {
+    readonly name: string
+    readonly namespace?: string
+    readonly labels?: Readonly<Record<string, string>>
+    readonly annotations?: Readonly<Record<string, string>>
+  }
+  readonly [field: string]: unknown
+}

@@ -1,0 +1,136 @@
+/** Labels and annotations that a user asks for on what is installed. */
+import { isLabelValue, isQualifiedName } from '../../model/ids.ts'
+import { Conditional, type ManifestObject, jsonText, when, withOurs } from './manifest.ts'
+
+type TextMap = Readonly<Record<string, string>>
+
+export interface Marks {
+  readonly labels: TextMap
+  readonly annotations: TextMap
+}
+
+export type MarkKind = keyof Marks
+
+/** `objects`: every object, pods included; `pods`: pods alone, and they count for more there. */
+export interface MarkValues {
+  readonly objects: Marks
+  readonly pods: Marks
+}
+
+const WORKLOADS: ReadonlySet<string> = new Set(['Deployment', 'DaemonSet', 'StatefulSet'])
+
+/**
+ * The objects with these marks; what they have already stays as it is. Claims that a StatefulSet makes have none: the
+ * API server refuses every change of their templates.
+ */
+export function marked(objects: readonly ManifestObject[], values: MarkValues): readonly ManifestObject[] {
+  return objects.map((object): ManifestObject => {
+    // Of the chart.
+    if (object instanceof Conditional) {
+      const { path, items, terms } = object
+      return new Conditional(
+        path,
+        marked(items as readonly ManifestObject[], values),
+        terms,
+      ) as unknown as ManifestObject
+    }
+    const own = { ...object, metadata: markedMetadata(object.metadata, values.objects) }
+    if (!WORKLOADS.has(object.kind)) return own
+    const spec = object['spec'] as { readonly template: { readonly metadata: Partial<Marks> } }
+    const metadata = markedMetadata(spec.template.metadata, values.pods, values.objects)
+    return { ...own, spec: { ...spec, template: { ...spec.template, metadata } } }
+  })
+}
+
+/** `given`: the first counts for most. */
+function markedMetadata<T extends Partial<Marks>>(metadata: T, ...given: readonly Marks[]): T {
+  const { labels, annotations, ...others } = metadata
+  const all = {
+    labels: withOurs(labels, ...given.map((one) => one.labels)),
+    annotations: withOurs(annotations, ...given.map((one) => one.annotations)),
+  }
+  const some = Object.fromEntries(Object.entries(all).filter(([, map]) => map !== undefined))
+  return { ...others, ...some } as T
+}
+
+/** Labels that selectors and owners go by, and annotations that others write. */
+const RESERVED_KEYS = [
+  ...['name', 'component', 'part-of', 'managed-by'].map((name) => `app.kubernetes.io/${name}`),
+  'kubernetes.io/metadata.name',
+  'kubernetes.io/service-name',
+  'pod-template-hash',
+  'controller-revision-hash',
+  'kubectl.kubernetes.io/last-applied-configuration',
+]
+
+/** Everything below these domains. */
+const RESERVED_DOMAINS = [
+  'sealane.io',
+  'multicluster.x-k8s.io',
+  'endpointslice.kubernetes.io',
+  'rbac.authorization.k8s.io',
+  'pod-security.kubernetes.io',
+  'api-approved.kubernetes.io',
+]
+
+const escaped = (texts: readonly string[]): string => texts.map((text) => text.replaceAll('.', '\\.')).join('|')
+
+/** What isReservedKey() knows, as a pattern of RE2 and of JavaScript. */
+export const RESERVED_KEY = `^(${escaped(RESERVED_KEYS)}|([^/]+\\.)?(${escaped(RESERVED_DOMAINS)})(/.*)?)$`
+const RESERVED = new RegExp(RESERVED_KEY)
+
+/** Sealane, or Kubernetes itself, sets a mark of this key. */
+export function isReservedKey(key: string): boolean {
+  return RESERVED.test(key)
+}
+
+/** Of an object, as the API server counts keys and values together. */
+const MAX_ANNOTATIONS_BYTES = 262_144
+
+/** What is wrong with a key, as `expected …`; undefined where nothing is. */
+export function keyProblem(key: string): string | undefined {
+  if (!isQualifiedName(key)) {
+    return "expected a key of Kubernetes: up to 63 letters, digits, '-', '_' and '.', perhaps after a DNS name and '/'"
+  }
+  return isReservedKey(key) ? `expected another key than ${key}, which Sealane or Kubernetes sets itself` : undefined
+}
+
+/** What is wrong with a value, as `expected …`; undefined where nothing is. */
+export function valueProblem(kind: MarkKind, value: string): string | undefined {
+  if (kind === 'labels') {
+    const form = "up to 63 letters, digits, '-', '_' and '.', with a letter or digit first and last"
+    return isLabelValue(value) ? undefined : `expected a label's value: ${form}; or none`
+  }
+  const isTooLong = Buffer.byteLength(value) > MAX_ANNOTATIONS_BYTES
+  return isTooLong ? `expected an annotation of at most ${MAX_ANNOTATIONS_BYTES} bytes` : undefined
+}
+
+// How the parts that run hear of the labels and annotations that every object is to have: the environment of pods.
+
+/** Names of variables. Each is a JSON object of texts; absent or empty: none. */
+export const OBJECT_MARKS = {
+  labels: 'SEALANE_OBJECT_LABELS',
+  annotations: 'SEALANE_OBJECT_ANNOTATIONS',
+} as const satisfies Readonly<Record<MarkKind, string>>
+
+/** One variable may have 128 KiB with its name; beyond it the kernel starts no program. */
+export const MAX_MARKS_BYTES = 120_000
+
+/**
+ * Entries of a container's `env`. The environment, because an image of an earlier release would not start with a flag
+ * that it does not know.
+ */
+export function objectMarksEnv({ labels, annotations }: Marks): readonly unknown[] {
+  return [
+    ...when(labels, { name: OBJECT_MARKS.labels, value: jsonText(labels) }),
+    ...when(annotations, { name: OBJECT_MARKS.annotations, value: jsonText(annotations) }),
+  ]
+}
+
+/** What is wrong with all marks together, as `expected …`; undefined where nothing is. */
+export function marksProblem(marks: Marks): string | undefined {
+  const isTooLong = ([marks.labels, marks.annotations] as const).some(
+    (map) => Buffer.byteLength(jsonText(map)) > MAX_MARKS_BYTES,
+  )
+  return isTooLong ? `expected at most ${MAX_MARKS_BYTES} bytes of keys and values together` : undefined
+}

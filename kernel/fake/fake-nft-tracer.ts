@@ -1,0 +1,297 @@
+/**
+ * Traces an imagined packet through the fake's tables: which rules match, what is rewritten, what becomes of it.
+ * Knows the expressions that Sealane writes; a rule that it would have to understand and cannot makes it throw, so
+ * a test never passes by luck. Addresses of packets are in their usual form.
+ * A match that fails ends the rule, and the rest of it is not looked at.
+ */
+import { familyOf, formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import type { FakeNft } from './fake-nft.ts'
+import { type FakeNftChain, type FakeNftTable, intervalContains } from './fake-nft-table.ts'
+import { RuleText, isIcmpType, rejectAnswer } from './fake-nft-rule.ts'
+import type { NftBaseChain } from '../nft/nft-transaction.ts'
+
+export interface TracePacket {
+  readonly iif?: string
+  readonly oif?: string
+  /** MAC of who sent it on this link; absent: the device has none. */
+  readonly etherSaddr?: string
+  readonly saddr: string
+  readonly daddr: string
+  readonly l4proto: 'tcp' | 'udp' | 'icmp' | 'icmpv6'
+  readonly sport?: number
+  readonly dport?: number
+  /** tcp: the first packet of a connection. */
+  readonly syn?: boolean
+  /** Of icmp and icmpv6. */
+  readonly icmpType?: number
+  /** `new`, or a later packet of a known connection, which nat chains do not see. Default new. */
+  readonly ctState?: 'new' | 'established' | 'related'
+  /** The address that the connection first asked for, once it was translated. */
+  readonly originalDaddr?: string
+  /** And the port. */
+  readonly originalDport?: number
+  /** Default original: by whom the connection was begun. */
+  readonly ctDirection?: 'original' | 'reply'
+  readonly notrack?: boolean
+}
+
+export interface TraceResult {
+  readonly packet: TracePacket
+  readonly verdict: 'accept' | 'drop' | 'reject'
+  /** Of reject: `tcp reset`, or the name of the ICMP error. */
+  readonly answer?: string
+  /** `table chain: rule` of each rule whose matches all held. */
+  readonly path: readonly string[]
+}
+
+export interface TraceOptions {
+  /** Instead of numgen and jhash: given the modulus, gives 0 to modulus - 1. Default: always 0. */
+  readonly draw?: (modulus: number) => number
+}
+
+/** Through all base chains of the hook, by priority, in all tables; a packet of another family sees none of them. */
+export function traceNft(
+  nft: FakeNft,
+  hook: NftBaseChain['hook'],
+  packet: TracePacket,
+  options: TraceOptions = {},
+): TraceResult {
+  if (nft.family !== (familyOf(packet.daddr) === 6 ? 'ip6' : 'ip')) return { packet, verdict: 'accept', path: [] }
+  const walk: Walk = { packet, path: [], draw: options.draw ?? (() => 0) }
+  for (const { table, chain } of baseChains(nft, hook)) {
+    const skipped =
+      chain.base?.type === 'nat' && ((walk.packet.ctState ?? 'new') !== 'new' || walk.packet.notrack === true)
+    if (skipped) continue
+    const end = walkChain(table, chain, walk)
+    if (end !== 'drop' && end !== 'reject') continue
+    const { packet, path, answer } = walk
+    return { packet, verdict: end, path, ...(answer === undefined ? {} : { answer }) }
+  }
+  return { packet: walk.packet, verdict: 'accept', path: walk.path }
+}
+
+interface Walk {
+  packet: TracePacket
+  answer?: string | undefined
+  readonly path: string[]
+  readonly draw: (modulus: number) => number
+}
+
+type End = 'accept' | 'drop' | 'reject' | 'return' | 'continue'
+
+function baseChains(nft: FakeNft, hook: NftBaseChain['hook']): { table: FakeNftTable; chain: FakeNftChain }[] {
+  const tables = nft
+    .tableNames()
+    .map((name) => nft.table(name))
+    .filter((table) => table !== undefined)
+  return tables
+    .flatMap((table) =>
+      [...table.chains.values()].filter((chain) => chain.base?.hook === hook).map((chain) => ({ table, chain })),
+    )
+    .sort((a, b) => (a.chain.base?.priority ?? 0) - (b.chain.base?.priority ?? 0))
+}
+
+function walkChain(table: FakeNftTable, chain: FakeNftChain, walk: Walk): End {
+  for (const { rule } of chain.rules) {
+    const end = walkRule(table, chain, rule, walk)
+    if (end !== 'continue') return end
+  }
+  return 'return'
+}
+
+function walkRule(table: FakeNftTable, chain: FakeNftChain, rule: string, walk: Walk): End {
+  const text = new RuleText(rule)
+  const before = walk.path.length
+  walk.path.push(`${table.name} ${chain.name}: ${rule}`)
+  while (!text.done) {
+    const end = step(table, text, walk)
+    if (end === 'no match') {
+      walk.path.length = before
+      return 'continue'
+    }
+    if (end !== 'continue') return end
+  }
+  return 'continue'
+}
+
+/** One match or one statement. */
+function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+  if (text.take('counter', 'name')) {
+    text.word()
+    return 'continue'
+  }
+  if (text.take('counter')) return 'continue'
+  if (text.take('accept')) return 'accept'
+  if (text.take('drop')) return 'drop'
+  if (text.take('return')) return 'return'
+  if (text.take('reject')) {
+    walk.answer = rejectAnswer(text, walk.packet.l4proto)
+    return walk.answer === undefined ? 'no match' : 'reject'
+  }
+  if (text.take('masquerade')) return 'accept'
+  if (text.take('tcp', 'option', 'maxseg', 'size', 'set', 'rt', 'mtu')) return 'continue'
+  if (text.take('notrack')) {
+    walk.packet = { ...walk.packet, notrack: true }
+    return 'continue'
+  }
+  if (text.take('goto')) return afterGoto(enter(table, text.word(), walk))
+  if (text.take('jump')) return afterJump(enter(table, text.word(), walk))
+  if (text.take('dnat')) return translate(table, text, walk, 'daddr')
+  if (text.take('snat')) return translate(table, text, walk, 'saddr')
+  if (text.take('numgen')) return drawVerdict(table, text, walk)
+  if (text.take('jhash')) return drawVerdict(table, text, walk)
+  return match(table, text, walk)
+}
+
+function enter(table: FakeNftTable, name: string, walk: Walk): End {
+  const chain = table.chains.get(name)
+  if (chain === undefined) throw new Error(`no chain ${name} in ${table.name}`)
+  return walkChain(table, chain, walk)
+}
+
+function afterGoto(end: End): End {
+  return end === 'continue' ? 'return' : end
+}
+
+function afterJump(end: End): End {
+  return end === 'return' ? 'continue' : end
+}
+
+/** `numgen random mod 2 vmap { … }`, `jhash ip saddr mod 2 seed 0x1 vmap { … }` */
+function drawVerdict(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+  text.skipUntil('mod')
+  const drawn = walk.draw(Number(text.word()))
+  text.skipUntil('vmap')
+  return verdictOf(table, text.pairs().get(String(drawn)), walk)
+}
+
+function verdictOf(table: FakeNftTable, verdict: string | undefined, walk: Walk): End | 'no match' {
+  if (verdict === undefined) return 'no match'
+  const [word = '', target = ''] = verdict.split(' ')
+  if (word === 'goto') return afterGoto(enter(table, target, walk))
+  if (word === 'jump') return afterJump(enter(table, target, walk))
+  if (word === 'accept' || word === 'drop' || word === 'return' || word === 'continue') return word
+  throw new Error(`the tracer does not know the verdict ${verdict}`)
+}
+
+/** `dnat [ip] to 10.0.0.1[:80]` or `[fd00::1]:80`, `… to ip daddr . th dport map @m`, `snat [ip] to ip saddr` */
+function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End | 'no match' {
+  if (!text.take('ip')) text.take('ip6')
+  if (!text.take('to')) throw text.unknown()
+  let target = plainTarget(text) ?? concat(text, walk)
+  if (target === undefined) return 'no match'
+  if (text.take('map')) target = table.maps.get(text.word().slice(1))?.elements.get(target)
+  if (target === undefined) return 'no match'
+  const [address = '', port] = target.split(' . ')
+  const original = field === 'daddr' ? { originalDaddr: walk.packet.daddr } : {}
+  const ports = port === undefined ? {} : { [field === 'daddr' ? 'dport' : 'sport']: Number(port) }
+  walk.packet = { ...walk.packet, ...original, [field]: address, ...ports }
+  return 'accept'
+}
+
+/** An address with or without a port, as a map gives it: `10.0.0.1 . 80`. Undefined, and nothing read, for all else. */
+function plainTarget(text: RuleText): string | undefined {
+  const [, bracketed, plain, port] =
+    /^(?:\[([\da-f:]+)\]|([\d.]+|[\da-f]*:[\da-f:]*:[\da-f]*))(?::(\d+))?$/.exec(text.peek) ?? []
+  const address = bracketed ?? plain
+  if (address === undefined) return undefined
+  text.word()
+  return port === undefined ? address : `${address} . ${port}`
+}
+
+function match(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+  const field = text.peekAt(1)
+  const value = concat(text, walk)
+  if (text.take('set')) return rewrite(text, walk, field === 'saddr' ? 'saddr' : 'daddr')
+  if (text.take('vmap')) {
+    const verdicts = text.peek.startsWith('@') ? namedMap(table, text.word()) : text.pairs()
+    if (value === undefined) return 'no match'
+    return verdictOf(table, verdicts.get(value) ?? intervalValue(verdicts, value), walk)
+  }
+  const negated = text.take('!=')
+  text.take('==')
+  const wanted = text.peek.startsWith('@') ? [...namedMap(table, text.word()).keys()] : text.list()
+  const held = value !== undefined && wanted.some((item) => equals(item, value))
+  return held === negated ? 'no match' : 'continue'
+}
+
+/** `ip daddr set ip daddr & 0.0.255.255 | 10.42.0.0` */
+function rewrite(text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End {
+  if (!text.take('ip', field) || !(text.take('&') || text.take('and'))) throw text.unknown()
+  const mask = parseAddress(text.word()).value
+  if (!(text.take('|') || text.take('or'))) throw text.unknown()
+  const network = parseAddress(text.word()).value
+  const value = (parseAddress(walk.packet[field]).value & mask) | network
+  walk.packet = { ...walk.packet, [field]: formatAddress({ family: 4, value }) }
+  return 'continue'
+}
+
+/** One selector, or several joined by dots. Undefined when the packet has no such field. */
+function concat(text: RuleText, walk: Walk): string | undefined {
+  const parts: (string | undefined)[] = []
+  do parts.push(select(text, walk.packet))
+  while (text.take('.'))
+  return parts.includes(undefined) ? undefined : parts.join(' . ')
+}
+
+function select(text: RuleText, packet: TracePacket): string | undefined {
+  if (text.take('iifname')) return packet.iif ?? ''
+  if (text.take('oifname')) return packet.oif ?? ''
+  for (const ip of ['ip', 'ip6'] as const) {
+    if (text.take(ip, 'saddr')) return packet.saddr
+    if (text.take(ip, 'daddr')) return packet.daddr
+    if (text.take('ct', 'original', ip, 'daddr')) return packet.originalDaddr ?? packet.daddr
+  }
+  if (text.take('ether', 'saddr')) return packet.etherSaddr
+  if (text.take('meta', 'l4proto')) return packet.l4proto
+  if (text.take('th', 'dport')) return packet.dport?.toString()
+  if (text.take('th', 'sport')) return packet.sport?.toString()
+  for (const protocol of ['tcp', 'udp'] as const) {
+    if (text.take(protocol, 'dport')) return packet.l4proto === protocol ? packet.dport?.toString() : undefined
+    if (text.take(protocol, 'sport')) return packet.l4proto === protocol ? packet.sport?.toString() : undefined
+  }
+  const hasMask = text.take('tcp', 'flags', '&', '(syn', '|', 'ack)')
+  if (hasMask || text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
+  for (const protocol of ['icmp', 'icmpv6'] as const) {
+    if (text.take(protocol, 'type')) return icmpType(packet, protocol)
+  }
+  if (text.take('ct', 'original', 'proto-dst')) return (packet.originalDport ?? packet.dport)?.toString()
+  if (text.take('ct', 'direction')) return packet.notrack === true ? undefined : (packet.ctDirection ?? 'original')
+  if (text.take('ct', 'state')) return packet.notrack === true ? 'untracked' : (packet.ctState ?? 'new')
+  if (text.take('ct', 'status')) return packet.originalDaddr === undefined ? '' : 'dnat'
+  throw text.unknown()
+}
+
+/** `icmpv6 type 2`: a type is nothing without its protocol. */
+function icmpType({ l4proto, icmpType: type }: TracePacket, protocol: 'icmp' | 'icmpv6'): string | undefined {
+  return l4proto === protocol && type !== undefined ? `${protocol} type ${type}` : undefined
+}
+
+/** `wanted` as it is in a rule or a set: a name, a number, a prefix, a range, a device with `*` at its end. */
+function equals(wanted: string, value: string): boolean {
+  const plain = wanted.replaceAll('"', '')
+  if (plain === value || (ICMPV6_NAMES.includes(plain) && value === 'icmpv6')) return true
+  const [, protocol, type] = /^(icmp|icmpv6) type (\d+)$/.exec(value) ?? []
+  if (type !== undefined) return isIcmpType(protocol as 'icmp' | 'icmpv6', plain, Number(type))
+  if (plain.endsWith('*')) return value.startsWith(plain.slice(0, -1))
+  return isAddress(value) && isAddress(plain.split(/[/-]/)[0] ?? '') && intervalContains(plain, value)
+}
+
+/** Protocol 58 as rules and listings call it. */
+const ICMPV6_NAMES: readonly string[] = ['ipv6-icmp', '58']
+
+const MAC = /^(?:[\da-f]{2}:){5}[\da-f]{2}$/i
+
+function isAddress(text: string): boolean {
+  return !MAC.test(text) && /^\d+(?:\.\d+){3}$|^[\da-f]*:[\da-f]*:[\da-f:]*$/i.test(text)
+}
+
+function namedMap(table: FakeNftTable, reference: string): ReadonlyMap<string, string | undefined> {
+  const found = table.maps.get(reference.slice(1))
+  if (found === undefined) throw new Error(`no map or set ${reference} in ${table.name}`)
+  return found.elements
+}
+
+function intervalValue(verdicts: ReadonlyMap<string, string | undefined>, value: string): string | undefined {
+  return [...verdicts].find(([key]) => equals(key, value))?.[1]
+}

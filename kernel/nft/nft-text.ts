@@ -1,0 +1,184 @@
+/**
+ * Statements as the text that `nft -f -` reads: one statement a line, element lists one element a line, so that
+ * nft's own messages (which quote the line) stay short. Everything that is printed has been checked first: nothing
+ * that a statement carries can end it and begin another.
+ */
+import { KernelError } from '../errors.ts'
+import type { NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
+
+/**
+ * Words of the nft language (1.0.6): a chain, map or table cannot be called so. Found by asking `nft --check`; the
+ * fake refuses them as the real one does.
+ */
+const WORDS = `
+  accept add ah all and arp bridge chain comment comp constant continue counter cpu create ct day dccp define
+  delete describe device devices dnat drop dst dup dynamic ecn element elements eq esp ether exists expires
+  export exthdr fib flags flow flowtable flush frag fwd gc-interval ge get goto gt handle hbh hook hour ibriport
+  ibrname icmp icmpv6 igmp iif iifgroup iifname iiftype import include index inet insert interval ip ip6 ipsec
+  jhash jump le limit list log lshift lt map mark masquerade meta meter mh missing monitor ne netdev nftrace not
+  notrack numgen obriport obrname oif oifgroup oifname oiftype or osf pkttype policy position priority queue
+  quota random redefine redirect reject rename replace reset return rshift rt rt0 rt2 rtclassid rule ruleset
+  sctp secmark set size skgid skuid snat socket srh symhash synproxy table tcp th timeout tproxy type typeof udp
+  udplite undefine update vlan vmap xor xt
+`
+
+const NFT_WORDS: ReadonlySet<string> = new Set(WORDS.trim().split(/\s+/))
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,127}$/
+/** Keys and values: addresses, prefixes, ranges, ports, protocol names, quoted device names, `goto name`. */
+const ELEMENT = /^[A-Za-z0-9_./*" -]+$/
+const ELEMENT_FORM = 'letters, digits, spaces and . / * - ", or IPv6 addresses'
+/** A word of them that is an IPv6 address, prefix or range. A colon elsewhere would begin the value. */
+const IPV6 = /^(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+(?:\/\d{1,3}|-(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+)?$/
+const TYPE = /^[a-z0-9_]+(?: \. [a-z0-9_]+)*$/
+const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
+/** An IPv6 address that a port follows is between `[` and `]`. */
+const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
+
+/** For tables of `family`. Throws KernelError EINVAL when a name or an expression could do more than it says. */
+export function formatNft(statements: readonly NftStatement[], family: NftFamily): string {
+  const lines: string[] = []
+  for (const statement of statements) {
+    const line = formatStatement(statement, family)
+    if (line !== '') lines.push(line)
+  }
+  return lines.length === 0 ? '' : `${lines.join('\n')}\n`
+}
+
+/** One statement without a newline at its end; '' for an element list without elements. */
+export function formatStatement(statement: NftStatement, family: NftFamily): string {
+  const table = `${family} ${checkName('table', statement.table)}`
+  switch (statement.verb) {
+    case 'add-table':
+    case 'delete-table':
+    case 'flush-table':
+      return `${verbWord(statement.verb)} table ${table}`
+    case 'add-chain': {
+      const base = statement.base === undefined ? '' : ` { ${formatBase(statement.base)} }`
+      return `add chain ${table} ${checkName('chain', statement.chain)}${base}`
+    }
+    case 'flush-chain':
+    case 'delete-chain':
+      return `${verbWord(statement.verb)} chain ${table} ${checkName('chain', statement.chain)}`
+    case 'add-rule':
+      return `add rule ${table} ${checkName('chain', statement.chain)} ${formatRule(statement.rule, statement.comment)}`
+    case 'add-counter':
+      return `add counter ${table} ${checkName('counter', statement.counter)}`
+    case 'add-map':
+      return `add ${statement.type.kind} ${table} ${checkName('map', statement.map)} { ${formatMapType(statement.type)} }`
+    case 'flush-map':
+    case 'delete-map':
+      return `${verbWord(statement.verb)} ${statement.kind} ${table} ${checkName('map', statement.map)}`
+    case 'add-elements':
+    case 'delete-elements': {
+      if (statement.elements.length === 0) return ''
+      const add = statement.verb === 'add-elements'
+      const list = formatElements(statement.elements, add)
+      return `${add ? 'add' : 'delete'} element ${table} ${checkName('map', statement.map)} {\n${list}\n}`
+    }
+  }
+}
+
+/** `type filter hook forward priority 0; policy accept;` */
+export function formatBase(base: NftBaseChain): string {
+  if (!Number.isInteger(base.priority)) throw invalid('priority', String(base.priority), 'a whole number')
+  return `type ${base.type} hook ${base.hook} priority ${base.priority}; policy accept;`
+}
+
+/** `type ipv4_addr . inet_service : verdict; flags interval;` */
+export function formatMapType(type: NftMapType): string {
+  if (!TYPE.test(type.key)) throw invalid('key type', type.key, 'nft type names joined by " . "')
+  if (type.value !== undefined && !TYPE.test(type.value))
+    throw invalid('value type', type.value, 'nft type names joined by " . "')
+  if ((type.kind === 'map') !== (type.value !== undefined)) {
+    throw invalid(
+      'value type',
+      type.value ?? '',
+      type.kind === 'map' ? 'a type, as this is a map' : 'none, as this is a set',
+    )
+  }
+  const flags = type.flags === undefined || type.flags.length === 0 ? '' : ` flags ${type.flags.join(',')};`
+  return `type ${type.key}${type.value === undefined ? '' : ` : ${type.value}`};${flags}`
+}
+
+/** The rule's expression with its comment. */
+export function formatRule(rule: string, comment?: string): string {
+  checkExpression(rule)
+  if (comment === undefined) return rule
+  if (!COMMENT.test(comment))
+    throw invalid('comment', comment, 'up to 120 characters without quotes, backslashes or line ends')
+  return `${rule} comment "${comment}"`
+}
+
+// Deletion goes by key alone: the kernel does not look at the value, and the text is half as long.
+function formatElements(elements: readonly NftElement[], withValue: boolean): string {
+  const lines: string[] = new Array<string>(elements.length)
+  for (let i = 0; i < elements.length; i++) {
+    const { key, value } = elements[i] as NftElement
+    if (!isElementPart(key)) throw invalid('element key', key, ELEMENT_FORM)
+    if (value === undefined || !withValue) {
+      lines[i] = key
+      continue
+    }
+    if (!isElementPart(value)) throw invalid('element value', value, ELEMENT_FORM)
+    lines[i] = `${key} : ${value}`
+  }
+  return lines.join(',\n')
+}
+
+function isElementPart(text: string): boolean {
+  return ELEMENT.test(text) || text.split(' ').every((word) => ELEMENT.test(word) || IPV6.test(word))
+}
+
+function checkName(what: string, name: string): string {
+  if (!NAME.test(name)) throw invalid(`${what} name`, name, 'a letter or _, then letters, digits, _ . or -')
+  if (NFT_WORDS.has(name)) throw invalid(`${what} name`, name, 'a name that is not a word of the nft language')
+  return name
+}
+
+function checkExpression(rule: string): void {
+  if (!EXPRESSION.test(rule)) throw invalid('rule', rule, 'one nft rule without ; # $ \\ or line ends')
+  if (rule.trim() !== rule) throw invalid('rule', rule, 'no space at either end')
+  let depth = 0
+  let quoted = false
+  for (const char of rule) {
+    if (char === '"') quoted = !quoted
+    else if (!quoted && (char === '{' || char === '(' || char === '[')) depth += 1
+    else if (!quoted && (char === '}' || char === ')' || char === ']')) depth -= 1
+    if (depth < 0) break
+  }
+  if (depth !== 0 || quoted) throw invalid('rule', rule, 'brackets and quotes in pairs')
+}
+
+function verbWord(verb: string): string {
+  return verb.slice(0, verb.indexOf('-'))
+}
+
+function invalid(field: string, value: string, expected: string): KernelError {
+  return new KernelError('EINVAL', 'nft', `${field} ${JSON.stringify(value.slice(0, 200))}: expected ${expected}`)
+}
+
+// Reads what `nft list` prints.
+
+/** Elements out of `nft list set` or `map`, sorted by key. Quoted device names keep their quotes. */
+export function parseElements(listing: string): readonly NftElement[] {
+  const start = listing.indexOf('elements = {')
+  if (start < 0) return []
+  const from = start + 'elements = {'.length
+  const body = listing.slice(from, listing.indexOf('}', from))
+  const elements: NftElement[] = []
+  // No key or value has a comma, also not inside quotes: device names with one are refused by formatNft().
+  for (const part of body.split(',')) {
+    const text = part.trim()
+    if (text === '') continue
+    const colon = text.indexOf(' : ')
+    elements.push(colon < 0 ? { key: text } : { key: text.slice(0, colon), value: text.slice(colon + 3) })
+  }
+  return elements.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
+}
+
+/** Packets by name, out of `nft list counters`. */
+export function parseCounters(listing: string): ReadonlyMap<string, number> {
+  const found = listing.matchAll(/\bcounter (\S+) \{\s+packets (\d+) bytes \d+/g)
+  return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))
+}

@@ -1,0 +1,86 @@
+/** Peers as the text that `wg syncconf` reads. Holds no secret: the private key stays in its file. */
+import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
+import { KernelError } from '../errors.ts'
+import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
+
+/** Peers in the order of their keys. */
+export function formatDevice(config: DeviceConfig): string {
+  const peers = [...config.peers].sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1))
+  return `${formatInterface(config)}${peers.map((peer) => `\n${formatPeer(peer)}`).join('')}`
+}
+
+/** The section of the device itself, without its key. */
+export function formatInterface({ listenPort, mark = 0 }: DeviceConfig): string {
+  const markLine = mark === 0 ? '' : `FwMark = 0x${mark.toString(16)}\n`
+  return `[Interface]\nListenPort = ${listenPort}\n${markLine}`
+}
+
+export function formatPeer(peer: PeerConfig): string {
+  return (
+    `[Peer]\nPublicKey = ${peer.publicKey}\n` +
+    (peer.endpoint === undefined ? '' : `Endpoint = ${formatAddressPort(peer.endpoint)}\n`) +
+    `AllowedIPs = ${peer.allowedIps.join(', ')}\n` +
+    (peer.keepaliveSeconds === 0 ? '' : `PersistentKeepalive = ${peer.keepaliveSeconds}\n`)
+  )
+}
+
+// Reads `wg show DEVICE dump`. Its first field is the private key, which goes no further than this function.
+
+/** Throws KernelError UNKNOWN when the text is not a dump. */
+export function parseDump(name: string, dump: string): DeviceState {
+  const [head = '', ...lines] = dump.split('\n').filter((line) => line !== '')
+  const [, publicKey, listenPort, mark] = head.split('\t')
+  if (publicKey === undefined || !/^\d+$/.test(listenPort ?? '')) throw notADump(name)
+  const peers = lines.map((line) => parsePeer(name, line))
+  return {
+    name,
+    publicKey: publicKey === '(none)' ? '' : publicKey,
+    listenPort: Number(listenPort),
+    ...(mark === undefined || mark === 'off' ? {} : { mark: Number(mark) }),
+    peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)),
+  }
+}
+
+function parsePeer(name: string, line: string): PeerState {
+  const [publicKey, , endpoint, allowedIps, handshake, rx, tx, keepalive] = line.split('\t')
+  if (publicKey === undefined || endpoint === undefined || allowedIps === undefined || keepalive === undefined)
+    throw notADump(name)
+  const seconds = Number(handshake)
+  return {
+    publicKey,
+    ...(endpoint === '(none)' ? {} : { endpoint: understood(name, () => readEndpoint(endpoint)) }),
+    allowedIps: allowedIps === '(none)' ? [] : understood(name, () => readPrefixes(allowedIps.split(','))),
+    keepaliveSeconds: keepalive === 'off' ? 0 : Number(keepalive),
+    ...(seconds === 0 ? {} : { lastHandshakeMs: seconds * 1000 }),
+    rxBytes: Number(rx),
+    txBytes: Number(tx),
+  }
+}
+
+function understood<T>(name: string, read: () => T): T {
+  try {
+    return read()
+  } catch {
+    throw notADump(name)
+  }
+}
+
+function notADump(name: string): KernelError {
+  return new KernelError('UNKNOWN', `wg show ${name} dump`, 'expected tab-separated fields of a device and its peers')
+}
+
+// What WireGuard says of a peer, as text, in the forms that states have.
+
+/**
+ * The zone of a link-local address is left out: such a peer is reported, and never called from here. Throws
+ * InvalidAddressError.
+ */
+export function readEndpoint(text: string): AddressPort {
+  return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })
+}
+
+/** Sorted. Throws InvalidAddressError. */
+export function readPrefixes(texts: readonly string[]): readonly string[] {
+  return texts.map((text) => formatPrefix(parsePrefix(text))).sort()
+}

@@ -1,0 +1,182 @@
+/**
+ * WireGuard devices of this network namespace. Drivers: wg-command.ts (the `wg` tool, which speaks to kernel
+ * devices and to wireguard-go alike; the device is made as a kernel link where the kernel can, else by starting
+ * wireguard-go) and fake-wireguard.ts. Compliance: test/compliance/wireguard.ts.
+ */
+import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
+import type { AddressPort } from '../../model/addresses/address-port.ts'
+import { InvalidAddressError, parsePrefix } from '../../model/addresses/ip.ts'
+import { KernelError } from '../errors.ts'
+
+export interface PeerConfig {
+  /** base64. */
+  readonly publicKey: string
+  /** Absent: leave whatever the device has (roaming), or wait to be called. */
+  readonly endpoint?: AddressPort
+  /**
+   * The endpoint is set also where the device has it already. The device then forgets from which address of its own it
+   * sent there; the session lives on.
+   */
+  readonly endpointAnew?: true
+  /** CIDRs of either family, in their usual form (`fd00::/64`). */
+  readonly allowedIps: readonly string[]
+  /** Seconds; 0 is off. */
+  readonly keepaliveSeconds: number
+}
+
+export interface DeviceConfig {
+  readonly listenPort: number
+  /** On each packet that the device itself sends (SO_MARK); 0 or absent: none. */
+  readonly mark?: number
+  readonly peers: readonly PeerConfig[]
+}
+
+export interface KeyInit {
+  readonly privateKeyFile: string
+  readonly places: readonly Required<Pick<PeerConfig, 'publicKey' | 'endpoint'>>[]
+  /** Nothing changes before it has come, and then at once: all else is ready by then. Where it is rejected nothing does. */
+  readonly after?: Promise<unknown>
+  /** Called before `after` is waited for: all else is ready. Not called where it failed before. */
+  readonly onWaiting?: () => void
+}
+
+export interface PeerState {
+  readonly publicKey: string
+  readonly endpoint?: AddressPort
+  readonly allowedIps: readonly string[]
+  readonly keepaliveSeconds: number
+  /** Milliseconds since 1970; absent before the first handshake. */
+  readonly lastHandshakeMs?: number
+  readonly rxBytes: number
+  readonly txBytes: number
+}
+
+export interface DeviceState {
+  readonly name: string
+  readonly publicKey: string
+  readonly listenPort: number
+  /** DeviceConfig.mark; absent: none. */
+  readonly mark?: number
+  readonly peers: readonly PeerState[]
+}
+
+export type WireguardDriver = 'kernel' | 'userspace'
+
+export interface Wireguard {
+  /** Which implementation ensureDevice() uses here. */
+  driver(signal?: AbortSignal): Promise<WireguardDriver>
+  /**
+   * Makes sure that the device exists, is up, and has the key in `privateKeyFile`. Gives its state. A device of
+   * that name which is already there is kept with its sessions. Throws KernelError.
+   */
+  ensureDevice(
+    name: string,
+    init: { readonly privateKeyFile: string; readonly mtu: number },
+    signal?: AbortSignal,
+  ): Promise<DeviceState>
+  /** Undefined when there is no such device. */
+  read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined>
+  /** Changes only what differs: sessions of unchanged peers live on. Peers not named are removed. */
+  sync(name: string, config: DeviceConfig, signal?: AbortSignal): Promise<void>
+  /**
+   * In one step, and in one start of a tool: the peer `from` goes, and `peer` is made anew, also where it is `from`.
+   * Throws KernelError.
+   */
+  replacePeer(name: string, from: string, peer: PeerConfig, signal?: AbortSignal): Promise<void>
+  /** The key of the device from now on, and in the same step the endpoints of peers that it has. Throws KernelError. */
+  setKey(name: string, init: KeyInit, signal?: AbortSignal): Promise<void>
+  /** Removes the device, and with it a userspace process. Absent is fine. */
+  deleteDevice(name: string, signal?: AbortSignal): Promise<void>
+  /** A new private key, base64, and its public key. */
+  generateKey(): { readonly privateKey: string; readonly publicKey: string }
+}
+
+// What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it.
+
+const KEY = /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/
+
+export function checkDeviceConfig(name: string, config: DeviceConfig): void {
+  const operation = `wg set ${name}`
+  if (!Number.isInteger(config.listenPort) || config.listenPort < 0 || config.listenPort > 65535) {
+    throw new KernelError('EINVAL', operation, `listen port ${config.listenPort}: expected 0 to 65535`)
+  }
+  const { mark = 0 } = config
+  if (!Number.isInteger(mark) || mark < 0 || mark > 0xffffffff) {
+    throw new KernelError('EINVAL', operation, `mark ${mark}: expected 0 to 4294967295`)
+  }
+  const seen = new Set<string>()
+  for (const peer of config.peers) {
+    checkPeer(operation, peer)
+    if (seen.has(peer.publicKey)) throw new KernelError('EINVAL', operation, `peer ${peer.publicKey} is named twice`)
+    seen.add(peer.publicKey)
+  }
+}
+
+/** The name is an argument and a file name: `wg` allows no others. */
+export function checkWireguardName(name: string): void {
+  if (/^[A-Za-z0-9_=+][A-Za-z0-9_=+.-]{0,14}$/.test(name)) return
+  throw new KernelError(
+    'EINVAL',
+    'wg',
+    `device name ${JSON.stringify(name)}: expected 1 to 15 letters, digits or _=+.-`,
+  )
+}
+
+/** 32 bytes in base64. */
+function isWireguardKey(text: string): boolean {
+  return KEY.test(text)
+}
+
+function checkPeer(operation: string, peer: PeerConfig): void {
+  if (!isWireguardKey(peer.publicKey)) {
+    throw new KernelError(
+      'EINVAL',
+      operation,
+      `public key ${JSON.stringify(peer.publicKey.slice(0, 60))}: expected 32 bytes in base64`,
+    )
+  }
+  if (!Number.isInteger(peer.keepaliveSeconds) || peer.keepaliveSeconds < 0 || peer.keepaliveSeconds > 65535) {
+    throw new KernelError('EINVAL', operation, `keepalive ${peer.keepaliveSeconds}: expected 0 to 65535 seconds`)
+  }
+  const port = peer.endpoint?.port ?? 1
+  if (!Number.isInteger(port) || port < 1 || port > 65535) {
+    throw new KernelError('EINVAL', operation, `port ${port} of the endpoint: expected 1 to 65535`)
+  }
+  try {
+    for (const prefix of peer.allowedIps) parsePrefix(prefix, 'allowed IPs')
+  } catch (error) {
+    if (error instanceof InvalidAddressError)
+      throw new KernelError('EINVAL', operation, error.message, { cause: error })
+    throw error
+  }
+}
+
+// X25519 keys in WireGuard's base64 form (RFC 7748; wg genkey and wg pubkey give the same).
+
+// The fixed head of a PKCS #8 X25519 key (RFC 8410); the 32 key bytes follow.
+const PKCS8_HEAD = Buffer.from('302e020100300506032b656e04220420', 'hex')
+const KEY_BYTES = 32
+
+export function generateWireguardKey(): { readonly privateKey: string; readonly publicKey: string } {
+  const pair = generateKeyPairSync('x25519')
+  const secret = pair.privateKey.export({ type: 'pkcs8', format: 'der' }).subarray(-KEY_BYTES)
+  const open = pair.publicKey.export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES)
+  return { privateKey: clamp(secret).toString('base64'), publicKey: open.toString('base64') }
+}
+
+/** Throws KernelError EINVAL, without the key, when the text is not 32 bytes in base64. */
+export function publicKeyOf(privateKey: string): string {
+  const bytes = Buffer.from(privateKey.trim(), 'base64')
+  if (bytes.length !== KEY_BYTES)
+    throw new KernelError('EINVAL', 'wg pubkey', 'the private key is not 32 bytes in base64')
+  const key = createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, bytes]), format: 'der', type: 'pkcs8' })
+  return createPublicKey(key).export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES).toString('base64')
+}
+
+// The form that wg itself stores and prints (RFC 7748 section 5); the public key is the same either way.
+function clamp(secret: Buffer): Buffer {
+  const bytes = Buffer.from(secret)
+  bytes.writeUInt8((bytes[0] ?? 0) & 248, 0)
+  bytes.writeUInt8(((bytes[31] ?? 0) & 127) | 64, 31)
+  return bytes
+}

@@ -1,0 +1,225 @@
+/**
+ * One kind's objects in layers: what the user wrote, what we applied, what is implied, and a status on top.
+ * The cache shows the merged view. Both drivers keep their state in it.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/objects.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
+import type { ObjectCache, ObjectChange } from '../cluster-api.ts'
+import { type ObjectKey, objectKey } from './object-key.ts'
+
+type Listener<T> = (change: ObjectChange<T> | undefined) => void
+
+/** The ObjectCache that drivers fill: a map, listeners, and the moment of the first sync. */
+export class LiveCache<T> implements ObjectCache<T> {
+  readonly #objects = new Map<ObjectKey, T>()
+  readonly #listeners = new Listeners<Parameters<Listener<T>>>()
+  #synced = false
+  /** Kept between changes: list() is called far more often than objects change. */
+  #list: readonly T[] | undefined
+
+  get synced(): boolean {
+    return this.#synced
+  }
+
+  /** In order of namespace and name, so that plans made from it are stable. */
+  list(): readonly T[] {
+    this.#list ??= Object.freeze([...this.#objects].sort(byKey).map(([, object]) => object))
+    return this.#list
+  }
+
+  get(name: string, namespace?: string): T | undefined {
+    return this.#objects.get(objectKey(name, namespace))
+  }
+
+  onChange(listener: Listener<T>): () => void {
+    return this.#listeners.add(listener)
+  }
+
+  whenSynced(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.reject(signal.reason as Error)
+    if (this.#synced) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const done = (): void => {
+        stop()
+        signal.removeEventListener('abort', onAbort)
+      }
+      const onAbort = (): void => {
+        done()
+        reject(signal.reason as Error)
+      }
+      const stop = this.onChange(() => {
+        if (!this.#synced) return
+        done()
+        resolve()
+      })
+      signal.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  /** Driver side: the object as it is now; undefined when it is gone. The caller has checked that it differs. */
+  replace(key: ObjectKey, object: T | undefined): void {
+    const previous = this.#objects.get(key)
+    if (object === undefined && previous === undefined) return
+    this.#list = undefined
+    if (object === undefined) {
+      this.#objects.delete(key)
+      this.#report({ type: 'removed', object: previous as T })
+    } else {
+      this.#objects.set(key, object)
+      this.#report({ type: 'set', object, previous })
+    }
+  }
+
+  /** Driver side: everything that exists has been read once. */
+  markSynced(): void {
+    if (this.#synced) return
+    this.#synced = true
+    this.#report(undefined)
+  }
+
+  #report(change: ObjectChange<T> | undefined): void {
+    this.#listeners.call(change)
+  }
+}
+
+function byKey(a: readonly [string, unknown], b: readonly [string, unknown]): number {
+  return a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0
+}
+
+export interface StoredStatus {
+  /** The object that the status was written for: a re-created object starts without one. */
+  readonly uid: string
+  readonly status: unknown
+}
+
+export interface ObjectLayers {
+  /** The user's own: wins over ours. */
+  user?: KubeObject | undefined
+  /** Made by apply(). */
+  ours?: KubeObject | undefined
+  /** A namespace that exists because an object lives in it. */
+  implied?: KubeObject | undefined
+  status?: StoredStatus | undefined
+}
+
+export class KindStore<K extends Kind> {
+  readonly cache = new LiveCache<ObjectKinds[K]>()
+  readonly #layers = new Map<ObjectKey, ObjectLayers>()
+  readonly #views = new Map<ObjectKey, ObjectKinds[K]>()
+  #open = false
+
+  layers(key: ObjectKey): Readonly<ObjectLayers> {
+    return this.#layers.get(key) ?? {}
+  }
+
+  keys(): ObjectKey[] {
+    return [...this.#layers.keys()]
+  }
+
+  /** The merged view, also before the cache shows it. */
+  current(key: ObjectKey): ObjectKinds[K] | undefined {
+    return this.#views.get(key)
+  }
+
+  /** The first read is complete: shows everything in the cache and marks it synced. */
+  open(): void {
+    if (this.#open) return
+    this.#open = true
+    for (const [key, view] of this.#views) this.cache.replace(key, view)
+    this.cache.markSynced()
+  }
+
+  /** Changes some layers (undefined clears one). True when the merged view differs now. */
+  update(key: ObjectKey, change: ObjectLayers): boolean {
+    const layers = { ...this.#layers.get(key), ...change }
+    if (Object.values(layers).every((layer) => layer === undefined)) this.#layers.delete(key)
+    else this.#layers.set(key, layers)
+    const view = viewOf(layers) as ObjectKinds[K] | undefined
+    if (isDeepStrictEqual(this.#views.get(key), view)) return false
+    if (view === undefined) this.#views.delete(key)
+    else this.#views.set(key, deepFreeze(view))
+    if (this.#open) this.cache.replace(key, view)
+    return true
+  }
+}
+
+function viewOf(layers: ObjectLayers): KubeObject | undefined {
+  const base = layers.user ?? layers.ours ?? layers.implied
+  if (base === undefined || layers.status === undefined || layers.status.uid !== base.metadata.uid) return base
+  return { ...base, status: layers.status.status } as KubeObject
+}
+
+type Loose = KubeObject & { readonly status?: unknown }
+
+/** The parts of an object that apply() owns: all but the status and the metadata that the driver fills in. */
+export function ownedParts(object: KubeObject): Record<string, unknown> {
+  const { status: _status, metadata, ...rest } = object as Loose
+  const { name, namespace, labels, annotations, ownerReferences } = metadata
+  return {
+    ...rest,
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      labels: labels ?? {},
+      annotations: annotations ?? {},
+      ownerReferences: ownerReferences ?? [],
+    },
+  }
+}
+
+export function sameOwnedParts(a: KubeObject, b: KubeObject): boolean {
+  return isDeepStrictEqual(plain(ownedParts(a)), plain(ownedParts(b)))
+}
+
+/** All but metadata and status: a change of it is a new generation. */
+export function specParts(object: KubeObject): Record<string, unknown> {
+  const { status: _status, metadata: _metadata, ...rest } = object as Loose
+  return rest
+}
+
+export interface CreationMetadata {
+  readonly uid: string
+  /** RFC 3339. */
+  readonly creationTimestamp: string
+}
+
+/** `object` without status, with the metadata a server fills in: kept from `previous`, or new from `creation`. */
+export function withServerMetadata<T extends KubeObject>(
+  object: T,
+  previous: KubeObject | undefined,
+  creation: () => CreationMetadata,
+): T {
+  const { status: _status, metadata, ...rest } = object as Loose
+  const kept = previous?.metadata
+  const born = kept?.uid === undefined ? creation() : undefined
+  const { resourceVersion: _version, deletionTimestamp: _deleted, ...stated } = metadata
+  const changed = previous !== undefined && !isDeepStrictEqual(plain(specParts(previous)), plain(rest))
+  const filled: ObjectMeta = {
+    ...stated,
+    uid: kept?.uid ?? born?.uid ?? '',
+    creationTimestamp: kept?.creationTimestamp ?? born?.creationTimestamp ?? '',
+    generation: (kept?.generation ?? 1) + (changed ? 1 : 0),
+  }
+  return plain({ ...rest, metadata: filled }) as unknown as T
+}
+
+/** The object with this condition in its status, in the place of the one of the same type; the rest stays. */
+export function withCondition(object: KubeObject, condition: Condition): KubeObject {
+  const status = (object as Loose).status as { readonly conditions?: readonly Condition[] } | undefined
+  const others = (status?.conditions ?? []).filter(({ type }) => type !== condition.type)
+  return { ...object, status: { ...status, conditions: [...others, condition] } } as KubeObject
+}
+
+/** As JSON gives it back: fields that are undefined are absent. */
+export function plain<T>(value: T): T {
+  return value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T)
+}
+
+/** Gives the value itself, with all that is in it unchangeable. */
+export function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
+  Object.freeze(value)
+  for (const part of Object.values(value)) deepFreeze(part)
+  return value
+}

@@ -1,0 +1,83 @@
+/** How objects are addressed, and what every object must have before a driver takes it. */
+import { isDnsLabel, isObjectName } from '../../model/ids.ts'
+import { CLUSTER_SCOPED, type Kind, type KubeObject, type Namespace } from '../../model/objects.ts'
+import { ClusterApiError } from '../cluster-api.ts'
+
+/** `namespace/name`, or `_/name` for cluster-scoped kinds: '_' is no legal namespace. */
+export type ObjectKey = string
+
+export const NO_NAMESPACE = '_'
+
+export function objectKey(name: string, namespace?: string): ObjectKey {
+  return `${namespace ?? NO_NAMESPACE}/${name}`
+}
+
+export function keyOf(object: KubeObject): ObjectKey {
+  return objectKey(object.metadata.name, object.metadata.namespace)
+}
+
+/** `Service shop/web` or `Node gw`, for messages. */
+export function objectTitle(kind: string, name: string, namespace?: string): string {
+  return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+}
+
+/** Throws ClusterApiError Invalid unless name and namespace fit the kind. They become file names: no '/', no '..'. */
+export function checkAddress(kind: Kind, name: string, namespace?: string): void {
+  const title = objectTitle(kind, name, namespace)
+  if (!isObjectName(name)) {
+    throw new ClusterApiError(
+      'Invalid',
+      `${title}: metadata.name ${JSON.stringify(name)}: expected an RFC 1123 subdomain`,
+    )
+  }
+  if (CLUSTER_SCOPED.has(kind)) {
+    if (namespace !== undefined) {
+      throw new ClusterApiError(
+        'Invalid',
+        `${title}: metadata.namespace ${JSON.stringify(namespace)}: expected none, the kind is cluster-scoped`,
+      )
+    }
+  } else if (namespace === undefined || !isDnsLabel(namespace)) {
+    throw new ClusterApiError(
+      'Invalid',
+      `${title}: metadata.namespace ${JSON.stringify(namespace ?? '')}: expected an RFC 1123 label`,
+    )
+  }
+}
+
+/** Called with what is implied for a namespace's key now: an object, or nothing any more. */
+type Imply = (key: ObjectKey, object: Namespace | undefined) => void
+
+/** A namespace exists while a Namespace object does, or while anything of the user lives in it: the second part. */
+export class ResidentNamespaces {
+  readonly #residents = new Map<string, Set<string>>()
+  readonly #imply: Imply
+
+  constructor(imply: Imply) {
+    this.#imply = imply
+  }
+
+  /** One of the user's objects exists, or does not any more. */
+  note(kind: Kind, key: ObjectKey, exists: boolean): void {
+    if (CLUSTER_SCOPED.has(kind)) return
+    const namespace = key.slice(0, key.indexOf('/'))
+    const residents = this.#residents.get(namespace) ?? new Set()
+    const before = residents.size > 0
+    if (exists) residents.add(`${kind} ${key}`)
+    else residents.delete(`${kind} ${key}`)
+    if (residents.size > 0) this.#residents.set(namespace, residents)
+    else this.#residents.delete(namespace)
+    if (residents.size > 0 !== before) this.#report(namespace)
+  }
+
+  /** Calls with everything that is implied now. */
+  reportAll(): void {
+    for (const namespace of this.#residents.keys()) this.#report(namespace)
+  }
+
+  #report(namespace: string): void {
+    const lived = (this.#residents.get(namespace)?.size ?? 0) > 0
+    const object: Namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }
+    this.#imply(objectKey(namespace), lived ? object : undefined)
+  }
+}

@@ -1,0 +1,287 @@
+/** One context of a kubeconfig as a ServerAccess. */
+import { readFile } from 'node:fs/promises'
+import type { Agent, RequestOptions } from 'node:https'
+import { resolve } from 'node:path'
+import type { Cluster, Context, User } from '@kubernetes/client-node/dist/config_types.js'
+import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type Credentials, type RequestHeaders, type ServerAccess, TokenFile } from './server-access.ts'
+
+/** Adds what a way to log in gives: headers, sometimes a certificate. */
+interface Login {
+  apply(options: RequestOptions): Promise<void>
+  forget(): void
+}
+
+/** Throws UserError when the context, or what it names, is not there. */
+export async function kubeconfigAccess(
+  clock: Clock,
+  config: Kubeconfig,
+  contextName: string | undefined,
+): Promise<ServerAccess> {
+  const where = `kubeconfig ${config.paths.join(', ')}`
+  const context = chosenContext(config, contextName, where)
+  const named = `${where}: context ${JSON.stringify(context.name)}`
+  const cluster = config.clusters.find(({ name }) => name === context.cluster)
+  if (cluster === undefined)
+    throw new UserError(`${named} names the cluster ${JSON.stringify(context.cluster)}, which is not there`)
+  const user = config.users.find(({ name }) => name === context.user)
+  if (user === undefined)
+    throw new UserError(`${named} names the user ${JSON.stringify(context.user)}, which is not there`)
+  if (!URL.canParse(cluster.server) || !/^https?:/.test(cluster.server)) {
+    throw new UserError(`${named}: cluster.server ${JSON.stringify(cluster.server)}: expected an https URL`)
+  }
+  const impersonation = user.impersonation()
+  const login = needsWholeClient(cluster, user)
+    ? await wholeClient(cluster, user)
+    : await plainLogin(clock, cluster, user)
+  return {
+    server: new URL(cluster.server),
+    namespace: context.namespace,
+    contextName: context.name,
+    title: `context ${JSON.stringify(context.name)} of ${config.paths.join(', ')}`,
+    credentials: async (signal) => credentialsFrom(await loggedIn(login, cluster, user, signal), impersonation),
+    forget: () => login.forget(),
+  }
+}
+
+function chosenContext(config: Kubeconfig, name: string | undefined, where: string): Context {
+  const known = config.contexts.map((context) => context.name).join(', ')
+  const list = known === '' ? 'it has none' : `it has: ${known}`
+  const wanted = name ?? config.currentContext
+  if (wanted === undefined)
+    throw new UserError(`${where} has no current context`, { hint: `say --context NAME; ${list}` })
+  const found = config.contexts.find((context) => context.name === wanted)
+  if (found === undefined) throw new UserError(`${where} has no context ${JSON.stringify(wanted)}; ${list}`)
+  return found
+}
+
+/** OIDC and cloud plugins of old, and proxies. */
+function needsWholeClient(cluster: Cluster, user: KubeconfigUser): boolean {
+  return cluster.proxyUrl !== undefined || (user.authProvider !== null && user.authProvider !== undefined)
+}
+
+async function wholeClient(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
+  const { KubeConfig } = await import('@kubernetes/client-node/dist/config.js')
+  const make = (): InstanceType<typeof KubeConfig> => {
+    const config = new KubeConfig()
+    config.loadFromClusterAndUser(cluster, user)
+    return config
+  }
+  let config = make()
+  return {
+    apply: (options) => config.applyToHTTPSOptions(options),
+    forget: () => {
+      config = make()
+    },
+  }
+}
+
+async function plainLogin(clock: Clock, cluster: Cluster, user: KubeconfigUser): Promise<Login> {
+  if (user.exec !== null && user.exec !== undefined) return pluginLogin(cluster, user)
+  const file = user.tokenFile === undefined ? undefined : new TokenFile(clock, user.tokenFile)
+  return {
+    apply: async (options) => {
+      const token = (await file?.read()) ?? user.token
+      if (token !== undefined) options.headers = { Authorization: `Bearer ${token}` }
+      else if (user.username !== undefined) options.auth = `${user.username}:${user.password ?? ''}`
+    },
+    forget: () => file?.forget(),
+  }
+}
+
+interface ExecConfig {
+  readonly apiVersion?: string
+  readonly command?: string
+  readonly installHint?: string
+  readonly provideClusterInfo?: boolean
+  readonly env?: readonly { readonly name: string; readonly value: string }[] | null
+}
+
+/** A credential plugin: client-node runs it and keeps what it gave. It gets the environment that kubectl gives it. */
+async function pluginLogin(cluster: Cluster, user: KubeconfigUser): Promise<Login> {
+  const { ExecAuth } = await import('@kubernetes/client-node/dist/exec_auth.js')
+  const exec = user.exec as ExecConfig
+  const command = exec.command ?? ''
+  const info = {
+    apiVersion: exec.apiVersion,
+    kind: 'ExecCredential',
+    spec: {
+      interactive: false,
+      ...(exec.provideClusterInfo === true ? { cluster: clusterInfo(cluster) } : {}),
+    },
+  }
+  const prepared = {
+    ...user,
+    exec: {
+      ...exec,
+      // Without a slash it is looked for in PATH.
+      command: command.includes('/') ? resolve(user.folder, command) : command,
+      env: [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }],
+    },
+  }
+  let plugin = new ExecAuth()
+  return {
+    apply: async (options) => {
+      try {
+        await plugin.applyAuthentication(prepared, options)
+      } catch (error) {
+        const said = error instanceof Error ? error.message.trim() : String(error)
+        const hint = (error as NodeJS.ErrnoException).code === 'ENOENT' ? (exec.installHint ?? '').trim() : ''
+        throw new Error(`credential plugin ${command}: ${said}${hint === '' ? '' : ` (${hint})`}`, { cause: error })
+      }
+    },
+    forget: () => {
+      plugin = new ExecAuth()
+    },
+  }
+}
+
+function clusterInfo({ server, caData, tlsServerName, skipTLSVerify, proxyUrl }: Cluster): Record<string, unknown> {
+  return {
+    server,
+    'tls-server-name': tlsServerName,
+    'insecure-skip-tls-verify': skipTLSVerify,
+    'certificate-authority-data': caData,
+    'proxy-url': proxyUrl,
+  }
+}
+
+async function loggedIn(
+  login: Login,
+  cluster: Cluster,
+  user: KubeconfigUser,
+  signal: AbortSignal,
+): Promise<RequestOptions> {
+  signal.throwIfAborted()
+  const options: RequestOptions = {}
+  const [ca, cert, key] = await Promise.all([
+    fileOrData(cluster.caFile, cluster.caData),
+    fileOrData(user.certFile, user.certData),
+    fileOrData(user.keyFile, user.keyData),
+  ])
+  if (ca !== undefined) options.ca = ca
+  if (cert !== undefined) options.cert = cert
+  if (key !== undefined) options.key = key
+  if (cluster.skipTLSVerify) options.rejectUnauthorized = false
+  if (cluster.tlsServerName !== undefined) options.servername = cluster.tlsServerName
+  await login.apply(options)
+  return options
+}
+
+async function fileOrData(file: string | undefined, data: string | undefined): Promise<Buffer | undefined> {
+  if (data !== undefined) return Buffer.from(data, 'base64')
+  return file === undefined ? undefined : readFile(file)
+}
+
+function credentialsFrom(options: RequestOptions, impersonation: Impersonation | undefined): Credentials {
+  const headers: Record<string, string> = {}
+  for (const [name, value] of Object.entries(options.headers ?? {})) {
+    if (value !== undefined) headers[name.toLowerCase()] = String(value)
+  }
+  if (typeof options.auth === 'string') {
+    headers['authorization'] = `Basic ${Buffer.from(options.auth).toString('base64')}`
+  }
+  return {
+    headers: { ...headers, ...impersonationHeaders(impersonation) },
+    ca: options.ca as Credentials['ca'],
+    cert: options.cert as Credentials['cert'],
+    key: options.key as Credentials['key'],
+    servername: options.servername,
+    rejectUnauthorized: options.rejectUnauthorized,
+    agent: options.agent as Agent | undefined,
+  }
+}
+
+// What a kubeconfig says, once it has been read.
+
+/** One or several files read together; the first that names something counts. */
+export interface Kubeconfig {
+  readonly paths: readonly string[]
+  readonly clusters: readonly Cluster[]
+  readonly users: readonly KubeconfigUser[]
+  readonly contexts: readonly Context[]
+  readonly currentContext: string | undefined
+}
+
+/** client-node's User, with fields that it leaves out. */
+export interface KubeconfigUser extends User {
+  /** Throws UserError: read only of the user who is meant. */
+  readonly impersonation: () => Impersonation | undefined
+  readonly tokenFile?: string | undefined
+  /** Folder that the file's relative paths start from. */
+  readonly folder: string
+}
+
+// Acting as somebody else, as a kubeconfig asks for it (`as`, `as-uid`, `as-groups`, `as-user-extra`). Pure.
+
+interface Impersonation {
+  readonly user: string
+  readonly uid: string | undefined
+  readonly groups: readonly string[]
+  readonly extra: Readonly<Record<string, readonly string[]>>
+}
+
+/** Undefined when nobody is meant. Throws UserError naming the field; `where` names the user of the kubeconfig. */
+export function readImpersonation(user: Readonly<Record<string, unknown>>, where: string): Impersonation | undefined {
+  const name = optionalHeader(user['as'], `${where}: as`)
+  const uid = optionalHeader(user['as-uid'], `${where}: as-uid`)
+  const groups = texts(user['as-groups'] ?? [], `${where}: as-groups`)
+  const extra = lists(user['as-user-extra'] ?? {}, `${where}: as-user-extra`)
+  if (name !== undefined) return { user: name, uid, groups, extra }
+  const given = ['as-uid', 'as-groups', 'as-user-extra'].find((field) => user[field] !== undefined)
+  if (uid === undefined && groups.length === 0 && Object.keys(extra).length === 0) return undefined
+  throw new UserError(`${where}: ${given ?? ''} without as: an API server takes them only with a user`)
+}
+
+/** One header for each group and each value, as the API server reads them. */
+function impersonationHeaders(wanted: Impersonation | undefined): RequestHeaders {
+  if (wanted === undefined) return {}
+  const { user, uid, groups, extra } = wanted
+  return {
+    'impersonate-user': user,
+    ...(uid === undefined ? {} : { 'impersonate-uid': uid }),
+    ...(groups.length === 0 ? {} : { 'impersonate-group': [...groups] }),
+    ...Object.fromEntries(
+      Object.entries(extra).map(([key, values]) => [`impersonate-extra-${headerName(key)}`, [...values]]),
+    ),
+  }
+}
+
+/**
+ * Keys are mostly paths; a header's name has fewer characters (RFC 9110 section 5.6.2), the rest is escaped by bytes.
+ */
+function headerName(key: string): string {
+  return [...Buffer.from(key, 'utf8')]
+    .map((byte) => {
+      const letter = String.fromCharCode(byte)
+      return /[!#$&'*+.^_`|~0-9a-z-]/i.test(letter) ? letter : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+    })
+    .join('')
+}
+
+function optionalHeader(value: unknown, field: string): string | undefined {
+  if (value === undefined || value === null || value === '') return undefined
+  if (typeof value === 'string') return headerValue(value, field)
+  throw new UserError(`${field}: expected a text`)
+}
+
+/** It is sent as it is, and a header has no way to write other letters. */
+function headerValue(text: string, field: string): string {
+  if (/^[\t\x20-\x7e]*$/.test(text)) return text
+  throw new UserError(`${field}: ${JSON.stringify(text)}: expected printable ASCII: it is sent as a header`)
+}
+
+function texts(value: unknown, field: string): readonly string[] {
+  if (Array.isArray(value) && value.every((one) => typeof one === 'string')) {
+    return value.map((one) => headerValue(one, field))
+  }
+  throw new UserError(`${field}: expected a list of texts`)
+}
+
+function lists(value: unknown, field: string): Readonly<Record<string, readonly string[]>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new UserError(`${field}: expected a list of texts for each key`)
+  }
+  return Object.fromEntries(Object.entries(value).map(([key, list]) => [key, texts(list, `${field}: ${key}`)]))
+}

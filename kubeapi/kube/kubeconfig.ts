@@ -1,0 +1,131 @@
+/**
+ * Access by a kubeconfig, as kubectl reads it. The usual ways to log in (certificate, token, token file, password,
+ * credential plugin) take a few files of @kubernetes/client-node. Where a context needs more (OIDC, a proxy), its whole
+ * KubeConfig is loaded, which costs 85 MB and therefore only then.
+ */
+import { readFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { delimiter, dirname, join, resolve } from 'node:path'
+import {
+  ActionOnInvalid,
+  type Cluster,
+  newClusters,
+  newContexts,
+  newUsers,
+} from '@kubernetes/client-node/dist/config_types.js'
+import type { Clock } from '../../reconcile/clock.ts'
+import { parseYaml } from '../yaml.ts'
+import { UserError } from '../../runtime/errors.ts'
+import { type Kubeconfig, type KubeconfigUser, kubeconfigAccess, readImpersonation } from './kubeconfig-access.ts'
+import { type ServerAccess, podAccess } from './server-access.ts'
+
+export interface AccessInit {
+  /** Path of a kubeconfig. Absent: KUBECONFIG, then ~/.kube/config, then the pod's own account. */
+  readonly kubeconfig?: string | undefined
+  /** Name of a context. Absent: the current one. */
+  readonly context?: string | undefined
+  readonly env?: Readonly<Record<string, string | undefined>>
+}
+
+/** Throws UserError that names the file and what is wrong with it. */
+export async function openAccess(clock: Clock, init: AccessInit): Promise<ServerAccess> {
+  const env = init.env ?? process.env
+  const config = readKubeconfigs(chosenPaths(init.kubeconfig, env))
+  if (config !== undefined) return await kubeconfigAccess(clock, config, init.context)
+  const pod = init.context === undefined ? podAccess(clock, { env }) : undefined
+  if (pod !== undefined) return pod
+  throw new UserError('no kubeconfig: KUBECONFIG is not set, ~/.kube/config does not exist and this is no pod', {
+    hint: 'say --kubeconfig PATH and --context NAME',
+  })
+}
+
+/** Names of all contexts, and of the current one. Throws UserError as openAccess() does; empty without a kubeconfig. */
+export function contextNames(init: AccessInit): {
+  readonly names: readonly string[]
+  readonly current: string | undefined
+} {
+  const config = readKubeconfigs(chosenPaths(init.kubeconfig, init.env ?? process.env))
+  return { names: config?.contexts.map(({ name }) => name) ?? [], current: config?.currentContext }
+}
+
+interface ChosenPaths {
+  readonly paths: readonly string[]
+  /** Missing files are passed by, as kubectl does. */
+  readonly lenient: boolean
+}
+
+function chosenPaths(given: string | undefined, env: Readonly<Record<string, string | undefined>>): ChosenPaths {
+  if (given !== undefined) return { paths: [given], lenient: false }
+  const listed = (env['KUBECONFIG'] ?? '').split(delimiter).filter((path) => path !== '')
+  if (listed.length > 0) return { paths: listed, lenient: listed.length > 1 }
+  return { paths: [join(env['HOME'] ?? homedir(), '.kube', 'config')], lenient: true }
+}
+
+function readKubeconfigs({ paths, lenient }: ChosenPaths): Kubeconfig | undefined {
+  const files = paths.flatMap((path) => readKubeconfig(path, lenient) ?? [])
+  if (files.length === 0) return undefined
+  return {
+    paths: files.flatMap((file) => file.paths),
+    clusters: files.flatMap((file) => file.clusters),
+    users: files.flatMap((file) => file.users),
+    contexts: files.flatMap((file) => file.contexts),
+    currentContext: files.map((file) => file.currentContext).find((name) => name !== undefined),
+  }
+}
+
+function readKubeconfig(path: string, lenient: boolean): Kubeconfig | undefined {
+  const text = readText(path, lenient)
+  if (text === undefined) return undefined
+  try {
+    const document = parseYaml(text) as Record<string, unknown> | null
+    if (typeof document !== 'object' || document === null) throw new Error('expected a document of kind Config')
+    const folder = dirname(resolve(path))
+    const current = document['current-context']
+    return {
+      paths: [path],
+      clusters: newClusters(document['clusters'] ?? []).map((cluster) => withAbsolutePaths(cluster, folder)),
+      users: usersOf(document['users'] ?? [], path),
+      contexts: newContexts(document['contexts'] ?? []),
+      currentContext: typeof current === 'string' && current !== '' ? current : undefined,
+    }
+  } catch (error) {
+    throw new UserError(`kubeconfig ${path}: ${error instanceof Error ? firstLine(error.message) : String(error)}`)
+  }
+}
+
+function readText(path: string, lenient: boolean): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    // A container's home folder may belong to somebody else.
+    if (lenient && (code === 'ENOENT' || code === 'EACCES' || code === 'ENOTDIR')) return undefined
+    throw new UserError(code === 'ENOENT' ? `kubeconfig ${path} does not exist` : `kubeconfig ${path}: ${message}`)
+  }
+}
+
+function withAbsolutePaths(cluster: Cluster, folder: string): Cluster {
+  return cluster.caFile === undefined ? cluster : { ...cluster, caFile: resolve(folder, cluster.caFile) }
+}
+
+/** Entries that are none are passed by: the one that is meant may be another. */
+function usersOf(list: unknown, path: string): KubeconfigUser[] {
+  const folder = dirname(resolve(path))
+  const items = Array.isArray(list) ? (list as { name?: unknown; user?: Record<string, unknown> | null }[]) : []
+  return newUsers(list, { onInvalidEntry: ActionOnInvalid.FILTER }).map((user) => {
+    const raw = items.find(({ name }) => name === user.name)?.user ?? {}
+    const tokenFile = raw['tokenFile']
+    return {
+      ...user,
+      folder,
+      impersonation: () => readImpersonation(raw, `kubeconfig ${path}: user ${JSON.stringify(user.name)}`),
+      ...(typeof user.certFile === 'string' ? { certFile: resolve(folder, user.certFile) } : {}),
+      ...(typeof user.keyFile === 'string' ? { keyFile: resolve(folder, user.keyFile) } : {}),
+      ...(typeof tokenFile === 'string' ? { tokenFile: resolve(folder, tokenFile) } : {}),
+    }
+  })
+}
+
+function firstLine(text: string): string {
+  return text.split('\n')[0] ?? text
+}

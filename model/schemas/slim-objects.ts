@@ -1,0 +1,131 @@
+/**
+ * Objects as they are kept: the fields of model/objects.ts and no more. The tables are complete by type: a field that
+ * is added to the model and not here does not compile.
+ */
+import {
+  OWNED_BY_NODES,
+  type Kind,
+  type KubeObject,
+  type ObjectKinds,
+  type ObjectMeta,
+  type SliceEndpoint,
+} from '../objects.ts'
+
+/** An object as the server sends it. */
+export interface RawObject {
+  readonly apiVersion?: string
+  readonly kind?: string
+  readonly metadata: ObjectMeta & {
+    readonly managedFields?: readonly object[]
+    readonly finalizers?: readonly string[]
+  }
+  readonly [field: string]: unknown
+}
+
+type Fields<T> = { readonly [F in keyof Required<T>]: true }
+type Spec<K extends Kind> = ObjectKinds[K] extends { readonly spec?: infer S } ? NonNullable<S> : never
+type StatusOf<K extends Kind> = ObjectKinds[K] extends { readonly status?: infer S } ? NonNullable<S> : never
+
+const NODE_SPEC: Fields<Spec<'Node'>> = { podCIDR: true, podCIDRs: true, unschedulable: true, taints: true }
+const NODE_STATUS: Fields<StatusOf<'Node'>> = { addresses: true }
+const POD_SPEC: Fields<Spec<'Pod'>> = { nodeName: true, hostname: true, hostNetwork: true }
+const POD_STATUS: Fields<StatusOf<'Pod'>> = { phase: true, podIP: true, podIPs: true }
+const NAMESPACE_STATUS: Fields<StatusOf<'Namespace'>> = { phase: true }
+const SERVICE_SPEC: Fields<Spec<'Service'>> = {
+  type: true,
+  clusterIP: true,
+  clusterIPs: true,
+  ipFamilies: true,
+  ports: true,
+  sessionAffinity: true,
+  sessionAffinityConfig: true,
+  internalTrafficPolicy: true,
+  trafficDistribution: true,
+}
+const ENDPOINT: Fields<SliceEndpoint> = {
+  addresses: true,
+  hostname: true,
+  nodeName: true,
+  zone: true,
+  hints: true,
+  conditions: true,
+  targetRef: true,
+}
+const TARGET: Fields<NonNullable<SliceEndpoint['targetRef']>> = { kind: true, name: true, uid: true }
+const HINTS: Fields<NonNullable<SliceEndpoint['hints']>> = { forZones: true }
+
+/** kubectl's copy of the whole object. */
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
+
+type Slim = (raw: RawObject) => Record<string, unknown>
+
+const whole: Slim = ({ spec, status }) => given({ spec, status })
+
+const SLIM: Readonly<Record<Kind, Slim>> = {
+  Namespace: ({ status }) => given({ status: pick(status, NAMESPACE_STATUS) }),
+  Node: ({ spec, status }) => given({ spec: pick(spec, NODE_SPEC), status: pick(status, NODE_STATUS) }),
+  Pod: ({ spec, status }) => given({ spec: pick(spec, POD_SPEC), status: pick(status, POD_STATUS) }),
+  Service: ({ spec }) => given({ spec: pick(spec, SERVICE_SPEC) }),
+  EndpointSlice: ({ addressType, endpoints, ports }) =>
+    given({ addressType, endpoints: slimEndpoints(endpoints), ports }),
+  ServiceExport: whole,
+  ServiceImport: whole,
+  Cluster: whole,
+  Endpoint: whole,
+  Gateway: whole,
+  RouteAgent: whole,
+  Membership: whole,
+  ClusterProperty: whole,
+  Lease: whole,
+}
+
+/**
+ * A new object that shares what it keeps with `raw`. List items come without kind and apiVersion; these are filled in.
+ */
+export function slimObject(kind: Kind, apiVersion: string, raw: RawObject): KubeObject {
+  return { apiVersion, kind, metadata: slimMetadata(kind, raw.metadata), ...SLIM[kind](raw) } as unknown as KubeObject
+}
+
+/** resourceVersion is left out: it changes with every status that nobody here reads. */
+function slimMetadata(kind: Kind, metadata: ObjectMeta): ObjectMeta {
+  const { name, namespace, uid, generation, creationTimestamp, deletionTimestamp, labels, annotations } = metadata
+  const kept = kind === 'Pod' ? undefined : withoutLastApplied(annotations)
+  return given({
+    name,
+    namespace,
+    uid,
+    generation,
+    creationTimestamp,
+    deletionTimestamp,
+    labels,
+    annotations: kept,
+    ownerReferences: OWNED_BY_NODES.has(kind) ? metadata.ownerReferences : undefined,
+  }) as unknown as ObjectMeta
+}
+
+function withoutLastApplied(annotations: ObjectMeta['annotations']): ObjectMeta['annotations'] {
+  if (annotations?.[LAST_APPLIED] === undefined) return annotations
+  const { [LAST_APPLIED]: _copy, ...rest } = annotations
+  return rest
+}
+
+function slimEndpoints(endpoints: unknown): unknown {
+  return Array.isArray(endpoints) ? endpoints.map(slimEndpoint) : []
+}
+
+/** Hints for nodes go: they are names of one cluster, and a slice's `nodeName` says the same. */
+function slimEndpoint(endpoint: unknown): unknown {
+  const kept = pick(endpoint, ENDPOINT)
+  if (kept?.['hints'] === undefined && kept?.['targetRef'] === undefined) return kept
+  return given({ ...kept, hints: pick(kept['hints'], HINTS), targetRef: pick(kept['targetRef'], TARGET) })
+}
+
+function pick(value: unknown, fields: Readonly<Record<string, true>>): Record<string, unknown> | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  return Object.fromEntries(Object.entries(value).filter(([name]) => fields[name]))
+}
+
+/** Without the fields that are undefined. */
+function given(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null))
+}

@@ -1,0 +1,282 @@
+/** Watch between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
+import { promisify } from 'node:util'
+import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
+import { MAX_INTEREST, interestProblem } from '../../model/records.ts'
+import type { AskedInterest, Authorities, WatchMessage, WatchRequest, WatchSkill } from '../broker-api.ts'
+import * as wire from '../gen/broker.ts'
+import type {
+  WatchMessage_OwnersChanged as Wire,
+  WatchMessage_ExportedNamespaces as WireExported,
+  Interest as WireInterest,
+} from '../gen/broker.ts'
+import * as limits from '../limits.ts'
+import { HASH_BYTES, MAX_CA_BUNDLE, MAX_CLUSTERS, MAX_EXPORTED_PART, MAX_NAME } from '../limits.ts'
+import * as check from './codec-checks.ts'
+import { CodecError, buffer, limited } from './codec-checks.ts'
+
+// Messages as fewer bytes: zstd, which costs the one who sends little and the one who reads less.
+
+const compress = promisify(zstdCompress)
+
+/** What is larger is packed quickly, in the thread that serves all. */
+const SMALL_BYTES = 128 * 1024
+const QUICK = { [constants.ZSTD_c_compressionLevel]: 3 }
+/**
+ * From level 12 on it sees that slices are alike beyond their addresses; above, it takes many times as long. With tables
+ * for half a megabyte: by itself it would take 50 MB of memory each time.
+ */
+const WELL = {
+  [constants.ZSTD_c_compressionLevel]: 12,
+  [constants.ZSTD_c_windowLog]: 19,
+  [constants.ZSTD_c_hashLog]: 17,
+  [constants.ZSTD_c_chainLog]: 17,
+}
+
+/** In this thread: some ten milliseconds for a megabyte. */
+export function pack(bytes: Uint8Array): Uint8Array {
+  return zstdCompressSync(bytes, { params: bytes.length > SMALL_BYTES ? QUICK : WELL })
+}
+
+/** Not in this thread, for what is sent to one. */
+export function packQuickly(bytes: Uint8Array): Promise<Uint8Array> {
+  return compress(bytes, { params: QUICK })
+}
+
+/** Not in this thread, and by a third smaller where much is alike: for what is sent to many. */
+export function packWell(bytes: Uint8Array): Promise<Uint8Array> {
+  return compress(bytes, { params: WELL })
+}
+
+/**
+ * Of what a frame says that it needs to be unpacked, so much is believed: 8 MiB, above what any message of ours needs. By
+ * itself zstd would take 128 MiB for a frame of a few bytes.
+ */
+const BOUNDED = { [constants.ZSTD_d_windowLogMax]: 23 }
+
+/** Throws CodecError for what is no zstd, or more than `maxBytes` when it is unpacked. */
+export function unpack(zstd: Uint8Array, maxBytes: number): Uint8Array {
+  try {
+    return zstdDecompressSync(zstd, { maxOutputLength: maxBytes, params: BOUNDED })
+  } catch (error) {
+    const why = (error as { code?: string }).code === 'ERR_BUFFER_TOO_LARGE' ? `more than ${maxBytes} bytes` : 'no zstd'
+    throw new CodecError('packed', why)
+  }
+}
+
+const WATCH_SKILLS: readonly WatchSkill[] = ['zstd', 'owners']
+
+export function encodeWatchRequest({ resume, takes = [], followsAuthorities, interest }: WatchRequest): Uint8Array {
+  const asked = interest === undefined ? undefined : interestToWire(interest)
+  const skills = { takes: [...takes], followsAuthorities: followsAuthorities === true, interest: asked }
+  const message = { resume: resume === undefined ? undefined : { ...resume }, ...skills }
+  return wire.WatchRequest.encode(message).finish()
+}
+
+export function decodeWatchRequest(bytes: Uint8Array): WatchRequest {
+  const request = check.parseWire('watch request', bytes, limits.MAX_WATCH_REQUEST_BYTES, (b) =>
+    wire.WatchRequest.decode(b),
+  )
+  const { resume, interest } = request
+  const known = WATCH_SKILLS.filter((skill) => request.takes.includes(skill))
+  const takes = known.length === 0 ? {} : { takes: known }
+  const skills = {
+    ...takes,
+    ...(request.followsAuthorities ? { followsAuthorities: true as const } : {}),
+    ...(interest === undefined ? {} : { interest: interestFromWire(interest) }),
+  }
+  if (resume === undefined) return skills
+  return {
+    ...skills,
+    resume: {
+      epoch: check.text(resume.epoch, 'resume.epoch', limits.MAX_NAME, 1),
+      revision: check.count(resume.revision, 'resume.revision'),
+    },
+  }
+}
+
+export function encodeWatchMessage(message: WatchMessage): Uint8Array {
+  return limited(wire.WatchMessage.encode({ message: watchToWire(message) }).finish())
+}
+
+function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
+  switch (message.t) {
+    case 'reset':
+      return {
+        $case: 'reset',
+        value: {
+          epoch: message.epoch,
+          resumed: message.resumed,
+          addresses: [...(message.addresses ?? [])],
+          keepsToInterest: message.keepsToInterest,
+        },
+      }
+    case 'batch':
+      return { $case: 'batch', value: { events: message.events.map(buffer), revision: message.revision } }
+    case 'synced': {
+      const { revision, complete, departed } = message
+      return { $case: 'synced', value: { revision, complete: [...complete], departed: [...departed] } }
+    }
+    case 'ownersChanged':
+      return { $case: 'ownersChanged', value: ownersToWire(message) }
+    case 'added':
+      return { $case: 'added', value: { events: message.events.map(buffer) } }
+    case 'exportedNamespaces':
+      return { $case: 'exportedNamespaces', value: exportedToWire(message) }
+    case 'packed':
+      return { $case: 'packed', value: { zstd: buffer(message.zstd) } }
+    case 'contact':
+      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })), nowMs: message.nowMs } }
+    case 'authorities':
+      return { $case: 'authorities', value: authoritiesToWire(message) }
+  }
+}
+
+/** Gives undefined for a message of a later version. The events of a batch stay bytes: see decodeRecordEvent. */
+export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined {
+  return watchFromWire(bytes, true)
+}
+
+/** What is packed is packed once: nobody can have a reader unpack without end. */
+function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | undefined {
+  const { message: known } = check.parseWire('watch message', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
+    wire.WatchMessage.decode(b),
+  )
+  switch (known?.$case) {
+    case undefined:
+      return undefined
+    case 'reset':
+      return {
+        t: 'reset',
+        epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
+        resumed: known.value.resumed,
+        // No reason to end the watch: what cannot be used of it is left out (broker-addresses.ts).
+        ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
+        ...(known.value.keepsToInterest === true ? { keepsToInterest: true as const } : {}),
+      }
+    case 'batch':
+      return {
+        t: 'batch',
+        events: check.list(known.value.events, 'events', limits.MAX_BATCH_EVENTS, (event) => event),
+        revision: check.count(known.value.revision, 'revision'),
+      }
+    case 'synced':
+      return {
+        t: 'synced',
+        revision: check.count(known.value.revision, 'revision'),
+        complete: check.texts(known.value.complete, 'complete', limits.MAX_CLUSTERS, limits.MAX_NAME),
+        departed: check.texts(known.value.departed, 'departed', limits.MAX_CLUSTERS, limits.MAX_NAME),
+      }
+    case 'ownersChanged':
+      return ownersFromWire(known.value)
+    case 'added':
+      return {
+        t: 'added',
+        events: check.list(known.value.events, 'events', limits.MAX_BATCH_EVENTS, (event) => event),
+      }
+    case 'exportedNamespaces':
+      return exportedFromWire(known.value)
+    case 'packed':
+      if (!unpacks) throw new CodecError('packed', 'packed twice')
+      return watchFromWire(unpack(known.value.zstd, limits.MAX_MESSAGE_BYTES), false)
+    case 'contact':
+      return {
+        t: 'contact',
+        silent: check.list(known.value.silent, 'silent', limits.MAX_CLUSTERS, ({ cluster, forMs }, path) => ({
+          cluster: check.text(cluster, `${path}.cluster`, limits.MAX_NAME, 1),
+          forMs: check.count(forMs, `${path}.forMs`),
+        })),
+        ...(known.value.nowMs === undefined ? {} : { nowMs: check.count(known.value.nowMs, 'nowMs') }),
+      }
+    case 'authorities':
+      return { t: 'authorities', ...authoritiesFromWire(known.value) }
+  }
+}
+
+// What the broker says of its authorities, between bytes and broker-api.ts.
+
+function authoritiesToWire({ bundle, signing, withinMs }: Authorities): wire.WatchMessage_Authorities {
+  return { bundle: bundle.map(fromHex), signing: fromHex(signing), withinMs }
+}
+
+/** Throws CodecError. */
+function authoritiesFromWire({ bundle, signing, withinMs }: wire.WatchMessage_Authorities): Authorities {
+  return {
+    bundle: check.list(bundle, 'bundle', MAX_CA_BUNDLE, hex),
+    signing: hex(signing, 'signing'),
+    withinMs: check.count(withinMs, 'withinMs'),
+  }
+}
+
+function fromHex(text: string): Buffer {
+  return Buffer.from(text, 'hex')
+}
+
+function hex(value: Uint8Array, path: string): string {
+  return Buffer.from(check.bytes(value, path, HASH_BYTES, HASH_BYTES)).toString('hex')
+}
+
+// What a member asks for, and where there is something to ask for, between bytes and broker-api.ts.
+
+type Exported = Extract<WatchMessage, { t: 'exportedNamespaces' }>
+
+function interestToWire({ namespaces, missing }: AskedInterest): WireInterest {
+  const sorted = [...namespaces].sort()
+  return { namespaces: sorted, missing: sorted.flatMap((name, i) => (missing.has(name) ? [i] : [])) }
+}
+
+/** Throws CodecError. The order is asked for so that the same interest always has the same bytes. */
+function interestFromWire({ namespaces, missing }: WireInterest): AskedInterest {
+  const names = check.list(namespaces, 'interest.namespaces', MAX_INTEREST, (name, path) => {
+    return check.text(name, path, MAX_NAME, 1)
+  })
+  const asked = new Set(ascending(names, 'interest.namespaces'))
+  const problem = interestProblem(asked)
+  if (problem !== undefined) throw new CodecError('interest.namespaces', problem)
+  const positions = check.list(missing, 'interest.missing', names.length, (at) => at)
+  const lacking = ascending(positions, 'interest.missing').map((at, i) => {
+    const name = names[at]
+    if (name === undefined) throw new CodecError(`interest.missing[${i}]`, `${at}: expected less than ${names.length}`)
+    return name
+  })
+  return { namespaces: asked, missing: new Set(lacking) }
+}
+
+function exportedToWire({ whole, added, removed }: Exported): WireExported {
+  return { whole, added: [...added], removed: [...removed] }
+}
+
+function exportedFromWire({ whole, added, removed }: WireExported): Exported {
+  const names = (list: string[], field: string): string[] => check.texts(list, field, MAX_EXPORTED_PART, MAX_NAME)
+  return { t: 'exportedNamespaces', whole, added: names(added, 'added'), removed: names(removed, 'removed') }
+}
+
+function ascending<T extends string | number>(list: readonly T[], field: string): readonly T[] {
+  const wrong = list.findIndex((one, i) => i > 0 && one <= (list[i - 1] as T))
+  if (wrong >= 0) throw new CodecError(`${field}[${wrong}]`, 'expected ascending order, each once')
+  return list
+}
+
+// What has changed in the lists of owners, between bytes and broker-api.ts.
+
+type OwnersChanged = Extract<WatchMessage, { t: 'ownersChanged' }>
+
+function ownersToWire({ revision, complete, departed }: OwnersChanged): Wire {
+  return {
+    revision,
+    completeAdded: [...complete.added],
+    completeRemoved: [...complete.removed],
+    departedAdded: [...departed.added],
+    departedRemoved: [...departed.removed],
+  }
+}
+
+function ownersFromWire(value: Wire): OwnersChanged {
+  const ids = (field: Exclude<keyof Wire, 'revision'>): string[] =>
+    check.texts(value[field], field, MAX_CLUSTERS, MAX_NAME)
+  return {
+    t: 'ownersChanged',
+    revision: check.count(value.revision, 'revision'),
+    complete: { added: ids('completeAdded'), removed: ids('completeRemoved') },
+    departed: { added: ids('departedAdded'), removed: ids('departedRemoved') },
+  }
+}

@@ -1,0 +1,237 @@
+/**
+ * A member's identity on disk, below `<state>/identity` (mode 0700): written by `sealane join` and by the renewal,
+ * read by the agent. The private key has mode 0600 and never leaves this folder.
+ *   cluster.key   PKCS #8 PEM      cluster.crt  PEM      ca.crt  PEM, one or more      broker.json  see BrokerFile
+ */
+import type { KeyObject } from 'node:crypto'
+import { chmod, mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import { replaceFile } from '../../runtime/atomic-file.ts'
+import { brokerAddresses, formatBrokerAddress, parseBrokerAddress } from '../broker-addresses.ts'
+import { certificateToPem, certificatesFromPem } from '../identity/certificates.ts'
+import { keyFromPem, keyToPem } from '../identity/keys.ts'
+
+export interface MemberIdentity {
+  readonly cluster: ClusterId
+  readonly clusterset: string
+  /** Of the join token. */
+  readonly brokerAddresses: readonly string[]
+  /** Further ones that a broker named, each with a connection that has worked. Absent: none. */
+  readonly learnedAddresses?: readonly string[]
+  /** This site's address as the broker saw it when joining. */
+  readonly observedAddress: string
+  /**
+   * Whether it is this site's own, as far as the broker could know. Absent: an earlier release, which did not find out.
+   */
+  readonly observedCounts?: boolean
+  /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
+  readonly ranges?: MemberRanges
+  readonly key: KeyObject
+  /** DER. */
+  readonly certificate: Uint8Array
+  readonly caBundle: readonly Uint8Array[]
+  /**
+   * Fingerprint of the authority that it joined under, where the bundle has come to begin with another: what it knows of
+   * others stays its own when authorities change.
+   */
+  readonly firstAuthority?: string
+}
+
+export interface MemberRanges {
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+}
+
+interface BrokerFile extends Partial<MemberRanges> {
+  readonly cluster: string
+  readonly clusterset: string
+  readonly addresses: readonly string[]
+  readonly learned?: readonly string[]
+  readonly observedAddress: string
+  readonly observedCounts?: boolean
+  readonly firstAuthority?: string
+}
+
+export class IdentityFileError extends Error {
+  constructor(file: string, problem: string, options?: { cause?: unknown }) {
+    super(`${file}: ${problem}`, options)
+    this.name = 'IdentityFileError'
+  }
+}
+
+/**
+ * The parts of an identity by file name, in the order in which they are written. The authorities come before the
+ * certificate: the broker takes its use as the word that this member has them.
+ */
+export const IDENTITY_PARTS = ['cluster.key', 'ca.crt', 'cluster.crt', 'broker.json'] as const
+export type IdentityPart = (typeof IDENTITY_PARTS)[number]
+
+/** Undefined when this site has not joined. Throws IdentityFileError naming the file. */
+export async function readMemberIdentity(directory: string): Promise<MemberIdentity | undefined> {
+  const parts: Partial<Record<IdentityPart, string>> = {}
+  for (const part of IDENTITY_PARTS) {
+    const text = await readIfThere(join(directory, part))
+    if (text !== undefined) parts[part] = text
+  }
+  if (parts['cluster.key'] !== undefined && parts['broker.json'] !== undefined) {
+    await checkPrivate(join(directory, 'cluster.key'))
+  }
+  return decodeMemberIdentity(parts, (part) => join(directory, part))
+}
+
+/**
+ * Undefined without broker.json, the part that comes last. `place` says what messages call a part. Throws
+ * IdentityFileError.
+ */
+export function decodeMemberIdentity(
+  parts: Readonly<Partial<Record<IdentityPart, string>>>,
+  place: (part: IdentityPart) => string,
+): MemberIdentity | undefined {
+  const broker = parts['broker.json']
+  if (broker === undefined) return undefined
+  const facts = parseBrokerFile(place('broker.json'), broker)
+  const decode = <T>(part: IdentityPart, parse: (text: string) => T): T => decodePart(place(part), parts[part], parse)
+  return {
+    cluster: parseClusterId(facts.cluster),
+    clusterset: facts.clusterset,
+    brokerAddresses: facts.addresses,
+    ...learnedOf(facts),
+    observedAddress: facts.observedAddress,
+    ...(typeof facts.observedCounts === 'boolean' ? { observedCounts: facts.observedCounts } : {}),
+    ...(isFingerprint(facts.firstAuthority) ? { firstAuthority: facts.firstAuthority } : {}),
+    ...rangesOf(facts),
+    key: decode('cluster.key', keyFromPem),
+    certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
+    caBundle: decode('ca.crt', certificatesFromPem),
+  }
+}
+
+/** PEM and JSON texts. The key is in it: only for a place that keeps secrets. */
+export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityPart, string> {
+  const facts: BrokerFile = {
+    cluster: identity.cluster,
+    clusterset: identity.clusterset,
+    addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
+    ...((identity.learnedAddresses ?? []).length === 0 ? {} : { learned: identity.learnedAddresses ?? [] }),
+    observedAddress: identity.observedAddress,
+    ...(identity.observedCounts === undefined ? {} : { observedCounts: identity.observedCounts }),
+    ...(identity.firstAuthority === undefined ? {} : { firstAuthority: identity.firstAuthority }),
+    ...identity.ranges,
+  }
+  return {
+    'cluster.key': keyToPem(identity.key),
+    'cluster.crt': certificateToPem(identity.certificate),
+    'ca.crt': identity.caBundle.map((der) => certificateToPem(der)).join(''),
+    'broker.json': `${JSON.stringify(facts, undefined, 2)}\n`,
+  }
+}
+
+/** broker.json comes last: before it is there, the site has not joined. Throws IdentityFileError. */
+export async function writeMemberIdentity(directory: string, identity: MemberIdentity): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    throw new IdentityFileError(directory, (error as Error).message, { cause: error })
+  })
+  await chmod(directory, 0o700)
+  const parts = encodeMemberIdentity(identity)
+  for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
+}
+
+/** After leaving: nothing of the identity stays. */
+export async function removeMemberIdentity(directory: string): Promise<void> {
+  await rm(directory, { recursive: true, force: true })
+}
+
+function parseBrokerFile(file: string, text: string): BrokerFile {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new IdentityFileError(file, 'not JSON: join again, or restore it from a backup', { cause })
+  }
+  const facts = value as Partial<BrokerFile> | null
+  const isText = (part: unknown): part is string => typeof part === 'string' && part !== ''
+  if (!isText(facts?.cluster) || !isText(facts.clusterset) || !isText(facts.observedAddress)) {
+    throw new IdentityFileError(file, 'expected cluster, clusterset, observedAddress and addresses')
+  }
+  if (!Array.isArray(facts.addresses) || facts.addresses.length === 0 || !facts.addresses.every(isText)) {
+    throw new IdentityFileError(file, 'addresses: expected at least one host:port')
+  }
+  return facts as BrokerFile
+}
+
+/** The member has its own addresses without them: what cannot be read is left out. */
+function learnedOf({ learned }: BrokerFile): Pick<MemberIdentity, 'learnedAddresses'> {
+  const texts = brokerAddresses(Array.isArray(learned) ? learned : []).map(formatBrokerAddress)
+  return texts.length === 0 ? {} : { learnedAddresses: texts }
+}
+
+function isFingerprint(text: unknown): text is string {
+  return typeof text === 'string' && /^[0-9a-f]{64}$/.test(text)
+}
+
+function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ranges?: MemberRanges } {
+  const isRange = (text: unknown): text is string => typeof text === 'string' && text !== ''
+  return isRange(globalRange) && isRange(clustersetIpRange) ? { ranges: { globalRange, clustersetIpRange } } : {}
+}
+
+async function checkPrivate(file: string): Promise<void> {
+  if (((await stat(file)).mode & 0o077) === 0) return
+  throw new IdentityFileError(file, 'readable by others; make it mode 0600, and join again if others had access')
+}
+
+function decodePart<T>(file: string, text: string | undefined, parse: (text: string) => T): T {
+  if (text === undefined) throw new IdentityFileError(file, 'missing: join again, or restore it from a backup')
+  try {
+    return parse(text)
+  } catch (cause) {
+    throw new IdentityFileError(file, (cause as Error).message, { cause })
+  }
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new IdentityFileError(file, `cannot be read: ${(cause as Error).message}`, { cause })
+  }
+}
+
+function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
+  const certificate = certificates[0]
+  if (certificate === undefined) throw new IdentityFileError(file, 'no certificate in it')
+  return certificate
+}
+
+/** A crash leaves the old file or the new one, never half of one. */
+async function writePart(file: string, text: string): Promise<void> {
+  try {
+    await replaceFile(file, text)
+  } catch (cause) {
+    throw new IdentityFileError(file, `cannot be written: ${(cause as Error).message}`, { cause })
+  }
+}
+
+// Where a member keeps its identity: a folder on disk, or a Secret of a real cluster
+// (protocol/membership/secret-identity.ts).
+
+export interface IdentityStore {
+  /** What messages call it: the folder, or the Secret's namespace and name. */
+  readonly place: string
+  /** Undefined when there is none: not joined. Throws IdentityFileError when what is there cannot be read. */
+  read(): Promise<MemberIdentity | undefined>
+  /** All or nothing. Throws IdentityFileError. */
+  write(identity: MemberIdentity): Promise<void>
+  remove(): Promise<void>
+}
+
+/** `<state>/identity` of a site without Kubernetes. */
+export function folderIdentity(directory: string): IdentityStore {
+  return {
+    place: directory,
+    read: () => readMemberIdentity(directory),
+    write: (identity) => writeMemberIdentity(directory, identity),
+    remove: () => removeMemberIdentity(directory),
+  }
+}

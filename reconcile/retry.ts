@@ -1,0 +1,61 @@
+/** Delays between attempts: grow with the square of the failures, up to a bound, with jitter. */
+import type { Clock } from './clock.ts'
+
+export interface BackoffInit {
+  readonly minMs: number
+  readonly maxMs: number
+}
+
+export class Backoff {
+  readonly #clock: Clock
+  readonly #init: BackoffInit
+  #failures = 0
+  constructor(clock: Clock, init: BackoffInit) {
+    this.#clock = clock
+    this.#init = init
+  }
+  /** Counts one failure and gives the milliseconds to wait: between half of the current delay and all of it. */
+  next(): number {
+    this.#failures += 1
+    const full = Math.min(this.#init.maxMs, this.#init.minMs * this.#failures ** 2)
+    return full / 2 + (full / 2) * this.#clock.random()
+  }
+  reset(): void {
+    this.#failures = 0
+  }
+}
+
+// A piece of work that must get done once: tried again and again, with growing pauses.
+
+interface UntilDoneInit {
+  readonly clock: Clock
+  readonly backoff: BackoffInit
+  /** Called after each failure. The work is tried again. */
+  readonly onFailure: (error: unknown) => void
+}
+
+/**
+ * True once the work has ended well, false when the signal came first: then nothing more is tried, and what the work
+ * rejects with is no failure. Rejects only with what `onFailure` throws.
+ */
+export async function untilDone(
+  work: () => Promise<void>,
+  { clock, backoff: pace, onFailure }: UntilDoneInit,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const backoff = new Backoff(clock, pace)
+  const attempt = async (): Promise<boolean> => {
+    try {
+      await work()
+      return true
+    } catch (error) {
+      if (!signal.aborted) onFailure(error)
+      return false
+    }
+  }
+  while (!signal.aborted) {
+    if (await attempt()) return true
+    await clock.sleep(backoff.next(), signal).catch(() => undefined)
+  }
+  return false
+}

@@ -1,0 +1,30 @@
+/** Why the node's table drops a packet, and the named counter of each reason. */
+import { DroppedPackets } from '../../kernel/nft/dropped-packets.ts'
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { RouteAgentMetrics } from '../world/metrics.ts'
+
+export const NODE_DROP_REASONS = {
+  'overlay-stranger': 'for the overlay, but not from a node of this cluster by the underlay',
+  'overlay-inner': 'out of the overlay, from or to an address that has no business there',
+  'overlay-loop': 'out of the overlay and into it again',
+  'host-service': 'from another cluster for this node itself, at a port that is not named',
+} as const satisfies Partial<Readonly<Record<ReasonCode, string>>>
+
+export type NodeDropReason = keyof typeof NODE_DROP_REASONS
+
+export function nodeDropCounter(reason: NodeDropReason): string {
+  return `dropped-${reason}`
+}
+
+/** What table sealane_node has dropped, as the metric has it. */
+export function nodeDropCounts({
+  packetsDropped,
+}: Pick<RouteAgentMetrics, 'packetsDropped'>): DroppedPackets<NodeDropReason> {
+  return new DroppedPackets({
+    table: NFT_TABLE_NODE,
+    reasons: NODE_DROP_REASONS,
+    counterOf: nodeDropCounter,
+    dropped: packetsDropped,
+  })
+}

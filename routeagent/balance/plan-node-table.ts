@@ -1,0 +1,321 @@
+/** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
+import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import type { OpenPort } from '../../model/addresses/address-port.ts'
+import { type Family, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { withoutContained } from '../../model/addresses/prefix-set.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import { usableClusters } from '../../model/lanes/liveness.ts'
+import type { Node } from '../../model/objects.ts'
+import { LABEL_ZONE } from '../../model/spec-constants.ts'
+import { clustersetRange } from '../routes/plan-family-routes.ts'
+import { clusterValidation } from '../routes/plan-node-routes.ts'
+import { type NodeRouteWorld, bridgeHidesAnswers } from '../world/node-world.ts'
+import { ownCluster, rangeTexts, rangesOfNode } from '../world/plan-own-ranges.ts'
+import { type AddressFamily, addressFamily } from './address-family.ts'
+import {
+  type ElementChange,
+  type ElementMaps,
+  LocalBackends,
+  MAP_SERVICES,
+  NO_LAYOUT,
+  SET_HAIRPIN,
+  SET_NONE_HERE,
+  SET_NO_BACKENDS,
+  type TableLayout,
+  balanceElements,
+  elementStatements,
+  hairpinType,
+  layout,
+  portLookup,
+  servicesType,
+  unservedType,
+} from './balance-elements.ts'
+import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
+import {
+  type OverlayContext,
+  SET_OVERLAY_NODES,
+  forwardedToOverlay,
+  otherGatewayMacs,
+  otherNodes,
+  overlayContext,
+  overlayMatches,
+  planOverlayGuard,
+} from './plan-overlay-guard.ts'
+import type { PortPlan, ServiceContext } from './plan-service.ts'
+
+// The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into
+// are filled by balance-elements.ts; a packet's way through them is drawn in README.md.
+
+const TABLE = NFT_TABLE_NODE
+const SET_REMOTE = 'remote'
+
+/** All addresses are of the family. */
+export interface NodeNftWorld {
+  readonly family: Family
+  /** Pod networks of this cluster. */
+  readonly podCidrs: readonly string[]
+  /** Pod networks of this node. */
+  readonly nodePodCidrs: readonly string[]
+  /** Where backends may be that run on this node: these networks; all pods where they have no network of their own. */
+  readonly localCidrs: readonly string[]
+  /** Prefixes that lead to the other clusters. */
+  readonly remote: readonly string[]
+  readonly clustersetIpRange: string
+  /** Pods of this node share a bridge that netfilter does not see: node-world.ts. */
+  readonly bridgeHidesAnswers: boolean
+  /** Who may use the overlay; undefined: nobody. */
+  readonly overlay: OverlayContext | undefined
+  /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
+  readonly overlayNodes: readonly string[]
+  /**
+   * This node is a gateway, and these are the MACs of the others on the overlay: what comes from one of them has been
+   * handed on. Undefined: it is none.
+   */
+  readonly otherGateways: readonly string[] | undefined
+  /** Ports of this node that other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
+}
+
+/** The part of the routes' world that matters here. */
+export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
+  const podCidrs = podPrefixes(ownCluster(world), family)
+  const { networks, scattered } = rangesOfNode(world, family)
+  const remote = clusterValidation(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
+  return {
+    family,
+    podCidrs: rangeTexts(podCidrs),
+    nodePodCidrs: rangeTexts(networks),
+    // An element too many matches nothing; a table that is made anew with each pod would cost.
+    localCidrs: rangeTexts(scattered ? podCidrs : networks),
+    remote: withoutContained(remote).map(formatPrefix),
+    clustersetIpRange: formatPrefix(clustersetRange(world, family)),
+    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
+    overlay: family === 4 ? overlayContext(world) : undefined,
+    overlayNodes: family === 4 ? otherNodes(world) : [],
+    otherGateways: otherGatewayMacs(world),
+    openPorts,
+  }
+}
+
+/** Everything but the elements of the service maps: to be sent after `add table` into an empty table. */
+export function planNodeNft(world: NodeNftWorld): NftStatement[] {
+  const family = addressFamily(world.family)
+  return [
+    ...(Object.keys(NODE_DROP_REASONS) as NodeDropReason[]).map((reason): NftStatement => ({
+      verb: 'add-counter',
+      table: TABLE,
+      counter: nodeDropCounter(reason),
+    })),
+    ...(world.family === 4
+      ? [{ verb: 'add-map', table: TABLE, map: SET_OVERLAY_NODES, type: { kind: 'set', key: family.type } } as const]
+      : []),
+    { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: family.type, flags: ['interval'] } },
+    { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
+    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: servicesType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NONE_HERE, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
+    ...planOverlayGuard({
+      family: world.family,
+      context: world.overlay,
+      podCidrs: world.podCidrs,
+      remote: SET_REMOTE,
+      openPorts: world.openPorts,
+    }),
+    ...chainRows(family).map(({ chain, base }): NftStatement => ({
+      verb: 'add-chain',
+      table: TABLE,
+      chain,
+      ...(base === undefined ? {} : { base }),
+    })),
+    ...ruleRows(world, family).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
+  ]
+}
+
+interface ChainRow {
+  readonly chain: string
+  readonly base?: NftBaseChain
+}
+
+// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it
+// matters.
+const UNTRACKED: readonly ChainRow[] = [
+  { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
+  { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },
+]
+
+const CHAINS: readonly ChainRow[] = [
+  // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
+  { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
+  { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
+  // Before whatever masquerades: iptables and most CNIs at 100, kindnet at 90.
+  { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 50 } },
+  { chain: 'forward-guard', base: { type: 'filter', hook: 'forward', priority: -1 } },
+  { chain: 'local-guard', base: { type: 'filter', hook: 'output', priority: 0 } },
+  // Postrouting sees forwarded and local packets alike, after a local one was routed anew.
+  { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
+]
+
+function chainRows({ family }: AddressFamily): ChainRow[] {
+  return [{ chain: 'refuse' }, ...(family === 4 ? UNTRACKED : []), ...CHAINS]
+}
+
+interface RuleRow {
+  readonly chain: string
+  readonly rule: string
+  readonly comment?: string
+}
+
+function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
+  const ip = family.nft
+  const range = world.clustersetIpRange
+  const port = portLookup(family)
+  const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
+  return [
+    ...(family.family === 4 ? overlayRows(world) : []),
+    { chain: 'balance-forwarded', rule: balance },
+    { chain: 'balance-local', rule: balance },
+    {
+      chain: 'keep-source',
+      rule: `ct status dnat ${ip} saddr . ${ip} daddr @${SET_HAIRPIN} masquerade`,
+      comment: 'a pod that was balanced to itself',
+    },
+    ...sameNodeRows(world, ip),
+    // A connection is translated once: this claims it, so that a masquerade rule of the CNI, later, does not.
+    ...world.podCidrs.map((own) => ({
+      chain: 'keep-source',
+      rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
+      comment: 'remote pods see the real source',
+    })),
+    ...loopRows(world, ip),
+    { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
+    // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
+    { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'backends, but none that this node may use' },
+    {
+      chain: 'refuse',
+      rule: `meta l4proto tcp ${port} @${SET_NO_BACKENDS} reject with tcp reset`,
+      comment: 'no backend is ready',
+    },
+    { chain: 'refuse', rule: `${port} @${SET_NO_BACKENDS} reject`, comment: 'no backend is ready' },
+    { chain: 'refuse', rule: `reject with ${family.unreachable}`, comment: 'nobody has this address or port' },
+    {
+      chain: 'clamp-mss',
+      rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
+      comment: 'segments that fit the lane',
+    },
+  ]
+}
+
+/**
+ * A gateway without a link of its own hands on what comes from a node that is none. Two gateways that each believe the
+ * other has a way would play ball with a packet, so what another gateway has handed on goes no further. What it hands on
+ * for a pod of this cluster goes straight to the pod's node (table 7316), and comes from nobody else.
+ */
+function loopRows({ otherGateways }: NodeNftWorld, ip: string): RuleRow[] {
+  const between = `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}"`
+  const drop = `counter name ${nodeDropCounter('overlay-loop')} drop`
+  const row = (matches: string): RuleRow => {
+    return { chain: 'forward-guard', rule: `${between} ${matches}${drop}`, comment: 'no loops between gateway nodes' }
+  }
+  if (otherGateways === undefined) return [row('')]
+  const inward = `${ip} saddr @${SET_REMOTE} `
+  if (otherGateways.length === 0) return [row(inward)]
+  const gateways = `{ ${otherGateways.join(', ')} } `
+  return [row(`ether saddr ${gateways}${ip} daddr @${SET_REMOTE} `), row(`ether saddr != ${gateways}${inward}`)]
+}
+
+function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
+  const matches = overlayMatches(overlay)
+  return [
+    { chain: 'untracked-in', rule: `${matches.in} notrack` },
+    { chain: 'untracked-out', rule: `${matches.out} notrack` },
+    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'the overlay is for nodes, not for their pods' },
+  ]
+}
+
+// Without this, an answer between two pods on one bridge would reach the caller with the pod's own address.
+function sameNodeRows(world: NodeNftWorld, ip: string): RuleRow[] {
+  if (!world.bridgeHidesAnswers) return []
+  return world.nodePodCidrs.map((own) => ({
+    chain: 'keep-source',
+    rule: `ct status dnat ct original ${ip} daddr ${world.clustersetIpRange} ${ip} saddr ${own} ${ip} daddr ${own} masquerade`,
+    comment: 'the bridge hides answers from netfilter',
+  }))
+}
+
+export interface TablePlan {
+  readonly statements: readonly NftStatement[]
+  readonly layout: TableLayout
+  readonly localBackends: LocalBackends
+}
+
+/** Makes the table from nothing, or in place of an older one, at one stroke: no packet sees half of it. */
+export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
+  const family = addressFamily(world.family)
+  const localBackends = new LocalBackends(
+    world.localCidrs.map((text) => parsePrefix(text)),
+    family,
+  )
+  localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
+  const chains = layout(ports.values(), NO_LAYOUT, family)
+  const additions = [...serviceElements(ports, localBackends), ...nodeElements(world)].map(([map, elements]) => ({
+    map,
+    remove: [],
+    add: [...elements].map(([key, value]) => (value === undefined ? { key } : { key, value })),
+  }))
+  const statements: NftStatement[] = [
+    // "add" first, so that "delete" finds a table whether or not there was one.
+    { verb: 'add-table', table: NFT_TABLE_NODE },
+    { verb: 'delete-table', table: NFT_TABLE_NODE },
+    { verb: 'add-table', table: NFT_TABLE_NODE },
+    ...planNodeNft(world),
+    ...chains.statements,
+    ...elementStatements(additions),
+  ]
+  return { statements, layout: chains.result, localBackends }
+}
+
+/** Every map and set of the table with the elements it must have. */
+export function desiredElements(
+  world: NodeNftWorld,
+  ports: ReadonlyMap<string, PortPlan>,
+  localBackends: LocalBackends,
+): ElementMaps {
+  const remote = new Map(world.remote.map((prefix) => [prefix, undefined]))
+  return new Map([...serviceElements(ports, localBackends), ...nodeElements(world), [SET_REMOTE, remote]])
+}
+
+/** What has to change in the set of nodes when the world changes and the fixed part of the table does not. */
+export function nodeChange(before: NodeNftWorld, after: NodeNftWorld): ElementChange[] {
+  const [had, wanted] = [new Set(before.overlayNodes), new Set(after.overlayNodes)]
+  const remove = before.overlayNodes.filter((address) => !wanted.has(address))
+  const add = after.overlayNodes.filter((address) => !had.has(address)).map((key) => ({ key }))
+  return remove.length === 0 && add.length === 0 ? [] : [{ map: SET_OVERLAY_NODES, remove, add }]
+}
+
+function nodeElements({ family, overlayNodes }: NodeNftWorld): ElementMaps {
+  if (family !== 4) return new Map()
+  return new Map([[SET_OVERLAY_NODES, new Map(overlayNodes.map((address) => [address, undefined]))]])
+}
+
+export function serviceContext(world: NodeRouteWorld, family: Family): ServiceContext {
+  return {
+    node: world.node,
+    self: world.self,
+    zone: zoneOf(world.nodes.find((node) => node.metadata.name === world.node)),
+    clustersetIpRange: clustersetRange(world, family),
+    reachable: usableClusters(world.self, world.gateways, clusterValidation(world)),
+  }
+}
+
+function zoneOf(node: Node | undefined): string | undefined {
+  const zone = node?.metadata.labels?.[LABEL_ZONE]
+  return zone === '' ? undefined : zone
+}
+
+function serviceElements(ports: ReadonlyMap<string, PortPlan>, localBackends: LocalBackends): ElementMaps {
+  return new Map([...balanceElements(ports), [SET_HAIRPIN, localBackends.elements()]])
+}

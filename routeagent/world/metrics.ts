@@ -1,0 +1,128 @@
+/** Everything the routeagent counts. */
+import type { Family } from '../../model/addresses/ip.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/instruments.ts'
+
+export interface RouteAgentMetrics {
+  readonly runs: Counter
+  readonly runSeconds: Histogram
+  readonly driftRepairs: Counter
+  readonly transactions: Counter
+  readonly packetsDropped: Counter
+  readonly servicePorts: ServicePorts
+  readonly pathGateways: Gauge
+  readonly pathMtu: Gauge
+  readonly planProblems: Gauge
+  readonly podRanges: Gauge
+  readonly podRangesCut: Gauge
+  readonly staleGateways: Gauge
+  readonly silentGateways: Gauge
+  readonly silentNodes: Gauge
+  readonly gatewayProbes: Counter
+  readonly openConnections: Gauge
+}
+
+export interface PortCounts {
+  readonly served: number
+  readonly refused: number
+  readonly dropped: number
+}
+
+/** The tables of both families have ports; the metric is how many there are in all. */
+export class ServicePorts {
+  readonly #gauge: Gauge
+  readonly #counts = new Map<Family, PortCounts>()
+
+  constructor(gauge: Gauge) {
+    this.#gauge = gauge
+  }
+
+  set(family: Family, counts: PortCounts): void {
+    this.#counts.set(family, counts)
+    for (const state of ['served', 'refused', 'dropped'] as const) {
+      const sum = [...this.#counts.values()].reduce((all, one) => all + one[state], 0)
+      this.#gauge.set(sum, { state })
+    }
+  }
+}
+
+export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
+  return {
+    runs: metrics.counter({
+      name: 'sealane_routeagent_runs_total',
+      help: 'Runs of a loop by result',
+      labels: ['loop', 'result'],
+    }),
+    runSeconds: metrics.histogram({
+      name: 'sealane_routeagent_run_seconds',
+      help: 'Time one run of a loop took',
+      labels: ['loop'],
+      buckets: [0.001, 0.005, 0.015, 0.05, 0.15, 0.5, 1.5, 5],
+    }),
+    driftRepairs: metrics.counter({
+      name: 'sealane_routeagent_drift_repairs_total',
+      help: 'Times something of ours was found changed by others and was put right, by what it was and how it was found',
+      labels: ['what', 'reason'],
+    }),
+    transactions: metrics.counter({
+      name: 'sealane_routeagent_nft_transactions_total',
+      help: 'Transactions sent to nftables: full replaces the table, delta changes elements',
+      labels: ['kind'],
+    }),
+    packetsDropped: metrics.counter({
+      name: 'sealane_routeagent_packets_dropped_total',
+      help: "Packets that the node's table dropped: for the overlay or out of it, or from other clusters for the node itself",
+      labels: ['reason'],
+    }),
+    servicePorts: new ServicePorts(
+      metrics.gauge({
+        name: 'sealane_routeagent_service_ports',
+        help: 'Ports of clusterset IPs by what becomes of connections: served, refused for want of backends, or dropped because no backend is on this node and internalTrafficPolicy is Local',
+        labels: ['state'],
+      }),
+    ),
+    pathGateways: metrics.gauge({
+      name: 'sealane_routeagent_path_gateways',
+      help: 'Gateway nodes towards a cluster that are not silent; 0 means unreachable',
+      labels: ['cluster'],
+    }),
+    pathMtu: metrics.gauge({
+      name: 'sealane_routeagent_path_mtu_bytes',
+      help: 'Largest packet towards a cluster',
+      labels: ['cluster'],
+    }),
+    planProblems: metrics.gauge({
+      name: 'sealane_routeagent_plan_problems',
+      help: 'Nodes and clusters that the plan had to leave out; the log says why',
+    }),
+    podRanges: metrics.gauge({
+      name: 'sealane_routeagent_pod_ranges',
+      help: 'Address ranges of pods that this node tells the others to be its own',
+    }),
+    staleGateways: metrics.gauge({
+      name: 'sealane_routeagent_stale_gateways',
+      help: 'Gateways of this cluster that have stopped to tell how their lanes do, as this node finds them',
+    }),
+    silentGateways: metrics.gauge({
+      name: 'sealane_routeagent_silent_gateways',
+      help: "Gateway nodes that answered this node's probes over the overlay, and do not now",
+    }),
+    silentNodes: metrics.gauge({
+      name: 'sealane_routeagent_silent_nodes',
+      help: "Nodes that do not answer this node's probes over the overlay: silent answered before, unheard never did",
+      labels: ['state'],
+    }),
+    gatewayProbes: metrics.counter({
+      name: 'sealane_routeagent_gateway_probes_total',
+      help: 'Probes over the overlay: sent, answered, and packets at the port of probes that are none (ignored)',
+      labels: ['what'],
+    }),
+    openConnections: metrics.gauge({
+      name: 'sealane_routeagent_open_connections',
+      help: 'Connections over IPv4 between pods of this node and pods of other clusters, counted once a minute; 0 also before the first count',
+    }),
+    podRangesCut: metrics.gauge({
+      name: 'sealane_routeagent_pod_ranges_cut',
+      help: 'Ranges of pods that are not reported because they are too many: gateways hand their packets to the CNI',
+    }),
+  }
+}

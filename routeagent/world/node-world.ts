@@ -1,0 +1,154 @@
+/** What the routes of a node depend on, read at one moment. Plain data. */
+import type { NextHopFeatures, NextHopTable } from '../../kernel/route/next-hop-table.ts'
+import type { InterfaceAddress, Link, MainRoute, RouteTable } from '../../kernel/route/route-table.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import {
+  type Address,
+  type Family,
+  type Prefix,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+} from '../../model/addresses/ip.ts'
+import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'
+import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../../model/objects.ts'
+import type { MachineNetwork } from '../../runtime/machine-network.ts'
+
+export interface NodeRouteWorld {
+  /** This node's name. */
+  readonly node: string
+  /** This cluster's id. */
+  readonly self: string
+  readonly nodes: readonly Node[]
+  /** All members, this one included. */
+  readonly clusters: readonly Cluster[]
+  /** Of all clusters; only this cluster's own say which node serves which lane. */
+  readonly endpoints: readonly Endpoint[]
+  readonly gateways: readonly Gateway[]
+  /** What the other nodes report about their pods; only read, and only of use, on a node that serves lanes. */
+  readonly routeAgents: readonly RouteAgent[]
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  readonly facts: KernelFacts
+  /** Nodes that do not answer this node's probes over the overlay any more. Absent: none is known. */
+  readonly silentNodes?: ReadonlySet<string>
+  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` has our IPv4 alone. */
+  readonly ipv6LeftOut?: true
+}
+
+export interface SysctlSetting {
+  readonly name: string
+  readonly value: string
+  /** Only where it is that: what somebody else chose stays, and a kernel need not have it. */
+  readonly insteadOf?: string
+  /** Where there is no such setting, nothing is wrong. */
+  readonly ifPresent?: true
+}
+
+/** Lanes that this node serves, by this cluster's own Endpoints. */
+export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
+  const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
+  return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
+}
+
+interface FactsReaderDeps {
+  readonly routes: RouteTable
+  /** Absent: routes have next hops of their own. */
+  readonly nextHops?: NextHopTable
+  readonly sysctl: Sysctl
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
+}
+
+/** Reads the facts about this machine that the plans need, and keeps them until the kernel says something changed. */
+export class FactsReader {
+  readonly #deps: FactsReaderDeps
+  #kept: KernelFacts | undefined
+  /** A kernel's do not change. */
+  #features: NextHopFeatures | undefined
+  /** Counts invalidate(): what a look found that began before the last one is not kept. */
+  #changes = 0
+  /** What was read last, even if it may be out of date. */
+  known: KernelFacts | undefined
+
+  constructor(deps: FactsReaderDeps) {
+    this.#deps = deps
+  }
+
+  /** Forgets what is kept: the next read() asks the kernel. */
+  invalidate(): void {
+    this.#changes += 1
+    this.#kept = undefined
+  }
+
+  async read(signal: AbortSignal): Promise<KernelFacts> {
+    if (this.#kept !== undefined) return this.#kept
+    const { routes, sysctl, machineNetwork } = this.#deps
+    const changes = this.#changes
+    this.#features ??= await this.#deps.nextHops?.features(signal)
+    const [links, addresses, mainRoutes, bridgeNetfilter, bridgeNetfilter6, ipv6, machine] = await Promise.all([
+      routes.links(signal),
+      routes.addresses(signal),
+      routes.mainRoutes(signal),
+      sysctl.read('net/bridge/bridge-nf-call-iptables'),
+      sysctl.read('net/bridge/bridge-nf-call-ip6tables'),
+      sysctl.read(IPV6_FORWARDING),
+      machineNetwork?.(),
+    ])
+    const facts = {
+      links,
+      addresses,
+      mainRoutes,
+      bridgeNetfilter: bridgeNetfilter?.trim(),
+      bridgeNetfilter6: bridgeNetfilter6?.trim(),
+      hasIpv6: ipv6 !== undefined,
+      ...(this.#features === undefined ? {} : { nextHopFeatures: this.#features }),
+      ...(machine === undefined ? {} : { machine }),
+    }
+    this.known = facts
+    if (changes === this.#changes) this.#kept = facts
+    return facts
+  }
+}
+
+// What this machine's kernel says about itself, as far as the plans need it. Pure.
+
+export interface KernelFacts {
+  readonly links: readonly Link[]
+  readonly addresses: readonly InterfaceAddress[]
+  /** What others have in the main table. */
+  readonly mainRoutes: readonly MainRoute[]
+  /** net/bridge/bridge-nf-call-iptables; undefined where the module is not loaded. */
+  readonly bridgeNetfilter: string | undefined
+  /** The same for IPv6, bridge-nf-call-ip6tables. */
+  readonly bridgeNetfilter6?: string | undefined
+  /** False where the kernel has no IPv6 (`ipv6.disable=1`). A device where it is switched off is another matter. */
+  readonly hasIpv6?: boolean
+  /** What this kernel has of next-hop objects. Absent: nothing; then routes have next hops of their own. */
+  readonly nextHopFeatures?: NextHopFeatures
+  /** Default gateways and name servers of this machine. Absent: not known. */
+  readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
+}
+
+/** The device that carries the address; undefined when there is none. */
+export function deviceOf(facts: KernelFacts, address: Address): Link | undefined {
+  const text = formatAddress(address)
+  const carrier = facts.addresses.find((a) => addressText(a) === text)
+  return carrier === undefined ? undefined : facts.links.find((link) => link.name === carrier.device)
+}
+
+/**
+ * True when pods of this node hang on a bridge whose traffic netfilter does not see. An answer from one pod to its
+ * neighbour then takes the short way over the bridge and would never have its address turned back.
+ */
+export function bridgeHidesAnswers(facts: KernelFacts, podCidrs: readonly Prefix[], family: Family): boolean {
+  if ((family === 4 ? facts.bridgeNetfilter : facts.bridgeNetfilter6) === '1') return false
+  const bridges = new Set(facts.links.filter((link) => link.kind === 'bridge').map((link) => link.name))
+  return facts.addresses.some(
+    (a) => bridges.has(a.device) && podCidrs.some((p) => containsAddress(p, parseAddress(addressText(a)))),
+  )
+}
+
+function addressText(address: InterfaceAddress): string {
+  return address.address.split('/')[0] ?? ''
+}

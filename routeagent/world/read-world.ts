@@ -1,0 +1,121 @@
+/** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
+import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluster-api.ts'
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { withoutIpv6Pods } from '../../model/addresses/pod-ranges.ts'
+import {
+  type Cluster,
+  type Endpoint,
+  type EndpointSlice,
+  type Gateway,
+  MEMBERSHIP_NAME,
+  type Membership,
+  type Node,
+  type RouteAgent,
+  type ServiceImport,
+} from '../../model/objects.ts'
+import { Listeners } from '../../reconcile/listeners.ts'
+import { type KernelFacts, type NodeRouteWorld, ownLanes } from './node-world.ts'
+import { ownCluster } from './plan-own-ranges.ts'
+
+type CacheListener<T> = (change: ObjectChange<T> | undefined) => void
+
+/** A cache that is opened when it is needed, and not before: a node that needs none costs the API server nothing. */
+export class LazyInformer<T> {
+  readonly #make: () => ObjectCache<T>
+  readonly #listeners = new Listeners<Parameters<CacheListener<T>>>()
+  #cache: ObjectCache<T> | undefined
+
+  constructor(make: () => ObjectCache<T>) {
+    this.#make = make
+  }
+
+  /** The cache; started by the first call. */
+  open(): ObjectCache<T> {
+    if (this.#cache !== undefined) return this.#cache
+    this.#cache = this.#make()
+    this.#cache.onChange((change) => this.#listeners.call(change))
+    return this.#cache
+  }
+
+  /** As ObjectCache.onChange(), from when it is open. Gives the function that ends it. */
+  onChange(listener: CacheListener<T>): () => void {
+    return this.#listeners.add(listener)
+  }
+}
+
+export interface RouteAgentCaches {
+  readonly memberships: ObjectCache<Membership>
+  readonly nodes: ObjectCache<Node>
+  readonly clusters: ObjectCache<Cluster>
+  readonly endpoints: ObjectCache<Endpoint>
+  readonly gateways: ObjectCache<Gateway>
+  readonly imports: ObjectCache<ServiceImport>
+  readonly slices: ObjectCache<EndpointSlice>
+  /** Read by nodes that serve lanes alone: there is one of each node, and each may change with every pod. */
+  readonly routeAgents: LazyInformer<RouteAgent>
+}
+
+/** `gateways`: with connections of dead gateways taken as down, where there is such a cache. */
+export function routeAgentCaches(
+  api: ClusterApi,
+  gateways: ObjectCache<Gateway> = api.cache('Gateway'),
+): RouteAgentCaches {
+  return {
+    memberships: api.cache('Membership'),
+    nodes: api.cache('Node'),
+    clusters: api.cache('Cluster'),
+    endpoints: api.cache('Endpoint'),
+    gateways,
+    imports: api.cache('ServiceImport'),
+    slices: api.cache('EndpointSlice'),
+    routeAgents: new LazyInformer(() => api.cache('RouteAgent')),
+  }
+}
+
+export type ClusterWorld = Omit<NodeRouteWorld, 'facts'>
+export type WorldReading =
+  { readonly ok: true; readonly world: ClusterWorld } | { readonly ok: false; readonly waitingFor: string }
+
+/**
+ * While anything that the plans rest on has not been read, there is no world, and what the kernel has stays as it is:
+ * what could not be read must not count as removed.
+ */
+export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
+  const { routeAgents, ...others } = caches
+  const unsynced = Object.entries(others).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
+  if (unsynced.length > 0) return waiting(`first reading of ${unsynced.map(([name]) => name).join(', ')}`)
+  const membership = caches.memberships.get(MEMBERSHIP_NAME)
+  if (membership === undefined) return waiting('this site to join a clusterset')
+  const self = membership.spec.clusterId
+  const clusters = caches.clusters.list()
+  if (!clusters.some((cluster) => cluster.metadata.name === self)) return waiting(`Cluster ${self}, this cluster's own`)
+  const endpoints = caches.endpoints.list()
+  const servesLanes = ownLanes({ node, self, endpoints }).length > 0
+  if (servesLanes && !routeAgents.open().synced) return waiting('first reading of routeAgents')
+  return {
+    ok: true,
+    world: {
+      node,
+      self,
+      nodes: caches.nodes.list(),
+      clusters,
+      endpoints,
+      routeAgents: servesLanes ? routeAgents.open().list() : [],
+      gateways: caches.gateways.list(),
+      globalRange: membership.spec.globalRange,
+      clustersetIpRange: membership.spec.clustersetIpRange,
+    },
+  }
+}
+
+/** Where the kernel has no IPv6, this cluster is taken for one without IPv6 pods, and IPv4 goes on. */
+export function withFacts(world: ClusterWorld, facts: KernelFacts): NodeRouteWorld {
+  const own = ownCluster(world)
+  if (own === undefined || facts.hasIpv6 !== false || !plannedFamilies(own).includes(6)) return { ...world, facts }
+  const clusters = world.clusters.map((cluster) => (cluster === own ? withoutIpv6Pods(own) : cluster))
+  return { ...world, clusters, facts, ipv6LeftOut: true }
+}
+
+function waiting(waitingFor: string): WorldReading {
+  return { ok: false, waitingFor }
+}
