@@ -1,31 +1,26 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { HeardGateways } from '../kubeapi/heard-gateways.ts'
-import { watchLeaving, whenMembership } from '../kubeapi/membership.ts'
-import { RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
-import { MEMBERSHIP_NAME } from '../model/objects.ts'
-import { type BackoffInit, untilDone } from '../reconcile/retry.ts'
-import type { ComponentDeps } from '../runtime/component.ts'
-import { AboutLoop } from './cluster/about-loop.ts'
-import type { AskClusterDns } from './cluster/ask-resolver.ts'
-import type { BrokerLink } from './link/broker-link.ts'
-import { hasLeft } from './membership/join-with-token.ts'
-import { ClusterDnsLoop } from './cluster/cluster-dns-loop.ts'
-import type { AgentConfig } from './loop/config.ts'
-import { ContactLoop } from './cluster/contact-loop.ts'
-import { GatewayLoop, OrphanLoop } from './cluster/dead-nodes.ts'
-import { type AgentMetrics, agentMetrics } from './loop/metrics.ts'
-import { MirrorLoop } from './mirror/mirror-loop.ts'
-import { MirrorWriter } from './loop/mirror-writer.ts'
-import { type LinkDeps, openBrokerLink } from './link/protocol-link.ts'
-import { InterestLoop } from './mirror/interest-loop.ts'
-import { NeedsLoop, type Surroundings, surroundingsReader } from './cluster/required-ranges-loop.ts'
-import { PublishLoop } from './publish/publish-loop.ts'
-import { ReportLoop } from './publish/report-loop.ts'
-import { reportOwnRenumbering } from './cluster/open-connections.ts'
-import { RefusedMembership } from './membership/refusal.ts'
-import { IdentityFileError } from '../protocol/membership/member-files.ts'
-import { SharedFindings } from './loop/shared-findings.ts'
+import { type ClusterApi, HeardGateways, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
+import { MEMBERSHIP_NAME, RESERVED_ID_PROBLEM, isReservedId } from '../model/model.ts'
+import { type BackoffInit, untilDone } from '../reconcile/reconcile.ts'
+import type { ComponentDeps } from '../runtime/runtime.ts'
+import {
+  AboutLoop,
+  type AskClusterDns,
+  ClusterDnsLoop,
+  ContactLoop,
+  GatewayLoop,
+  NeedsLoop,
+  OrphanLoop,
+  type Surroundings,
+  reportOwnRenumbering,
+  surroundingsReader,
+} from './cluster/cluster.ts'
+import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
+import { RefusedMembership, hasLeft } from './membership/membership.ts'
+import { type AgentConfig, type AgentMetrics, MirrorWriter, SharedFindings, agentMetrics } from './loop/loop.ts'
+import { InterestLoop, MirrorLoop } from './mirror/mirror.ts'
+import { PublishLoop, ReportLoop } from './publish/publish.ts'
+import { IdentityFileError } from '../protocol/membership/membership.ts'
 
 export interface AgentDeps extends ComponentDeps {
   readonly api: ClusterApi

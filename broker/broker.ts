@@ -1,5 +1,5 @@
 /** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
-import type { ClusterId } from '../model/ids.ts'
+import type { ClusterId, MemberStatus } from '../model/model.ts'
 import type {
   BrokerApi,
   JoinLook,
@@ -11,49 +11,55 @@ import type {
   RenewResponse,
   WatchMessage,
   WatchRequest,
-} from '../protocol/broker-api.ts'
-import { canonicalJson } from '../protocol/codec/content-hash.ts'
-import { fingerprint } from '../protocol/identity/certificates.ts'
-import type { MemberStatus } from '../model/member-status.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import { reasonOf } from '../runtime/errors.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import { NO_AUDIT, memberActor } from './audit/audit-callers.ts'
-import type { Audit } from './audit/audit-trail.ts'
-import { accepted, memberSource } from './audit/refusal-rate-limiter.ts'
-import type { CertificateAuthority } from './identity/certificate-authority.ts'
-import { AcceptedRanges } from './members/changed-facts.ts'
+} from '../protocol/protocol.ts'
+import { canonicalJson } from '../protocol/codec/codec.ts'
+import { fingerprint } from '../protocol/identity/identity.ts'
+import type { Clock } from '../reconcile/reconcile.ts'
+import { reasonOf } from '../runtime/runtime.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
+import { type Audit, NO_AUDIT, accepted, memberActor, memberSource } from './audit/audit.ts'
 import {
+  type CertificateAuthority,
   CertificateUse,
+  authoritiesMessage,
   isOfMembership,
+  normalSerial,
   requireMember,
   useCertificate,
   useToRenew,
-} from './identity/certificate-use.ts'
-import { clusterRecordKey } from './addresses/cluster-records.ts'
-import type { BrokerLimits } from './config/broker-config.ts'
-import { groupOf } from './store/log-state.ts'
-import type { Change, RecordLog } from './store/record-log.ts'
-import { authoritiesMessage } from './identity/plan-rotation.ts'
-import { ContactNotes, HeardMembers, type Replicas } from './members/contact.ts'
-import { MemberCounts, MemberWarnings } from './members/member-warnings.ts'
-import { noteFollows } from './members/member-list.ts'
-import { Joining } from './members/joining.ts'
-import { departMember, keepEarlierSpace, noteIssued, pruneDeparted } from './members/membership.ts'
-import { reviewAddresses } from './members/member-addresses.ts'
-import type { BrokerMetrics } from './config/broker-metrics.ts'
-import { MemberPublishSession } from './publish/publish-session.ts'
-import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
-import { SETTINGS_KEY, isLive } from './store/rows.ts'
-import { ReturningMembers } from './members/returning-members.ts'
-import { beginSettling, pruneRestore } from './members/settling.ts'
-import { StatusPace, writeStatusRecord } from './records/status-records.ts'
-import { normalSerial } from './identity/succession.ts'
-import { ChangePace } from './publish/quota-pressure.ts'
-import { countQuotas } from './records/quota.ts'
-import { WritePace } from './publish/rate-limited-writes.ts'
-import { pruneTokens } from './members/join-tokens.ts'
-import { WatchHub } from './watch/watch-hub.ts'
+} from './identity/identity.ts'
+import {
+  AcceptedRanges,
+  ContactNotes,
+  HeardMembers,
+  Joining,
+  MemberCounts,
+  MemberWarnings,
+  type Replicas,
+  ReturningMembers,
+  beginSettling,
+  departMember,
+  keepEarlierSpace,
+  noteFollows,
+  noteIssued,
+  pruneDeparted,
+  pruneRestore,
+  pruneTokens,
+  reviewAddresses,
+} from './members/members.ts'
+import { clusterRecordKey } from './addresses/addresses.ts'
+import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
+import { type Change, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
+import { ChangePace, MemberPublishSession, WritePace } from './publish/publish.ts'
+import {
+  StatusPace,
+  type WriteContext,
+  type WriteRules,
+  countQuotas,
+  pruneStamps,
+  writeStatusRecord,
+} from './records/records.ts'
+import { WatchHub } from './watch/watch.ts'
 
 export interface BrokerDeps {
   readonly log: RecordLog

@@ -1,15 +1,12 @@
 /** The broker's process: open the state, serve until the signal, close in reverse. */
 import { join } from 'node:path'
-import { DEFAULT_CONNECTION_LIMITS } from '../protocol/transport/connections.ts'
-import { serveBroker } from '../protocol/transport/grpc-server.ts'
-import type { ComponentDeps } from '../runtime/component.ts'
-import { openAuditSink } from './audit/audit-trail.ts'
-import { SharedSink } from './audit/audit-sink.ts'
+import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
+import type { ComponentDeps } from '../runtime/runtime.ts'
+import { SharedSink, openAuditSink } from './audit/audit.ts'
 import { OtherClustersets } from './other-clustersets.ts'
 import { ServedClusterset } from './served-clusterset.ts'
-import { type BrokerConfig, checkBrokerConfig, parseListen } from './config/broker-config.ts'
-import { brokerMetrics } from './config/broker-metrics.ts'
-import { DATABASE_FILE } from './store/state-directory.ts'
+import { type BrokerConfig, brokerMetrics, checkBrokerConfig, parseListen } from './config/config.ts'
+import { DATABASE_FILE } from './store/store.ts'
 
 /** Two agents, and each of them once more while it comes back. */
 const CONNECTIONS_OF_MEMBER = 4

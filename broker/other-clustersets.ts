@@ -2,17 +2,15 @@
  * The clustersets beside the broker's own, as its store lists them: each is opened, served and closed by itself. One that
  * cannot be opened, or whose store fails, is not served, said so, and tried again; the others do not notice.
  */
-import { reasonField } from '../protocol/transport/error-reason.ts'
-import type { BrokerServer, HostedClusterset } from '../protocol/transport/grpc-server.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
-import { messageOf } from '../runtime/errors.ts'
-import type { Counter, Gauge, Histogram } from '../runtime/metrics/instruments.ts'
-import { type NamedClusterset, clustersetConfig, noteOpened, servedClustersets } from './admin/clusterset-rows.ts'
-import type { SharedSink } from './audit/audit-sink.ts'
-import { type BrokerConfig, checkBrokerConfig } from './config/broker-config.ts'
-import type { BrokerMetrics } from './config/broker-metrics.ts'
+import { type BrokerServer, type HostedClusterset, reasonField } from '../protocol/transport/transport.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
+import { messageOf } from '../runtime/runtime.ts'
+import type { Counter, Gauge, Histogram } from '../runtime/metrics/metrics.ts'
+import { type NamedClusterset, clustersetConfig, noteOpened, servedClustersets } from './admin/admin.ts'
+import type { SharedSink } from './audit/audit.ts'
+import { type BrokerConfig, type BrokerMetrics, checkBrokerConfig } from './config/config.ts'
 import { REFRESH_MS, ServedClusterset, type ServedDeps, type ServedPort } from './served-clusterset.ts'
-import type { RecordLog } from './store/record-log.ts'
+import type { RecordLog } from './store/store.ts'
 
 /** One that cannot be served is tried again after so long. */
 const TRY_AGAIN_MS = 10_000

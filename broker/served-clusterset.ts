@@ -7,42 +7,46 @@ import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import type { Prefix } from '../model/addresses/ip.ts'
-import { isSourceAmong, laneSourcesAt } from '../model/lanes/lane-callers.ts'
-import type { ClusterSpec } from '../model/objects.ts'
-import { parseBrokerAddress } from '../protocol/broker-addresses.ts'
-import type { FailedCall } from '../protocol/transport/broker-service.ts'
-import type { ServerTls } from '../protocol/transport/grpc-server.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
-import { Backoff } from '../reconcile/retry.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import { interfaceNetworks, nearAddresses } from '../runtime/machine-network.ts'
-import { sealaneVersion } from '../runtime/version.ts'
-import { clusterSpec } from './addresses/cluster-records.ts'
-import { auditFailedCall } from './audit/audit-callers.ts'
-import type { AuditSink } from './audit/audit-sink.ts'
-import { AuditTrail, runAudit } from './audit/audit-trail.ts'
+import type { Prefix } from '../model/addresses/addresses.ts'
+import { isSourceAmong, laneSourcesAt } from '../model/lanes/lanes.ts'
+import type { ClusterSpec } from '../model/model.ts'
+import { parseBrokerAddress } from '../protocol/protocol.ts'
+import type { FailedCall, ServerTls } from '../protocol/transport/transport.ts'
+import { Backoff, type Clock, DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
+import { interfaceNetworks, nearAddresses, sealaneVersion } from '../runtime/runtime.ts'
+import { clusterSpec } from './addresses/addresses.ts'
+import { type AuditSink, AuditTrail, auditFailedCall, runAudit } from './audit/audit.ts'
 import { Broker } from './broker.ts'
-import type { BrokerConfig } from './config/broker-config.ts'
-import type { BrokerMetrics } from './config/broker-metrics.ts'
-import { AuthorityUpkeep } from './identity/authority-upkeep.ts'
-import { CertificateAuthority } from './identity/certificate-authority.ts'
-import { CommandSigner, DEFAULT_SIGNER_TIMEOUT_MS } from './identity/command-signer.ts'
-import { sharedKeys } from './identity/shared-keys.ts'
-import { NOTE_CONTACT_MS } from './members/contact.ts'
-import { MAX_TOKENS } from './members/join-tokens.ts'
-import { RangeWarnings } from './records/quota.ts'
-import { acceptOlder, finishRestore } from './recovery/restore.ts'
-import { StateMark, checkDatabaseThere, checkMark } from './recovery/state-mark.ts'
-import { ReplicaSession } from './store/etcd/replica-session.ts'
-import type { GroupObserver } from './store/grouped-log.ts'
-import { type OpenedLog, checkNotMoved, fixSettings, openLog } from './store/open-store.ts'
-import { PACKED } from './store/packed-row.ts'
-import { type RecordLog, StateError } from './store/record-log.ts'
-import { lockDirectory } from './store/sqlite/sqlite-file.ts'
-import { DATABASE_FILE, checkStoreRemembered, makeStateDir, rememberStore } from './store/state-directory.ts'
-import { StoreHealth, StoreProblem } from './store/store-health.ts'
+import type { BrokerConfig, BrokerMetrics } from './config/config.ts'
+import {
+  AuthorityUpkeep,
+  CertificateAuthority,
+  CommandSigner,
+  DEFAULT_SIGNER_TIMEOUT_MS,
+  sharedKeys,
+} from './identity/identity.ts'
+import { MAX_TOKENS, NOTE_CONTACT_MS } from './members/members.ts'
+import { RangeWarnings } from './records/records.ts'
+import { StateMark, acceptOlder, checkDatabaseThere, checkMark, finishRestore } from './recovery/recovery.ts'
+import {
+  DATABASE_FILE,
+  type GroupObserver,
+  type OpenedLog,
+  PACKED,
+  type RecordLog,
+  ReplicaSession,
+  StateError,
+  StoreHealth,
+  StoreProblem,
+  checkNotMoved,
+  checkStoreRemembered,
+  fixSettings,
+  lockDirectory,
+  makeStateDir,
+  openLog,
+  rememberStore,
+} from './store/store.ts'
 
 // A broker may start before the etcd of its store, or while that is away: it waits a while instead of ending.
 

@@ -1,5 +1,5 @@
 /** `sealane`: reads the command line, runs one command, sets the exit code: 0 done, 1 failed, 2 wrong usage. */
-import { runProcess } from '../runtime/run-process.ts'
+import { runProcess } from '../runtime/runtime.ts'
 
 // The reader may close before all is written: `sealane show services | head -1`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -1,18 +1,25 @@
 /** The tree of commands. Each lives in commands/, with its help and one example. */
 import { Command } from 'commander'
-import { addBrokerCommand } from './commands/broker.ts'
-import { addClusterCommand } from './commands/cluster.ts'
-import { addDiagnoseCommand, addGatherCommand, addMachineCommand } from './commands/diagnose.ts'
-import { addExportCommands, addJoinCommand, addLeaveCommand, addUninstallCommand } from './commands/member.ts'
-import { addGatewayCommand } from './commands/gateway.ts'
-import { addMembersCommand, addStatusCommand } from './commands/status.ts'
-import { addShowCommand } from './commands/show.ts'
-import { addTokenCommand } from './commands/token.ts'
-import { addUpCommand } from './commands/up.ts'
-import { addVersionCommand } from './commands/version.ts'
-import { sealaneVersion } from '../runtime/version.ts'
-import { type CommandContext, parseWith, throwingUsageErrors } from './context/command-context.ts'
-import { processOutput } from './context/output.ts'
+import {
+  addBrokerCommand,
+  addClusterCommand,
+  addDiagnoseCommand,
+  addExportCommands,
+  addGatewayCommand,
+  addGatherCommand,
+  addJoinCommand,
+  addLeaveCommand,
+  addMachineCommand,
+  addMembersCommand,
+  addShowCommand,
+  addStatusCommand,
+  addTokenCommand,
+  addUninstallCommand,
+  addUpCommand,
+  addVersionCommand,
+} from './commands/commands.ts'
+import { sealaneVersion } from '../runtime/runtime.ts'
+import { type CommandContext, parseWith, processOutput, throwingUsageErrors } from './context/context.ts'
 
 /** Runs one command. Throws what it throws, and UserError for words that mean nothing. */
 export function runCommandLine(words: readonly string[], signal: AbortSignal): Promise<void> {

@@ -3,19 +3,19 @@
  * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
  */
 import { Conntrack } from '../kernel/conntrack/conntrack.ts'
-import { NftSession } from '../kernel/nft/nft-session.ts'
-import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
-import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
+import { NftSession } from '../kernel/nft/nft.ts'
 import {
+  type PacketSteering,
+  ProcSysctl,
   type ReceiveCoalescing,
   type SegmentJoining,
+  SysfsPacketSteering,
   SysfsReceiveCoalescing,
   VethSegmentJoining,
-} from '../kernel/tuning/segment-joining.ts'
-import { RtnetlinkNextHops } from '../kernel/route/rtnetlink-next-hops.ts'
-import { Rtnetlink } from '../kernel/route/rtnetlink.ts'
-import { WgCommand } from '../kernel/wireguard/wg-command.ts'
-import { SystemClock } from '../reconcile/clock.ts'
+} from '../kernel/tuning/tuning.ts'
+import { Rtnetlink, RtnetlinkNextHops } from '../kernel/route/route.ts'
+import { WgCommand } from '../kernel/wireguard/wireguard.ts'
+import { SystemClock } from '../reconcile/reconcile.ts'
 
 export interface Kernel {
   readonly routes: Rtnetlink

@@ -1,8 +1,8 @@
 /** For commands that look at this machine and change nothing. */
-import { addressesHere } from '../kernel/look/look-at-host.ts'
-import { runCommand } from '../kernel/run-command.ts'
+import { addressesHere } from '../kernel/look/look.ts'
+import { runCommand } from '../kernel/kernel.ts'
 
-export { type HostLook, type HostTrouble, lookAtHost } from '../kernel/look/look-at-host.ts'
+export { type HostLook, type HostTrouble, lookAtHost } from '../kernel/look/look.ts'
 
 /** All addresses of this machine. Rejects only after the signal. */
 export function ownAddresses(timeoutMs: number, signal: AbortSignal): Promise<readonly string[]> {

@@ -1,18 +1,19 @@
 /** What every process of Sealane has around its components: log, metrics, status page. */
 import { isIP } from 'node:net'
-import { SystemClock } from '../reconcile/clock.ts'
-import { type ComponentDeps, StatusBoard } from '../runtime/component.ts'
-import { METRICS_EVERYWHERE, NODE_ADDRESSES, STATUS_METRICS } from '../install/workloads/pod.ts'
-import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http/http-status.ts'
-import { LogSwitch, type LogThreshold, toggleBySignal } from '../runtime/logging/logger.ts'
-import type { Metrics } from '../runtime/metrics/instruments.ts'
-import { createLogger } from '../runtime/logging/pino-logger.ts'
-import { nearAddresses } from '../runtime/machine-network.ts'
-import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
-import { openFiles } from '../runtime/process-resources.ts'
-import { sealaneVersion } from '../runtime/version.ts'
-import { UserError } from '../runtime/errors.ts'
-import { formatHostPort } from '../runtime/flag-values.ts'
+import { SystemClock } from '../reconcile/reconcile.ts'
+import {
+  type ComponentDeps,
+  StatusBoard,
+  UserError,
+  formatHostPort,
+  nearAddresses,
+  openFiles,
+  sealaneVersion,
+} from '../runtime/runtime.ts'
+import { METRICS_EVERYWHERE, NODE_ADDRESSES, STATUS_METRICS } from '../install/workloads/workloads.ts'
+import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http/http.ts'
+import { LogSwitch, type LogThreshold, createLogger, toggleBySignal } from '../runtime/logging/logging.ts'
+import { type Metrics, createMetrics } from '../runtime/metrics/metrics.ts'
 
 export interface ProcessInit {
   readonly name: string

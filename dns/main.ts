@@ -1,21 +1,19 @@
 /** The DNS server of a cluster: answers clusterset.local from the local API, and hands everything else on. */
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { HeardGateways } from '../kubeapi/heard-gateways.ts'
-import type { Knock } from '../reconcile/failure-detector.ts'
-import { formatAddress } from '../model/addresses/ip.ts'
-import { untilAborted } from '../reconcile/wait.ts'
-import type { ComponentDeps } from '../runtime/component.ts'
-import { knock } from '../runtime/tcp-probe.ts'
-import { interfaceNetworks } from '../runtime/machine-network.ts'
+import { type ClusterApi, HeardGateways } from '../kubeapi/kubeapi.ts'
+import { type Knock, untilAborted } from '../reconcile/reconcile.ts'
+import { formatAddress } from '../model/addresses/addresses.ts'
+import { type ComponentDeps, interfaceNetworks, knock } from '../runtime/runtime.ts'
 import { Clients } from './clients/clients.ts'
-import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config/dns-config.ts'
-import { Forwarder } from './forward/forwarder.ts'
-import { type DnsMetrics, dnsMetrics } from './config/metrics.ts'
-import { Pipeline, warmUp } from './server/pipeline.ts'
-import { giveWay, untilDue } from './server/port-handover.ts'
-import { type Listener, openListener } from './server/listener.ts'
-import { ServiceIndex } from './zone/service-index.ts'
-import { printZone } from './zone/zone-text.ts'
+import {
+  type DnsConfig,
+  type DnsMetrics,
+  type SocketAddress,
+  dnsMetrics,
+  formatSocketAddress,
+} from './config/config.ts'
+import { Forwarder } from './forward/forward.ts'
+import { type Listener, Pipeline, giveWay, openListener, untilDue, warmUp } from './server/server.ts'
+import { ServiceIndex, printZone } from './zone/zone.ts'
 
 export interface DnsDeps extends ComponentDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'read'>

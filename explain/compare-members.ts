@@ -1,10 +1,21 @@
 /** Several members of a clusterset looked at together: each by itself, and what one says of another. Pure. */
-import { CONDITION_READY, findCondition } from '../model/conditions.ts'
-import { remoteLaneOf } from '../model/lanes/lane-number.ts'
+import { CONDITION_READY, findCondition } from '../model/model.ts'
+import { remoteLaneOf } from '../model/lanes/lanes.ts'
 import { type Diagnosis, type Health, diagnoseMember } from './diagnose-member.ts'
-import { type Finding, type RankedFinding, rankFindings, worst } from './facts/finding.ts'
-import { readFacts } from './facts/read-facts.ts'
-import { type Link, type World, absentAt, named, partVersions, seenAt, worldOf } from './facts/world.ts'
+import {
+  type Finding,
+  type Link,
+  type RankedFinding,
+  type World,
+  absentAt,
+  named,
+  partVersions,
+  rankFindings,
+  readFacts,
+  seenAt,
+  worldOf,
+  worst,
+} from './facts/facts.ts'
 
 // Whether one member knows of another what that one says of itself. What it has is as old as its last word from the broker.
 

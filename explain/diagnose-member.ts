@@ -2,21 +2,46 @@
  * From facts to what is wrong with a member, ordered by cause. Whoever says something about health calls this, so that
  * all say the same by the same codes. Pure.
  */
-import { CONDITION_READY, findCondition } from '../model/conditions.ts'
+import { CONDITION_READY, findCondition } from '../model/model.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
-import { refusals, unanswered } from './checks/access.ts'
-import { broker, brokerCalls, contact } from './checks/broker.ts'
-import { clusterDns, dnsServers } from './checks/dns.ts'
-import { gateways } from './checks/gateways.ts'
-import { firewalls, hosts, nodes } from './checks/hosts.ts'
-import { linkQuality, links } from './checks/links.ts'
-import { definitions, membership, parts, versions } from './checks/parts.ts'
-import { callersKeptOut, callsKeptIn, partsClosed } from './checks/policies.ts'
-import { routeAgents } from './checks/route-agents.ts'
-import { exports_, imports } from './checks/services.ts'
-import { type Area, type Finding, type RankedFinding, type Severity, rankFindings, worst } from './facts/finding.ts'
-import { readFacts } from './facts/read-facts.ts'
-import { type Check, type World, durationText, worldOf } from './facts/world.ts'
+import {
+  broker,
+  brokerCalls,
+  callersKeptOut,
+  callsKeptIn,
+  clusterDns,
+  contact,
+  definitions,
+  dnsServers,
+  exports_,
+  firewalls,
+  gateways,
+  hosts,
+  imports,
+  linkQuality,
+  links,
+  membership,
+  nodes,
+  parts,
+  partsClosed,
+  refusals,
+  routeAgents,
+  unanswered,
+  versions,
+} from './checks/checks.ts'
+import {
+  type Area,
+  type Check,
+  type Finding,
+  type RankedFinding,
+  type Severity,
+  type World,
+  durationText,
+  rankFindings,
+  readFacts,
+  worldOf,
+  worst,
+} from './facts/facts.ts'
 import { type Overview, overviewOf } from './overview.ts'
 
 // A cluster whose parts have all just started has no gateway, no route and no link for some seconds: that is no fault,

@@ -3,14 +3,12 @@ import {
   CONDITION_CLUSTER_DNS,
   CONDITION_IMPORTED,
   CONDITION_IN_CONTACT,
+  type ConnectionStatus,
   findCondition,
   printable,
-} from '../model/conditions.ts'
-import { heartbeatAgeMs } from '../model/lanes/liveness.ts'
-import { remoteLaneOf } from '../model/lanes/lane-number.ts'
-import type { ConnectionStatus } from '../model/objects.ts'
-import { hasAllBackends, importStates } from './facts/import-states.ts'
-import { type Link, type PartVersion, type World, partVersions } from './facts/world.ts'
+} from '../model/model.ts'
+import { heartbeatAgeMs, remoteLaneOf } from '../model/lanes/lanes.ts'
+import { type Link, type PartVersion, type World, hasAllBackends, importStates, partVersions } from './facts/facts.ts'
 
 export interface Overview {
   /** RFC 3339. */

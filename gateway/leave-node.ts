@@ -2,19 +2,14 @@
  * Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
  * the node is a gateway no more.
  */
-import { FAMILIES } from '../model/addresses/ip.ts'
-import { NO_ROUTING, applyRouting } from '../kernel/apply/apply-routing.ts'
-import { Round } from '../kernel/apply/round.ts'
-import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
-import { DEFAULT_LOOP } from '../reconcile/loop.ts'
-import { untilDone } from '../reconcile/retry.ts'
-import { messageOf } from '../runtime/errors.ts'
-import { removeTable } from './nft/apply-nft.ts'
-import { laneScope } from './lanes/plan-lane-routes.ts'
-import { type GatewayConfig, forwarding } from './world/config.ts'
-import type { GatewayDeps } from './world/deps.ts'
-import type { GatewayMetrics } from './world/metrics.ts'
-import { ownEndpoints } from './lanes/endpoint-writer.ts'
+import { FAMILIES } from '../model/addresses/addresses.ts'
+import { NO_ROUTING, Round, applyRouting } from '../kernel/apply/apply.ts'
+import { restoreForwarding } from '../kernel/tuning/tuning.ts'
+import { DEFAULT_LOOP, untilDone } from '../reconcile/reconcile.ts'
+import { messageOf } from '../runtime/runtime.ts'
+import { removeTable } from './nft/nft.ts'
+import { laneScope, ownEndpoints } from './lanes/lanes.ts'
+import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding } from './world/world.ts'
 
 export interface LeaveInit {
   readonly config: GatewayConfig

@@ -2,25 +2,22 @@
  * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
-import { watchLeaving } from '../kubeapi/membership.ts'
-import type { GatewayConfig } from './world/config.ts'
-import { gatewayPlanText } from './lanes/plan-gateway.ts'
-import type { GatewayDeps } from './world/deps.ts'
-import { LaneLoop } from './lanes/lane-loop.ts'
+import { watchLeaving } from '../kubeapi/kubeapi.ts'
+import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, gatewayMetrics } from './world/world.ts'
+import { LaneLoop, gatewayPlanText, whenCachesSynced, whyCachesNotSynced } from './lanes/lanes.ts'
 import { leaveNode, leaveUntilDone } from './leave-node.ts'
-import { type GatewayMetrics, gatewayMetrics } from './world/metrics.ts'
-import { whenCachesSynced, whyCachesNotSynced } from './lanes/read-world.ts'
-import type { Notice } from '../kernel/probing/probe-packet.ts'
-import { openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
-import { Probing, sizeHints } from './health/probing.ts'
-import { startRenewal } from './rotation/rotation-loop.ts'
-import { StatusLoop } from './status/status-loop.ts'
-import { unlessAborted } from '../reconcile/wait.ts'
+import { type Notice, openUdpProbeSocket } from '../kernel/probing/probing.ts'
+import { Probing, sizeHints } from './health/health.ts'
+import { startRenewal } from './rotation/rotation.ts'
+import { StatusLoop } from './status/status.ts'
+import { unlessAborted } from '../reconcile/reconcile.ts'
 
-export type { GatewayDeps } from './world/deps.ts'
-export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './world/config.ts'
-export { describeGatewayPlan } from './lanes/plan-gateway.ts'
-export { readGatewayWorld, whenCachesSynced } from './lanes/read-world.ts'
+export { leaveUntilDone } from './leave-node.ts'
+
+export type { GatewayDeps } from './world/world.ts'
+export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './world/world.ts'
+export { describeGatewayPlan } from './lanes/lanes.ts'
+export { readGatewayWorld, whenCachesSynced } from './lanes/lanes.ts'
 
 /** Throws what Cable.prepare() throws: LaneKeyError when a lane's key file is there but not usable. */
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {

@@ -1,30 +1,39 @@
 /** Every object of the broker's installation on the hub. */
-import { type ManifestObject, each, optional, orByTable, when, whenIs } from './values/manifest.ts'
-import { marked } from './values/marks.ts'
 import {
   BROKER_AUTHORITY,
   BROKER_CLAIM,
   BROKER_PORT,
   type InstallPart,
+  type InstallValues,
+  type ManifestObject,
   STATUS_PORTS,
+  each,
+  marked,
   namespaceObject,
   objectName,
+  optional,
+  orByTable,
   partLabels,
   selectorLabels,
-} from './values/names.ts'
-import { type Mount, type PodInit, mountOf, unprivilegedPod, volumeOf } from './workloads/pod.ts'
-import { planEtcd } from './plan-etcd.ts'
-import { networkPolicy } from './policies/network-policies.ts'
+  when,
+  whenIs,
+} from './values/values.ts'
 import {
+  type Mount,
   type PartRef,
+  type PodInit,
   brokerMonitors,
   deployment,
   disruptionBudget,
   metadataOf,
+  mountOf,
   serviceAccount,
   spread,
-} from './workloads/workload.ts'
-import type { InstallValues } from './values/install-values.ts'
+  unprivilegedPod,
+  volumeOf,
+} from './workloads/workloads.ts'
+import { planEtcd } from './plan-etcd.ts'
+import { networkPolicy } from './policies/policies.ts'
 
 /** The broker makes its own folder in the volume, mode 0700. */
 const DATA: Mount = {

@@ -9,16 +9,17 @@ import {
   ETCD_SERVER_SECRET,
   ETCD_VOLUME,
   type InstallPart,
+  type InstallValues,
+  type ManifestObject,
   etcdHost,
   etcdMembers,
   objectName,
+  optional,
   partLabels,
   selectorLabels,
-} from './values/names.ts'
-import { type ManifestObject, optional, when } from './values/manifest.ts'
-import { UNPRIVILEGED } from './workloads/pod.ts'
-import type { InstallValues } from './values/install-values.ts'
-import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workloads/workload.ts'
+  when,
+} from './values/values.ts'
+import { type PartRef, UNPRIVILEGED, disruptionBudget, metadataOf, serviceAccount } from './workloads/workloads.ts'
 
 /** Of its database. Half of the smallest volume that is advised: snapshots and the log of changes are beside it. */
 const QUOTA_BYTES = 4 * 2 ** 30

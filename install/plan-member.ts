@@ -1,47 +1,52 @@
 /** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
-import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
-import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './policies/member-access.ts'
-import { memberPolicies } from './policies/member-policies.ts'
-import { type ManifestObject, optional, when } from './values/manifest.ts'
-import { marked } from './values/marks.ts'
-import { networkPolicy } from './policies/network-policies.ts'
+import { LABEL_GATEWAY } from '../model/lanes/lanes.ts'
 import {
-  type PartRef,
-  daemonSet,
-  deployment,
-  disruptionBudget,
-  memberMonitors,
-  serviceAccount,
-  spread,
-} from './workloads/workload.ts'
+  agentNamespaceAccess,
+  clusterAccess,
+  gatewayNamespaceAccess,
+  memberPolicies,
+  networkPolicy,
+  userAccess,
+} from './policies/policies.ts'
 import {
   DNS_CONTAINER_PORT,
   IDENTITY_SECRET,
   IDENTITY_SECRET_TYPE,
   type InstallPart,
+  type InstallValues,
+  type ManifestObject,
   SITE_CONFIG,
   SITE_KEY,
   STATUS_PORTS,
+  marked,
   namespaceObject,
   objectName,
+  optional,
   partLabels,
   selectorLabels,
-} from './values/names.ts'
+  when,
+} from './values/values.ts'
 import {
   DEVICES,
   type Mount,
   NODE_MOUNTS,
   NODE_NAME,
+  type PartRef,
   SITE_MOUNT,
   SYSCTLS,
   TUN,
+  daemonSet,
+  deployment,
+  disruptionBudget,
+  memberMonitors,
   mountOf,
   nodeNetworkPod,
+  serviceAccount,
+  spread,
   unprivilegedPod,
   upArgs,
   volumeOf,
-} from './workloads/pod.ts'
-import type { InstallValues } from './values/install-values.ts'
+} from './workloads/workloads.ts'
 
 /**
  * All others have taken a gateway that is back into use by then; the next one may go. It is also longer than a probe

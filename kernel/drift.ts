@@ -4,9 +4,9 @@
  * with its reason and logged.
  */
 import type { ReasonCode } from '../model/reasons/reasons.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import type { Counter } from '../runtime/metrics/instruments.ts'
+import type { Clock } from '../reconcile/reconcile.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
+import type { Counter } from '../runtime/metrics/metrics.ts'
 
 /** Missing: taken away. Changed: there, but not as it was. Foreign: put there by somebody else. */
 export type DriftReason = Extract<ReasonCode, 'Missing' | 'Changed' | 'Foreign'>

@@ -2,7 +2,7 @@
  * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool) in a clean environment. The only place in this folder that
  * starts a process and waits for it.
  */
-import { ProgramError, runProgram } from '../runtime/run-program.ts'
+import { ProgramError, runProgram } from '../runtime/runtime.ts'
 import { KernelError } from './errors.ts'
 
 /** The Debian package that brings each tool: error texts name it. */

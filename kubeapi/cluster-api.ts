@@ -2,7 +2,7 @@
  * A Kubernetes-shaped object API. Drivers: `kube/` (an API server), `files/` (a directory of YAML and a state
  * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
  */
-import type { Condition, Kind, KubeObject, Lease, ObjectKinds, ObjectMeta } from '../model/objects.ts'
+import type { Condition, Kind, KubeObject, Lease, ObjectKinds, ObjectMeta } from '../model/model.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 export type ObjectChange<T> =

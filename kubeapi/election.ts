@@ -9,11 +9,11 @@
  * the last renewal that went through, a follower takes over only when it has *seen* no renewal for the whole duration,
  * both by their own monotonic clocks. What the other's wall clock says is not looked at.
  */
-import { type Clock, abortReason } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import type { Gauge } from '../runtime/metrics/instruments.ts'
-import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lanes/lane-servers.ts'
-import { messageOf } from '../runtime/errors.ts'
+import { type Clock, abortReason } from '../reconcile/reconcile.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
+import type { Gauge } from '../runtime/metrics/metrics.ts'
+import { type ElectionTiming, LANE_LEASE_MS, electionTiming } from '../model/lanes/lanes.ts'
+import { messageOf } from '../runtime/runtime.ts'
 import type { LeaseStore, StoredLease } from './cluster-api.ts'
 
 /** Default: electionTiming() of LANE_LEASE_MS. A follower takes over from a leader that died within 12 s of it. */

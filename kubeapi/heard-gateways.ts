@@ -13,13 +13,16 @@
  * While the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does anything while writes fail
  * and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
-import { type GatewayLiveness, HEARTBEATS_UNTIL_STALE, HEARTBEAT_MS, heardGateways } from '../model/lanes/liveness.ts'
-import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
-import type { Gateway, Node } from '../model/objects.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import { Heartbeats, type Knock, KnownMachines } from '../reconcile/failure-detector.ts'
-import { Listeners } from '../reconcile/listeners.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
+import {
+  type GatewayLiveness,
+  HEARTBEATS_UNTIL_STALE,
+  HEARTBEAT_MS,
+  LABEL_GATEWAY,
+  heardGateways,
+} from '../model/lanes/lanes.ts'
+import type { Gateway, Node } from '../model/model.ts'
+import { type Clock, Heartbeats, type Knock, KnownMachines, Listeners } from '../reconcile/reconcile.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
 
 export interface HeardGatewaysDeps {

@@ -1,5 +1,5 @@
 /** What the Membership says, for the parts that live by it: that this cluster has joined, and that it leaves. */
-import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../model/model.ts'
 import type { ClusterApi } from './cluster-api.ts'
 
 /** The first Membership, since it was read, that is as asked for; undefined when the signal came first. */

@@ -1,7 +1,7 @@
 /** Where a broker listens: `host:port`, `192.0.2.1:7443` or `[2001:db8::1]:7443`. */
 import { isIPv6 } from 'node:net'
-import { isDnsSubdomain } from '../model/ids.ts'
-import type { Clock } from '../reconcile/clock.ts'
+import { isDnsSubdomain } from '../model/model.ts'
+import type { Clock } from '../reconcile/reconcile.ts'
 import { BrokerUnreachableError } from './broker-client.ts'
 
 export const DEFAULT_BROKER_PORT = 7443

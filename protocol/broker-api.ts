@@ -3,12 +3,17 @@
  * (broker/). The transport has verified the peer's certificate, so `peer.cluster` can be believed; everything
  * inside the messages cannot, and admission validates it.
  */
-import type { ClusterId } from '../model/ids.ts'
-import type { Interest, MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
-import type { QuotaReport } from '../model/member-quota.ts'
-import type { MemberStatus, OpenConnections } from '../model/member-status.ts'
-import type { RefusalCode } from '../model/reasons/reason-row.ts'
-import { type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
+import type {
+  ClusterId,
+  Interest,
+  MemberRecord,
+  MemberStatus,
+  OpenConnections,
+  QuotaReport,
+  RecordKey,
+  StoredRecord,
+} from '../model/model.ts'
+import { type RefusalCode, type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
 
 export interface Peer {
   /** From the URI SAN of the client certificate. */

@@ -3,19 +3,24 @@
  * this cluster got global addresses. Each connection of a pod is tracked on the pod's own node, and counted there
  * alone.
  */
-import type { ConnectionTable } from '../kernel/conntrack/connection-table.ts'
-import { type Prefix, addressBits, ofFamily } from '../model/addresses/ip.ts'
-import { aggregate } from '../model/addresses/prefix-set.ts'
-import { type OpenConnections, isWorthReporting } from '../model/member-status.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import { ReconcileLoop } from '../reconcile/loop.ts'
-import { messageOf } from '../runtime/errors.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import { type NodeRoutePlan, clusterValidation } from './routes/plan-node-routes.ts'
-import { COUNT_CONNECTIONS_MS, LOOP_PACE, type RouteAgentConfig, loopDeps } from './world/config.ts'
-import type { RouteAgentMetrics } from './world/metrics.ts'
-import type { FactsReader } from './world/node-world.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from './world/read-world.ts'
+import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
+import { type Prefix, addressBits, aggregate, ofFamily } from '../model/addresses/addresses.ts'
+import { type OpenConnections, isWorthReporting } from '../model/model.ts'
+import { type Clock, ReconcileLoop } from '../reconcile/reconcile.ts'
+import { messageOf } from '../runtime/runtime.ts'
+import type { Logger } from '../runtime/logging/logging.ts'
+import { type NodeRoutePlan, clusterValidation } from './routes/routes.ts'
+import {
+  COUNT_CONNECTIONS_MS,
+  type FactsReader,
+  LOOP_PACE,
+  type RouteAgentCaches,
+  type RouteAgentConfig,
+  type RouteAgentMetrics,
+  loopDeps,
+  readWorld,
+  withFacts,
+} from './world/world.ts'
 
 /** Many IPv4 addresses, looked up many times: as plain numbers, in the order of the addresses. Pure. */
 export class Ipv4Ranges {

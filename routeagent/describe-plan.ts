@@ -1,26 +1,22 @@
 /** The plans in the tools' own languages: for --dry-run, /debug/plan, the log and the golden tests. Pure. */
 import {
-  formatForwardingEntry,
   formatAddress,
+  formatForwardingEntry,
+  formatGroup,
+  formatHop,
   formatLink,
   formatLinkChange,
   formatNeighbour,
   formatRoute,
   formatRule,
-} from '../kernel/route/format-ip.ts'
-import { formatGroup, formatHop } from '../kernel/route/next-hop-table.ts'
-import { formatNft } from '../kernel/nft/nft-text.ts'
-import { plannedFamilies } from '../model/addresses/addressing.ts'
-import type { Family } from '../model/addresses/ip.ts'
-import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
+} from '../kernel/route/route.ts'
+import { formatNft } from '../kernel/nft/nft.ts'
+import { type Family, type OpenPort, plannedFamilies } from '../model/addresses/addresses.ts'
+import type { EndpointSlice, ServiceImport } from '../model/model.ts'
 import { problemText } from '../model/reasons/reasons.ts'
-import type { OpenPort } from '../model/addresses/address-port.ts'
-import { addressFamily } from './balance/address-family.ts'
-import { ownCluster } from './world/plan-own-ranges.ts'
-import { BalancePlanner } from './balance/plan-balancing.ts'
-import { nodeNftWorld, planTable, serviceContext } from './balance/plan-node-table.ts'
-import type { NodeRouteWorld } from './world/node-world.ts'
-import { type NodeRoutePlan, planNodeRoutes } from './routes/plan-node-routes.ts'
+import { BalancePlanner, addressFamily, nodeNftWorld, planTable, serviceContext } from './balance/balance.ts'
+import { type NodeRouteWorld, ownCluster } from './world/world.ts'
+import { type NodeRoutePlan, planNodeRoutes } from './routes/routes.ts'
 
 export interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]

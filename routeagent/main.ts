@@ -1,38 +1,30 @@
 /** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { HeardGateways } from '../kubeapi/heard-gateways.ts'
-import type { Knock } from '../reconcile/failure-detector.ts'
-import { watchLeaving } from '../kubeapi/membership.ts'
-import { Round } from '../kernel/apply/round.ts'
-import type { ConnectionTable } from '../kernel/conntrack/connection-table.ts'
-import type { Nft } from '../kernel/nft/nft-transaction.ts'
-import type { ReceiveCoalescing } from '../kernel/tuning/segment-joining.ts'
-import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probe-socket.ts'
-import type { NextHopTable } from '../kernel/route/next-hop-table.ts'
-import type { RouteTable } from '../kernel/route/route-table.ts'
-import { type DevicePackets, readDevicePackets } from '../kernel/tuning/device-packets.ts'
-import type { Sysctl } from '../kernel/tuning/sysctl.ts'
-import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import type { OpenConnections } from '../model/member-status.ts'
-import { reportedOtherRanges } from '../model/addresses/pod-ranges.ts'
-import { DEFAULT_LOOP } from '../reconcile/loop.ts'
-import { untilDone } from '../reconcile/retry.ts'
-import type { ComponentDeps } from '../runtime/component.ts'
-import type { MachineNetwork } from '../runtime/machine-network.ts'
-import { knock } from '../runtime/tcp-probe.ts'
-import { messageOf } from '../runtime/errors.ts'
-import { removeNodeRoutes } from './routes/apply-node-routes.ts'
-import { changesWays } from './routes/plan-gateways.ts'
-import { BalanceLoop } from './balance/balance-loop.ts'
-import { removeNodeTable } from './balance/node-table.ts'
+import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
+import { DEFAULT_LOOP, type Knock, untilDone } from '../reconcile/reconcile.ts'
+import { Round } from '../kernel/apply/apply.ts'
+import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
+import type { Nft } from '../kernel/nft/nft.ts'
+import { type DevicePackets, type ReceiveCoalescing, type Sysctl, readDevicePackets } from '../kernel/tuning/tuning.ts'
+import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
+import type { NextHopTable, RouteTable } from '../kernel/route/route.ts'
+import { type OpenConnections, VXLAN_DEVICE } from '../model/model.ts'
+import { reportedOtherRanges } from '../model/addresses/addresses.ts'
+import { type ComponentDeps, type MachineNetwork, knock, messageOf } from '../runtime/runtime.ts'
+import { RouteLoop, type Unguarded, changesWays, removeNodeRoutes } from './routes/routes.ts'
+import { BalanceLoop, removeNodeTable } from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
-import { type RouteAgentConfig, forwardingMarker } from './world/config.ts'
+import {
+  FactsReader,
+  type RouteAgentCaches,
+  type RouteAgentConfig,
+  forwardingMarker,
+  readWorld,
+  routeAgentCaches,
+  routeAgentMetrics,
+  withFacts,
+} from './world/world.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
-import { FactsReader } from './world/node-world.ts'
-import { routeAgentMetrics } from './world/metrics.ts'
-import { GatewayProbes } from './probes/gateway-probes.ts'
-import { RouteLoop, type Unguarded } from './routes/route-loop.ts'
-import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world/read-world.ts'
+import { GatewayProbes } from './probes/probes.ts'
 
 export interface RouteAgentDeps extends ComponentDeps {
   readonly api: ClusterApi

@@ -1,9 +1,8 @@
 /** What every component is handed. A component's main.ts exports run<Component>(deps, config, signal). */
-import type { Clock } from '../reconcile/clock.ts'
-import type { LoopDeps } from '../reconcile/loop.ts'
+import type { Clock, LoopDeps } from '../reconcile/reconcile.ts'
 import { messageOf } from './errors.ts'
-import type { Logger } from './logging/logger.ts'
-import type { Metrics } from './metrics/instruments.ts'
+import type { Logger } from './logging/logging.ts'
+import type { Metrics } from './metrics/metrics.ts'
 
 /** Undefined when ready, else the reason in words. */
 type ReadinessCheck = () => string | undefined

@@ -8,8 +8,7 @@ import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { setFlagsFromString } from 'node:v8'
-import type { Clock } from '../reconcile/clock.ts'
-import { unlessAborted } from '../reconcile/wait.ts'
+import { type Clock, unlessAborted } from '../reconcile/reconcile.ts'
 import { messageOf } from './errors.ts'
 
 /** Nine times the weight of a process without: enough, and less than what the kernel's own threads have. */

@@ -1,5 +1,5 @@
 /** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
-import { forTerminal } from '../model/conditions.ts'
+import { forTerminal } from '../model/model.ts'
 import { ExitWith, UserError, isPrinted, reasonOf } from './errors.ts'
 
 export interface RunProcessInit {

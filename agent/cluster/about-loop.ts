@@ -1,13 +1,10 @@
 /** Keeps the properties of the About API right for as long as this cluster is a member. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
-import { objectKeyText } from '../../model/objects.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type AgentMetrics, type MirrorWriter, loopDeps } from '../loop/loop.ts'
+import { objectKeyText } from '../../model/model.ts'
 import { ownProperties, planAbout } from './plan-about.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface AboutLoopDeps {
   readonly api: ClusterApi

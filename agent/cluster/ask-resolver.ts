@@ -1,6 +1,6 @@
 /** Asks the DNS that this process was given who answers clusterset.local. */
 import { Resolver } from 'node:dns/promises'
-import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE } from '../../model/model.ts'
 
 export type ClusterDnsAnswer = { readonly answers: true } | { readonly answers: false; readonly said: string }
 

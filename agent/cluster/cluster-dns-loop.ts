@@ -1,16 +1,12 @@
 /** Asks the cluster's own DNS for the zone, as pods do, and says on this cluster's own Cluster what came of it. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/conditions.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Gauge, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 import type { AskClusterDns, ClusterDnsAnswer } from './ask-resolver.ts'
-import { type AgentMetrics, clusterDnsGauge, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import { type AgentMetrics, type MirrorWriter, clusterDnsGauge, loopDeps } from '../loop/loop.ts'
 import { planDnsStatus } from './plan-cluster-status.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface ClusterDnsLoopDeps {
   readonly api: ClusterApi

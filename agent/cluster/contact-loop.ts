@@ -1,17 +1,12 @@
 /** Keeps the Leases of the other clusters, and says which of them are dead. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
-import { type Gateway, type Lease, objectKeyText } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { ContactView } from '../link/broker-link.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
+import { type Gateway, type Lease, objectKeyText } from '../../model/model.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { ContactView } from '../link/link.ts'
+import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { clusterEvents, planClusterStatus } from './plan-cluster-status.ts'
 import { isOurs, planContact } from './plan-contact.ts'
-import type { SharedFindings } from '../loop/shared-findings.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface ContactLoopDeps {
   readonly api: ClusterApi

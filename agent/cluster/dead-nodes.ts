@@ -2,18 +2,22 @@
  * Sets the condition Ready of each gateway that has stopped to report to Unknown: a dead gateway cannot do so itself.
  * The gateway's next report takes it back. Nodes and the node controller do the same.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
-import { CONDITION_READY, REASON_STATUS_STALE, findCondition, setCondition } from '../../model/conditions.ts'
-import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
-import { owningNode } from '../../model/node-owner.ts'
-import { type Condition, type Gateway, type KubeObject, NODE_OWNED_KINDS } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
+import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
+import {
+  CONDITION_READY,
+  type Condition,
+  type Gateway,
+  type KubeObject,
+  NODE_OWNED_KINDS,
+  REASON_STATUS_STALE,
+  findCondition,
+  owningNode,
+  setCondition,
+} from '../../model/model.ts'
+import { isTakenAsSilent } from '../../model/lanes/lanes.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type AgentMetrics, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { planOrphans } from './plan-orphans.ts'
 
 export interface GatewayLoopDeps {

@@ -1,16 +1,19 @@
 /** How many connections the pods of this cluster have with those of others: the sum of what its nodes report. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
+  type Cluster,
   MAX_OPEN_CONNECTIONS,
+  MEMBERSHIP_NAME,
+  type Node,
   type OpenConnections,
+  type RouteAgent,
   isWorthReporting,
   openConnectionsProblem,
   openConnectionsText,
-} from '../../model/member-status.ts'
-import { type Cluster, MEMBERSHIP_NAME, type Node, type RouteAgent } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+} from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 
 /**
  * Of all nodes together. A node that reports nothing, or an impossible figure, makes the sum a lower bound. Undefined

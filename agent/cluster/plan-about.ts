@@ -2,13 +2,13 @@
  * The two properties by which a cluster says which member of which clusterset it is (About API, KEP-2149). This agent
  * is their gatekeeper: it never claims membership under an id that the cluster itself contradicts. Pure.
  */
-import type { ClusterProperty } from '../../model/objects.ts'
 import {
   APP_MANAGED_BY_SEALANE,
+  type ClusterProperty,
   LABEL_APP_MANAGED_BY,
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
-} from '../../model/spec-constants.ts'
+} from '../../model/model.ts'
 
 export interface AboutWorld {
   /** As joined. */

@@ -1,18 +1,20 @@
 /** What is said on each Cluster about contact with it, and about the lanes that lead there. Pure. */
-import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
+  CLUSTERSET_ZONE,
   CONDITION_CLUSTER_DNS,
   CONDITION_CONNECTED,
   CONDITION_GATEWAYS_REDUNDANT,
   CONDITION_IN_CONTACT,
+  type Cluster,
+  type Condition,
   type ConditionFinding,
+  type Gateway,
   REASON_STATUS_STALE,
   findCondition,
   setCondition,
-} from '../../model/conditions.ts'
-import type { Cluster, Condition, Gateway } from '../../model/objects.ts'
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import type { ClusterDnsAnswer } from './ask-resolver.ts'
 
 export interface ClusterStatusWorld {

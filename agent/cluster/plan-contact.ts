@@ -4,9 +4,8 @@
  * has had no connection to the cluster for as long. A cluster that is cut off itself cannot know, and then removes
  * nothing. An expired Lease has no holder until the cluster is in contact again, so a restart does not forget. Pure.
  */
-import type { Lease } from '../../model/objects.ts'
-import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER, type Lease } from '../../model/model.ts'
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
 
 export interface ContactWorld {
   /** Milliseconds since 1970. */

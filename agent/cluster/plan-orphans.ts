@@ -1,6 +1,5 @@
 /** Objects that nodes wrote about themselves, of nodes that the site does not have any more. Pure. */
-import { isNodeOfSite, owningNode } from '../../model/node-owner.ts'
-import type { KubeObject, Node } from '../../model/objects.ts'
+import { type KubeObject, type Node, isNodeOfSite, owningNode } from '../../model/model.ts'
 
 /**
  * Only what says itself to which Node it belongs, and nothing while there are no Nodes at all: a site may do without,

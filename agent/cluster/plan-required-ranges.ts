@@ -2,17 +2,27 @@
  * What this cluster needs outside the lanes: no member's pods may have such an address here. The broker gets it too, so
  * that no member's pods have one anywhere. Pure.
  */
-import { type Prefix, containsAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
 import {
   MAX_REPORTED_BY_NODE,
   type NeededRange,
+  type Prefix,
+  containsAddress,
   fewRanges,
   machineNeeds,
   neededRanges,
-} from '../../model/addresses/required-ranges.ts'
-import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
-import type { MachineNetwork } from '../../runtime/machine-network.ts'
+  overlaps,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import {
+  type ClusterSpec,
+  DEFAULT_CLUSTERSET_IP_RANGE,
+  DEFAULT_GLOBAL_RANGE,
+  type EndpointSlice,
+  LANE_ADDRESS_RANGE,
+  type Node,
+  type RouteAgent,
+} from '../../model/model.ts'
+import type { MachineNetwork } from '../../runtime/runtime.ts'
 
 export interface NeedsWorld {
   readonly own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>

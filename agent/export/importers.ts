@@ -1,7 +1,11 @@
 /** Which members import what this cluster exports, from what they report. Pure. */
-import { CONDITION_IMPORTED, type ConditionFinding } from '../../model/conditions.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import type { MemberStatus, NotImportedReason } from '../../model/member-status.ts'
+import {
+  CONDITION_IMPORTED,
+  type ConditionFinding,
+  type MemberStatus,
+  type NotImportedReason,
+  type ServiceKey,
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */

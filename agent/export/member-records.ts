@@ -8,14 +8,23 @@ import {
   familyName,
   familyNumber,
   parseAddress,
-} from '../../model/addresses/ip.ts'
-import { excessNameLength } from '../../model/dns-name.ts'
-import { isDnsLabel, isLabelValue } from '../../model/ids.ts'
-import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
+} from '../../model/addresses/addresses.ts'
+import {
+  type EndpointSlice,
+  type EndpointSliceBody,
+  type ImportPort,
+  MAX_ZONE_HINTS,
+  type PublishedEndpoint,
+  type Service,
+  type ServiceExport,
+  type ServiceExportBody,
+  type SliceEndpoint,
+  excessNameLength,
+  isDnsLabel,
+  isLabelValue,
+} from '../../model/model.ts'
 import { type Problem, problem as toProblem } from '../../model/reasons/reasons.ts'
-import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
-import { podKey } from '../../model/services/endpoint-pods.ts'
-import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
+import { podKey } from '../../model/services/services.ts'
 
 /** What is left out of an export and why, for people; `reason` where that has a name that status and `diagnose` use. */
 export interface LeftOutNote {

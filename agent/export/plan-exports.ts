@@ -1,12 +1,24 @@
 /** What this cluster publishes, from its own objects, and which of its exports are well-formed. Pure. */
-import type { Prefix } from '../../model/addresses/ip.ts'
-import type { ConditionFinding } from '../../model/conditions.ts'
-import { type ServiceKey, isDnsLabel, nameHash, serviceKey } from '../../model/ids.ts'
-import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../../model/objects.ts'
+import type { Prefix } from '../../model/addresses/addresses.ts'
+import {
+  type ConditionFinding,
+  type Endpoint,
+  type EndpointSlice,
+  type EndpointSliceBody,
+  LABEL_K8S_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  type MemberRecord,
+  type PublishedEndpoint,
+  type Service,
+  type ServiceExport,
+  type ServiceExportBody,
+  type ServiceKey,
+  isDnsLabel,
+  nameHash,
+  serviceKey,
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { EndpointSliceBody, MemberRecord, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
-import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { KeyedMemo } from '../../reconcile/incremental.ts'
+import { KeyedMemo } from '../../reconcile/reconcile.ts'
 import { type LeftOutNote, type SlicePlace, exportBody, sliceBody } from './member-records.ts'
 
 // How a Service's EndpointSlices are divided for publishing. A small service is one slice per family and set of ports,

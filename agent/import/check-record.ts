@@ -2,34 +2,41 @@
  * What other members state is validated again before it becomes an object here. The broker validates it first, but one
  * broken broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
  */
-import { podFamilies, prefixPairs, routedPrefixes } from '../../model/addresses/addressing.ts'
 import {
+  InvalidAddressError,
+  type NeededRange,
+  type Prefix,
+  familyNumber,
+  formatPrefix,
+  neededIn,
+  neededText,
+  overlaps,
+  parsePrefix,
+  podFamilies,
+  prefixPairs,
+  routedPrefixes,
+  specialPart,
+} from '../../model/addresses/addresses.ts'
+import {
+  type ClusterSpec,
+  type EndpointSpec,
+  type ImportPort,
+  MAX_NOT_IMPORTED,
+  type MemberStatus,
+  type RecordKey,
+  type ServiceExportBody,
+  type StoredRecord,
+  endpointName,
+  findingProblem,
   guardedNamespace,
   isDnsLabel,
   isDnsSubdomain,
   isLabelValue,
   isQualifiedName,
   isReservedId,
-} from '../../model/ids.ts'
-import {
-  InvalidAddressError,
-  type Prefix,
-  familyNumber,
-  formatPrefix,
-  overlaps,
-  parsePrefix,
-  specialPart,
-} from '../../model/addresses/ip.ts'
-import {
-  MAX_NOT_IMPORTED,
-  type MemberStatus,
-  findingProblem,
   openConnectionsProblem,
   reportProblem,
-} from '../../model/member-status.ts'
-import { type NeededRange, neededIn, neededText } from '../../model/addresses/required-ranges.ts'
-import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../../model/objects.ts'
-import type { RecordKey, ServiceExportBody, StoredRecord } from '../../model/records.ts'
+} from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 
 /** What becomes a file name on a site of files: 255 octets with the ending that it gets there. */

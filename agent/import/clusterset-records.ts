@@ -1,20 +1,22 @@
 /** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
 import { isDeepStrictEqual } from 'node:util'
-import { type ServiceKey, serviceKey } from '../../model/ids.ts'
-import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lane-number.ts'
-import type { ClusterSpec, EndpointSpec } from '../../model/objects.ts'
-import { type Problem, problem } from '../../model/reasons/reasons.ts'
 import {
   type ClusterSetIpBody,
+  type ClusterSpec,
   type EndpointSliceBody,
+  type EndpointSpec,
   type RecordKey,
   type ServiceExportBody,
+  type ServiceKey,
   type StoredRecord,
   recordKeyText,
-} from '../../model/records.ts'
-import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
-import { ValueMap } from '../../reconcile/incremental.ts'
-import type { OwnExport } from '../export/plan-exports.ts'
+  serviceKey,
+} from '../../model/model.ts'
+import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lanes.ts'
+import { type Problem, problem } from '../../model/reasons/reasons.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import { ValueMap } from '../../reconcile/reconcile.ts'
+import type { OwnExport } from '../export/export.ts'
 import { recordProblem } from './check-record.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }

@@ -1,25 +1,32 @@
 /** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
-import { podFamilies } from '../../model/addresses/addressing.ts'
-import { type Prefix, classifyAddress, parseAddress } from '../../model/addresses/ip.ts'
-import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
-import type { NeededRange } from '../../model/addresses/required-ranges.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import { ANNOTATION_PUBLISHED_AT, publishedAt } from '../../model/lanes/lane-servers.ts'
-import { ANNOTATION_KNOWN_MEMBERS, knownMembersText } from '../../model/membership.ts'
 import {
+  type NeededRange,
+  type OwnFacts,
+  type Prefix,
+  believedCluster,
+  classifyAddress,
+  parseAddress,
+  podFamilies,
+} from '../../model/addresses/addresses.ts'
+import {
+  ANNOTATION_KNOWN_MEMBERS,
+  APP_MANAGED_BY_SEALANE,
   type Cluster,
   type ClusterSpec,
   type Endpoint,
   type EndpointCandidate,
   type KubeObject,
+  LABEL_APP_MANAGED_BY,
   type ServiceImport,
+  type ServiceKey,
+  type StoredRecord,
   endpointName,
+  knownMembersText,
   objectKeyText,
-} from '../../model/objects.ts'
-import type { StoredRecord } from '../../model/records.ts'
-import type { ConflictFinding } from '../../model/services/merge-services.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { KeyedMemo, ValueMap } from '../../reconcile/incremental.ts'
+} from '../../model/model.ts'
+import { ANNOTATION_PUBLISHED_AT, publishedAt } from '../../model/lanes/lanes.ts'
+import type { ConflictFinding } from '../../model/services/services.ts'
+import { KeyedMemo, ValueMap } from '../../reconcile/reconcile.ts'
 import { clusterProblem } from './check-record.ts'
 import {
   type ClustersetView,

@@ -3,20 +3,18 @@
  * only missing for, because the broker has not shown it, stays. Pure.
  */
 import {
+  APP_MANAGED_BY_SEALANE,
   type Cluster,
   type Endpoint,
   type EndpointSlice,
   type KubeObject,
-  type ServiceImport,
-  objectKeyText,
-} from '../../model/objects.ts'
-import {
-  APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
   LABEL_MANAGED_BY,
   LABEL_SOURCE_CLUSTER,
   MANAGED_BY_SEALANE,
-} from '../../model/spec-constants.ts'
+  type ServiceImport,
+  objectKeyText,
+} from '../../model/model.ts'
 
 /** Mirrored objects of the local API, and perhaps others, which are left alone. */
 export interface MirroredObjects {

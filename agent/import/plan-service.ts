@@ -1,57 +1,54 @@
 /** One imported service: its ServiceImport and the EndpointSlices behind it. Pure. */
 import {
-  type PrefixPair,
-  clustersetIpv4,
-  clustersetIpv6,
-  podFamilies,
-  prefixPairs,
-  toGlobalText,
-} from '../../model/addresses/addressing.ts'
-import {
   type Address,
   type Prefix,
+  type PrefixPair,
   classifyAddress,
+  clustersetIpv4,
+  clustersetIpv6,
   containsAddress,
   formatAddress,
   formatPrefix,
   parseAddress,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import type { ConditionFinding } from '../../model/conditions.ts'
-import { endpointHostname } from '../../model/dns-name.ts'
-import { type ServiceKey, nameHash } from '../../model/ids.ts'
-import type {
-  ClusterSpec,
-  EndpointPort,
-  EndpointSlice,
-  ServiceImport,
-  ServiceImportSpec,
-  ServiceImportType,
-  SliceEndpoint,
-} from '../../model/objects.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { EndpointSliceBody } from '../../model/records.ts'
-import { ANNOTATION_PODS, podsText } from '../../model/services/endpoint-pods.ts'
+  podFamilies,
+  prefixPairs,
+  toGlobalText,
+} from '../../model/addresses/addresses.ts'
 import {
+  APP_MANAGED_BY_SEALANE,
+  CARRIED_FAMILIES,
+  type ClusterSpec,
+  type ConditionFinding,
+  type EndpointPort,
+  type EndpointSlice,
+  type EndpointSliceBody,
+  LABEL_APP_MANAGED_BY,
+  LABEL_MANAGED_BY,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  MANAGED_BY_SEALANE,
+  type ServiceImport,
+  type ServiceImportSpec,
+  type ServiceImportType,
+  type ServiceKey,
+  type SliceEndpoint,
+  endpointHostname,
+  nameHash,
+} from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import {
+  ANNOTATION_PODS,
   type ConflictFinding,
   type ExposedPort,
   type IpFamily,
   type MergedService,
   exposedPorts,
   mergeServices,
-} from '../../model/services/merge-services.ts'
-import {
-  APP_MANAGED_BY_SEALANE,
-  CARRIED_FAMILIES,
-  LABEL_APP_MANAGED_BY,
-  LABEL_MANAGED_BY,
-  LABEL_SERVICE_NAME,
-  LABEL_SOURCE_CLUSTER,
-  MANAGED_BY_SEALANE,
-} from '../../model/spec-constants.ts'
-import { KeyedMemo } from '../../reconcile/incremental.ts'
-import { addressProblem, usableTopology } from '../export/member-records.ts'
-import type { PublishedSlice } from '../export/plan-exports.ts'
+  podsText,
+} from '../../model/services/services.ts'
+import { KeyedMemo } from '../../reconcile/reconcile.ts'
+import { type PublishedSlice, addressProblem, usableTopology } from '../export/export.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-records.ts'
 
 export interface ServiceInput {

@@ -2,10 +2,9 @@
  * The broker as the agent's loops see it: a set of records to keep published, and a copy of everybody's records.
  * Connections, retries and the wire are behind it (protocol-link.ts).
  */
-import type { MemberStatus } from '../../model/member-status.ts'
-import type { MemberRecord, StoredRecord } from '../../model/records.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
+import type { MemberRecord, MemberStatus, StoredRecord } from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export type PublishState =

@@ -6,22 +6,20 @@
  * wrong clock is logged. It makes renewals neither follow each other without end nor come too late.
  */
 import { X509Certificate } from 'node:crypto'
-import type { Authorities } from '../../protocol/broker-api.ts'
-import { type BrokerClient, ProtocolError } from '../../protocol/broker-client.ts'
+import { type Authorities, type BrokerClient, ProtocolError } from '../../protocol/protocol.ts'
 import {
   type CertificateFacts,
   certificateProblem,
+  createCsr,
   fingerprint,
   readCertificate,
-} from '../../protocol/identity/certificates.ts'
-import { createCsr } from '../../protocol/identity/x509.ts'
-import type { IdentityStore, MemberIdentity } from '../../protocol/membership/member-files.ts'
-import { reasonField } from '../../protocol/transport/error-reason.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { AgentMetrics } from '../loop/metrics.ts'
+} from '../../protocol/identity/identity.ts'
+import type { IdentityStore, MemberIdentity } from '../../protocol/membership/membership.ts'
+import { reasonField } from '../../protocol/transport/transport.ts'
+import { Backoff, type Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { AgentMetrics } from '../loop/loop.ts'
 import { clockDoubt, isPremature, renewalDueInMs } from './plan-renewal.ts'
 
 export interface CertificateRenewalDeps {

@@ -1,5 +1,5 @@
 /** When a certificate is to be renewed, and what it says of the clocks. Pure. */
-import { BACKDATE_MS, type CertificateFacts } from '../../protocol/identity/certificates.ts'
+import { BACKDATE_MS, type CertificateFacts } from '../../protocol/identity/identity.ts'
 
 export interface RenewalTime {
   /** By the clock of this machine, which may be wrong. */

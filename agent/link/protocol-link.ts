@@ -1,27 +1,27 @@
 /** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { nameHash } from '../../model/ids.ts'
+import { nameHash } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { AddressBook } from '../../protocol/broker-addresses.ts'
-import { RefusedError, type SilentMember } from '../../protocol/broker-api.ts'
-import { type BrokerClient, BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
-import { CodecError } from '../../protocol/codec/codec-checks.ts'
-import { fingerprint } from '../../protocol/identity/certificates.ts'
-import { IdentityFileError, type MemberIdentity } from '../../protocol/membership/member-files.ts'
-import { Replica, type ReplicaChange } from '../../protocol/replica/record-replica.ts'
-import { type ReplicaStore, replicaFile } from '../../protocol/replica/replica-file.ts'
-import { HeldRecords } from '../../protocol/sessions/held-records.ts'
-import { PublishSession } from '../../protocol/sessions/publish-session.ts'
-import { WatchSession, type WatchState } from '../../protocol/sessions/watch-session.ts'
-import { connectBroker } from '../../protocol/transport/grpc-client.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
-import { reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import type { AgentConfig } from '../loop/config.ts'
-import type { AgentMetrics } from '../loop/metrics.ts'
+import {
+  AddressBook,
+  type BrokerClient,
+  BrokerUnreachableError,
+  CertificateError,
+  RefusedError,
+  type SilentMember,
+} from '../../protocol/protocol.ts'
+import { CodecError } from '../../protocol/codec/codec.ts'
+import { fingerprint } from '../../protocol/identity/identity.ts'
+import { IdentityFileError, type MemberIdentity } from '../../protocol/membership/membership.ts'
+import { Replica, type ReplicaChange, type ReplicaStore, replicaFile } from '../../protocol/replica/replica.ts'
+import { HeldRecords, PublishSession, WatchSession, type WatchState } from '../../protocol/sessions/sessions.ts'
+import { connectBroker } from '../../protocol/transport/transport.ts'
+import { type Clock, Listeners } from '../../reconcile/reconcile.ts'
+import { reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { AgentConfig, AgentMetrics } from '../loop/loop.ts'
 import type { BrokerLink, ContactView, LinkState, Publisher, ReplicaView } from './broker-link.ts'
 import { CertificateRenewal } from './certificate-renewal.ts'
 

@@ -1,10 +1,10 @@
 /** Configuration of the agent; compose/site/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
-import { HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import { type IdentityStore, folderIdentity } from '../../protocol/membership/member-files.ts'
-import type { LoopInit } from '../../reconcile/loop.ts'
+import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
+import { SYSTEM_NAMESPACE } from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
+import { type IdentityStore, folderIdentity } from '../../protocol/membership/membership.ts'
+import type { LoopInit } from '../../reconcile/reconcile.ts'
 
 export interface AgentConfig {
   /** Key, certificate, CA and broker address, as `sealane join` left them. */

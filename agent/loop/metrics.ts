@@ -1,9 +1,8 @@
 /** Everything that the agent counts itself; the sessions with the broker count in protocol/. */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { LoopDeps } from '../../reconcile/loop.ts'
-import { reportedLoop } from '../../runtime/component.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Clock, LoopDeps } from '../../reconcile/reconcile.ts'
+import { reportedLoop } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface AgentMetrics {
   readonly exports: Gauge

@@ -3,11 +3,17 @@
  * repaired, and remembers what it has compared, so that an object that has not changed costs one look.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
-import { type Kind, type KubeObject, type ObjectMeta, objectKeyText } from '../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/kubeapi.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  type Kind,
+  type KubeObject,
+  LABEL_APP_MANAGED_BY,
+  type ObjectMeta,
+  objectKeyText,
+} from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 export interface MirrorWriterDeps {

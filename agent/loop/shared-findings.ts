@@ -1,13 +1,11 @@
 /** What the loops share: the latest result of each, and a call when it has changed. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ServiceKey } from '../../model/ids.ts'
-import type { NeededRange } from '../../model/addresses/required-ranges.ts'
-import type { NotImportedReason } from '../../model/member-status.ts'
-import type { ConflictFinding } from '../../model/services/merge-services.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
-import type { Importers } from '../export/importers.ts'
-import type { ExportPlan } from '../export/plan-exports.ts'
-import type { ImportPlan } from '../import/plan-imports.ts'
+import type { NotImportedReason, ServiceKey } from '../../model/model.ts'
+import type { NeededRange } from '../../model/addresses/addresses.ts'
+import type { ConflictFinding } from '../../model/services/services.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
+import type { ExportPlan, Importers } from '../export/export.ts'
+import type { ImportPlan } from '../import/import.ts'
 
 /** What the mirror loop has come to. */
 export interface ImportFindings {

@@ -2,23 +2,24 @@
  * Joining from inside a real cluster: the agent makes the key here, and it never leaves. The installer brings a token
  * and nothing else. Until the join has worked, the agent reports to the waiting `sealane join` what prevents it.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { ClusterId } from '../../model/ids.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import {
+  type ClusterId,
+  MEMBERSHIP_NAME,
+  brokenConnectionsText,
+  joinedMembership,
+  renumberedText,
+} from '../../model/model.ts'
 import {
   type ClusterFacts,
   type JoinLook,
   type JoinResponse,
   RefusedError,
   type Renumbered,
-} from '../../protocol/broker-api.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import { brokenConnectionsText, renumberedText } from '../../model/member-status.ts'
-import type { IdentityStore } from '../../protocol/membership/member-files.ts'
-import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
-import { joinedMembership } from '../../model/membership.ts'
-import { ownCluster } from '../../model/addresses/own-cluster.ts'
+} from '../../protocol/protocol.ts'
 import {
   APPROVAL_PACE,
+  type IdentityStore,
   type JoinAsk,
   type JoinStore,
   askToJoin,
@@ -27,12 +28,13 @@ import {
   inOwnWords,
   joinedIdentity,
   lookAtJoin,
-} from '../../protocol/membership/join.ts'
+} from '../../protocol/membership/membership.ts'
+import { TokenError, parseJoinToken } from '../../protocol/identity/identity.ts'
+import { ownCluster } from '../../model/addresses/addresses.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { reasonField } from '../../protocol/transport/error-reason.ts'
-import { errorOf } from '../../runtime/errors.ts'
+import { Backoff } from '../../reconcile/reconcile.ts'
+import { type ComponentDeps, errorOf } from '../../runtime/runtime.ts'
+import { reasonField } from '../../protocol/transport/transport.ts'
 
 export interface JoinWithTokenInit {
   readonly cluster: ClusterId

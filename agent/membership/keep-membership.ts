@@ -3,13 +3,16 @@
  * deletes its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a
  * membership, by saying so on it first.
  */
-import type { ClusterApi, ObjectCache } from '../../kubeapi/cluster-api.ts'
-import { keptMembership } from '../../model/membership.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
-import { type JoinStore, endOfIdentity } from '../../protocol/membership/join.ts'
-import type { IdentityStore, MemberIdentity } from '../../protocol/membership/member-files.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ClusterApi, ObjectCache } from '../../kubeapi/kubeapi.ts'
+import { MEMBERSHIP_NAME, type Membership, keptMembership } from '../../model/model.ts'
+import {
+  type IdentityStore,
+  type JoinStore,
+  type MemberIdentity,
+  endOfIdentity,
+} from '../../protocol/membership/membership.ts'
+import type { ComponentDeps } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 
 /** Each look is one small request to the API server. */
 const LOOK_MS = 5000

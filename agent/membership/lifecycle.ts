@@ -2,18 +2,19 @@
  * The agent of a real cluster, from before its join until it has left: joins with the token that it finds, runs as a
  * member, joins anew where its certificate ended, and tells the broker when the cluster leaves.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION, isLeaveRequested } from '../../model/membership.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import type { JoinStore } from '../../protocol/membership/join.ts'
-import { askToLeave } from '../../protocol/membership/leave.ts'
-import type { IdentityStore } from '../../protocol/membership/member-files.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { messageOf } from '../../runtime/errors.ts'
+import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
+import {
+  type ClusterId,
+  LEAVE_REQUESTED_ANNOTATION,
+  LEAVE_UNREPORTED_ANNOTATION,
+  MEMBERSHIP_NAME,
+  type Membership,
+  isLeaveRequested,
+} from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
+import { type IdentityStore, type JoinStore, askToLeave } from '../../protocol/membership/membership.ts'
+import { Backoff } from '../../reconcile/reconcile.ts'
+import { type ComponentDeps, messageOf } from '../../runtime/runtime.ts'
 import { joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
 import { type MembershipAccess, keepMembership } from './keep-membership.ts'
 import { RefusalNote } from './refusal.ts'

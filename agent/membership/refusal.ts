@@ -2,13 +2,12 @@
  * The broker does not take this cluster for a member any more (evicted, or another site has taken its id). Each reason
  * is reported once: it does not mend itself, and everything that was received stays as it is.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { MEMBERSHIP_NAME } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { JoinStore } from '../../protocol/membership/join.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { JoinStore } from '../../protocol/membership/membership.ts'
+import { Backoff, type Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 
 export interface RefusedMembershipDeps {
   readonly api: Pick<ClusterApi, 'report'>

@@ -1,12 +1,11 @@
 /** Keeps the status of every ServiceImport right, and reports to the user what changed. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import { findCondition, setConditions } from '../../model/conditions.ts'
+import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/kubeapi.ts'
+import { type KubeObject, type ServiceImport, findCondition, objectKeyText, setConditions } from '../../model/model.ts'
 import { firstReason } from '../../model/reasons/reasons.ts'
-import { type KubeObject, type ServiceImport, objectKeyText } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
-import type { ServicePlan } from '../import/plan-service.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { MirrorWriter } from '../loop/loop.ts'
+import type { ServicePlan } from '../import/import.ts'
 
 export interface ImportStatusesDeps {
   readonly api: ClusterApi

@@ -1,9 +1,8 @@
 /** Asks the broker for the records of the namespaces that exist in this cluster. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
-import { type LoopParts, loopDeps } from '../loop/metrics.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
-import type { BrokerLink } from '../link/broker-link.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import { type LoopParts, loopDeps } from '../loop/loop.ts'
+import type { BrokerLink } from '../link/link.ts'
 import { type InterestPlan, KEEP_MS, planInterest } from './plan-interest.ts'
 
 export interface InterestLoopDeps extends LoopParts {

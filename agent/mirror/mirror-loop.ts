@@ -1,31 +1,36 @@
 /** Keeps the local API's view of the clusterset equal to the replica. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import type { NotImportedReason } from '../../model/member-status.ts'
-import { type Cluster, type KubeObject, objectKeyText } from '../../model/objects.ts'
-import { problemText } from '../../model/reasons/reasons.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { takesNeeded } from '../import/check-record.ts'
-import { type Dropped, changeServices } from '../import/clusterset-records.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
+  APP_MANAGED_BY_SEALANE,
+  type Cluster,
+  type KubeObject,
+  LABEL_APP_MANAGED_BY,
+  LABEL_SOURCE_CLUSTER,
+  type NotImportedReason,
+  type ServiceKey,
+  objectKeyText,
+} from '../../model/model.ts'
+import { problemText } from '../../model/reasons/reasons.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import {
+  type Dropped,
   type ImportMemory,
   type ImportPlan,
   type ImportWorld,
+  type MirroredObjects,
+  type ServicePlan,
+  changeServices,
   newImportMemory,
   objectsOf,
+  ownedByMirror,
   planImports,
+  planPrune,
   replanServices,
-} from '../import/plan-imports.ts'
-import { type MirroredObjects, ownedByMirror, planPrune } from '../import/plan-prune.ts'
-import type { ServicePlan } from '../import/plan-service.ts'
-import type { ReplicaView } from '../link/broker-link.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
-import type { SharedFindings } from '../loop/shared-findings.ts'
+  takesNeeded,
+} from '../import/import.ts'
+import type { ReplicaView } from '../link/link.ts'
+import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { ImportStatuses } from './import-statuses.ts'
 import { DirtyServices, type Touched, WorldReader, type WorldReaderInit } from './read-world.ts'
 

@@ -1,5 +1,5 @@
 /** Which namespaces' records this cluster asks the broker for: those that exist here. Pure. */
-import { type Interest, interestProblem } from '../../model/records.ts'
+import { type Interest, interestProblem } from '../../model/model.ts'
 
 /** What is asked for, and since when some of it need not be. */
 export interface InterestPlan {

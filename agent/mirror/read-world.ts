@@ -1,22 +1,21 @@
 /** Reads what the mirror plans from, out of the replica and the local API. Changes nothing. */
-import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { type Prefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
-import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { type OwnFacts, type Prefix, believedCluster, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
   type ClusterSpec,
   type EndpointSlice,
   type KubeObject,
+  LABEL_SERVICE_NAME,
   MEMBERSHIP_NAME,
   type ServiceImport,
+  type ServiceKey,
   objectKeyText,
-} from '../../model/objects.ts'
-import { LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
-import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
-import type { ImportWorld } from '../import/plan-imports.ts'
-import type { MirroredObjects } from '../import/plan-prune.ts'
-import type { ReplicaView } from '../link/broker-link.ts'
-import type { SharedFindings } from '../loop/shared-findings.ts'
+  serviceKey,
+} from '../../model/model.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import type { ImportWorld, MirroredObjects } from '../import/import.ts'
+import type { ReplicaView } from '../link/link.ts'
+import type { SharedFindings } from '../loop/loop.ts'
 
 export interface WorldReaderDeps {
   readonly api: ClusterApi

@@ -1,17 +1,19 @@
 /** Reports on each export what became of it: its conditions, and events when they change. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_IMPORTED, type ConditionFinding, findCondition, setConditions } from '../../model/conditions.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import type { ServiceExport } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Publisher } from '../link/broker-link.ts'
+import type { ClusterApi, ClusterApiError, ObjectEvent } from '../../kubeapi/kubeapi.ts'
+import {
+  CONDITION_IMPORTED,
+  type ConditionFinding,
+  type ServiceExport,
+  type ServiceKey,
+  findCondition,
+  setConditions,
+} from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Publisher } from '../link/link.ts'
 import { exportEvents, isRefusal, planConditions } from './plan-conditions.ts'
-import { importedCondition } from '../export/importers.ts'
-import type { AgentMetrics } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
-import type { ExportPlan, PlannedExport } from '../export/plan-exports.ts'
-import type { SharedFindings } from '../loop/shared-findings.ts'
+import { type ExportPlan, type PlannedExport, importedCondition } from '../export/export.ts'
+import type { AgentMetrics, MirrorWriter, SharedFindings } from '../loop/loop.ts'
 
 export interface ExportConditionsDeps {
   readonly api: ClusterApi

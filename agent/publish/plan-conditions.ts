@@ -1,19 +1,19 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
-import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
   CONDITION_COMPLETE,
   CONDITION_IMPORTED,
+  type Condition,
   type ConditionFinding,
+  type ServiceExport,
   findCondition,
   isConditionTrue,
-} from '../../model/conditions.ts'
-import { isQuotaReason } from '../../model/member-quota.ts'
-import type { Condition, ServiceExport } from '../../model/objects.ts'
+  isQuotaReason,
+} from '../../model/model.ts'
 import { type ReasonCode, firstReason, joinReasons } from '../../model/reasons/reasons.ts'
-import type { ConflictFinding } from '../../model/services/merge-services.ts'
-import type { LeftOutNote } from '../export/member-records.ts'
-import type { PlannedExport } from '../export/plan-exports.ts'
-import type { PublishState } from '../link/broker-link.ts'
+import type { ConflictFinding } from '../../model/services/services.ts'
+import type { LeftOutNote, PlannedExport } from '../export/export.ts'
+import type { PublishState } from '../link/link.ts'
 
 export interface PublishedView {
   /** The broker has answered in the life of this process; until then the earlier findings count. */

@@ -5,11 +5,10 @@ import {
   CONDITION_IN_CONTACT,
   CONDITION_NODES_ANSWER,
   CONDITION_READY,
-  findCondition,
-} from '../../model/conditions.ts'
-import { type ServiceKey, guardedNamespace, isDnsLabel } from '../../model/ids.ts'
-import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
-import {
+  type Cluster,
+  type ClusterSpec,
+  type Condition,
+  type Gateway,
   MAX_NOT_IMPORTED,
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_VERSIONS,
@@ -20,14 +19,19 @@ import {
   PROBLEM_SEVERITIES,
   type ProblemSeverity,
   type ReportedProblem,
+  type RouteAgent,
+  type ServiceKey,
+  findCondition,
   findingProblem,
+  guardedNamespace,
+  isDnsLabel,
   reportProblem,
-} from '../../model/member-status.ts'
-import type { Cluster, ClusterSpec, Condition, Gateway, RouteAgent } from '../../model/objects.ts'
+} from '../../model/model.ts'
+import { isTakenAsSilent } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { ConflictFinding } from '../../model/services/merge-services.ts'
-import type { PlannedExport } from '../export/plan-exports.ts'
-import type { ClustersetView } from '../import/clusterset-records.ts'
+import type { ConflictFinding } from '../../model/services/services.ts'
+import type { PlannedExport } from '../export/export.ts'
+import type { ClustersetView } from '../import/import.ts'
 
 const CUT_OFF: ReasonCode = 'NodesCutOff'
 const AWAITED: ReasonCode = 'FarGatewayAwaited'

@@ -1,22 +1,19 @@
 /** Keeps what the broker has of this cluster equal to this cluster's exports. */
-import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { podFamilies } from '../../model/addresses/addressing.ts'
-import { type Prefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
-import { ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
-import { type ServiceKey, serviceKey } from '../../model/ids.ts'
-import type { ClusterSpec, ServiceExport } from '../../model/objects.ts'
-import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { KeyedMemo } from '../../reconcile/incremental.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/plan-exports.ts'
-import type { Publisher } from '../link/broker-link.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { MirrorWriter } from '../loop/mirror-writer.ts'
-import type { SharedFindings } from '../loop/shared-findings.ts'
+import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { type Prefix, ipv6Among, ipv6Clashes, parsePrefix, podFamilies } from '../../model/addresses/addresses.ts'
+import {
+  type ClusterSpec,
+  LABEL_SOURCE_CLUSTER,
+  type ServiceExport,
+  type ServiceKey,
+  serviceKey,
+} from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
+import { type Clock, KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/export.ts'
+import type { Publisher } from '../link/link.ts'
+import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { ExportConditions } from './export-conditions.ts'
 
 export interface PublishLoopDeps {

@@ -3,25 +3,25 @@
  * finds out which of them import this one's exports. All at most once in `reportMs`: they follow from what changes much
  * more often.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { isConditionTrue } from '../../model/conditions.ts'
-import type { ServiceKey } from '../../model/ids.ts'
-import { type MemberReport, type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
-import type { StoredRecord } from '../../model/records.ts'
-import type { ReplicaChange } from '../../protocol/replica/record-replica.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { ContactView, Publisher, ReplicaView } from '../link/broker-link.ts'
-import { ReportedConnections } from '../cluster/open-connections.ts'
-import { recordProblem } from '../import/check-record.ts'
-import { planImporters } from '../export/importers.ts'
-import { type AgentMetrics, loopDeps } from '../loop/metrics.ts'
-import type { PlannedExport } from '../export/plan-exports.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import {
+  type MemberReport,
+  type MemberStatus,
+  NOT_IMPORTED_REASONS,
+  type ServiceKey,
+  type StoredRecord,
+  isConditionTrue,
+} from '../../model/model.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import { sealaneVersion } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { ContactView, Publisher, ReplicaView } from '../link/link.ts'
+import { ReportedConnections } from '../cluster/cluster.ts'
+import { recordProblem } from '../import/import.ts'
+import { type PlannedExport, planImporters } from '../export/export.ts'
+import { type AgentMetrics, type ImportFindings, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { planMemberReport, planMemberStatus } from './plan-member-report.ts'
-import type { ImportFindings, SharedFindings } from '../loop/shared-findings.ts'
-import { Subscriptions } from '../../reconcile/listeners.ts'
 
 export interface ReportLoopDeps {
   readonly api: Pick<ClusterApi, 'cache'>

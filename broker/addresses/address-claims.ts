@@ -2,24 +2,30 @@
  * What members claim of the address space, from the rows of the log. It decides which members are translated, and whose
  * IPv6 is left out.
  */
-import { type Prefix, formatPrefix, ipv4Among, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
-import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
-import { type NeededRange, neededRanges } from '../../model/addresses/required-ranges.ts'
-import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
-import type { ClusterSpec } from '../../model/objects.ts'
-import { recordKeyText } from '../../model/records.ts'
-import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import { MAX_CIDRS } from '../../protocol/limits.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
+import {
+  type CidrClaims,
+  type Ipv6Clash,
+  type NeededRange,
+  type Prefix,
+  formatPrefix,
+  ipv4Among,
+  ipv6Among,
+  ipv6Clashes,
+  neededRanges,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { type ClusterId, type ClusterSpec, isDnsLabel, recordKeyText } from '../../model/model.ts'
+import { type ClusterFacts, MAX_CIDRS, parseBrokerAddress } from '../../protocol/protocol.ts'
 import {
   type AwaitedRow,
   type HeldMember,
+  type LogView,
   type MemberRow,
   type PublicKeyRow,
   SETTINGS_KEY,
+  type Transaction,
   isLive,
-} from '../store/rows.ts'
+} from '../store/store.ts'
 import { type AddressClaims, MAX_INDEX } from './allocation.ts'
 import { candidateRanges, machineRanges, remembered } from './stated-ranges.ts'
 

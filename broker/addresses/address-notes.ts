@@ -1,10 +1,16 @@
 /** Why a member's addresses are not used as it states them, in sentences for people. */
-import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import type { Ipv6Clash } from '../../model/addresses/ipv6-claims.ts'
-import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
-import { neededText } from '../../model/addresses/required-ranges.ts'
-import type { LogView } from '../store/record-log.ts'
-import { type MemberRow, isLive } from '../store/rows.ts'
+import {
+  type Ipv6Clash,
+  type Prefix,
+  comparePrefixes,
+  formatPrefix,
+  ipv4Among,
+  ipv6Among,
+  neededText,
+  overlaps,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { type LogView, type MemberRow, isLive } from '../store/store.ts'
 import { type Members, allClaims, neededByAll } from './address-claims.ts'
 import { addressOverlaps } from './allocation.ts'
 import { rangesNote } from './changed-ranges.ts'

@@ -2,19 +2,21 @@
  * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
-import { PoolFullError, allocateBlock } from '../../model/addresses/address-pool.ts'
-import { MAX_CLUSTER_INDEX } from '../../model/addresses/addressing.ts'
 import {
+  MAX_CLUSTER_INDEX,
+  type NeededRange,
+  PoolFullError,
   type Prefix,
   addressBits,
+  allocateBlock,
   containsPrefix,
   formatPrefix,
   ipv4Among,
   ipv6Among,
+  neededText,
   parsePrefix,
   prefixSize,
-} from '../../model/addresses/ip.ts'
-import { type NeededRange, neededText } from '../../model/addresses/required-ranges.ts'
+} from '../../model/addresses/addresses.ts'
 import {
   type ClaimOrder,
   type OrderedClaim,

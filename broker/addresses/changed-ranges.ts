@@ -7,11 +7,10 @@
  *      └──states these again─────┘
  */
 import { createHash } from 'node:crypto'
-import { parsePrefix } from '../../model/addresses/ip.ts'
-import { aggregate, isInside } from '../../model/addresses/prefix-set.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { type ChangedRanges, type MemberRow, isLive } from '../store/rows.ts'
+import { aggregate, isInside, parsePrefix } from '../../model/addresses/addresses.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
+import { type ChangedRanges, type MemberRow, isLive } from '../store/store.ts'
 
 export type Ranges = Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'>
 

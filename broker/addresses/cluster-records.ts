@@ -2,15 +2,12 @@
  * The Cluster record of each member: what it states about itself and the addresses it was given, as the others get to
  * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import { ipv4Among } from '../../model/addresses/ip.ts'
-import type { ClusterSpec } from '../../model/objects.ts'
-import { recordKeyText } from '../../model/records.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
+import { type ClusterId, type ClusterSpec, recordKeyText } from '../../model/model.ts'
+import { ipv4Among } from '../../model/addresses/addresses.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { globalCIDRs } from './allocation.ts'
 import type { Members } from './address-claims.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type MemberRow, isLive } from '../store/rows.ts'
+import { type LogView, type MemberRow, type Transaction, isLive } from '../store/store.ts'
 
 export function clusterRecordKey(cluster: string): string {
   return recordKeyText({ cluster: cluster as ClusterId, kind: 'Cluster', namespace: '', name: cluster })

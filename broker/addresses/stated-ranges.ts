@@ -2,8 +2,14 @@
  * Address ranges of members as numbers. A row of the log is replaced and never altered, so each list is read once: when
  * one of a thousand members joins, those of the others are the same as before.
  */
-import { type Prefix, formatPrefix, ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
-import { type NeededRange, neededRanges } from '../../model/addresses/required-ranges.ts'
+import {
+  type NeededRange,
+  type Prefix,
+  formatPrefix,
+  ipv4Among,
+  neededRanges,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
 
 type Candidate = { readonly address: string }
 

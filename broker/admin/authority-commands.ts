@@ -1,27 +1,31 @@
 /** The authority as `sealane broker ca` handles it: on the store, beside the running broker or not. */
 import type { KeyObject } from 'node:crypto'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { createKey } from '../../protocol/identity/keys.ts'
-import { createCa } from '../../protocol/identity/x509.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { AuditAct } from '../store/audit-event.ts'
-import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audited-command.ts'
-import type { Transaction } from '../store/record-log.ts'
-import { type OpenedState, openBeside } from '../store/open-store.ts'
-import { sharedKeys } from '../identity/shared-keys.ts'
-import type { AuthorityRow } from '../store/rows.ts'
-import { caFromPem, writeSecond } from '../identity/authority-files.ts'
-import { type SharedKeys, knownAuthority } from '../identity/authority-keys.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { createCa, createKey } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import {
+  type AuditAct,
+  type AuthorityRow,
+  type OpenedState,
+  type Transaction,
+  openBeside,
+  readIfThere,
+} from '../store/store.ts'
+import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audit.ts'
 import {
   type AuthorityStatus,
+  type SharedKeys,
   type StepDone,
   abortRotation,
   announce,
   authorityStatus,
+  caFromPem,
   finishRotation,
+  knownAuthority,
   requireAuthority,
-} from '../identity/rotation.ts'
-import { readIfThere } from '../store/state-directory.ts'
+  sharedKeys,
+  writeSecond,
+} from '../identity/identity.ts'
 
 export interface RotateInit {
   /** File with the certificate of an authority whose key the broker has otherwise; absent: a new one is made here. */

@@ -1,13 +1,11 @@
 /** The clustersets of a broker as the CLI handles them: in its store, beside the running broker, which sees them at once. */
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { isDnsLabel } from '../../model/ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audited-command.ts'
-import { checkRanges } from '../config/broker-config.ts'
-import { StateError } from '../store/record-log.ts'
-import { type OpenedState, openBeside } from '../store/open-store.ts'
-import { isLive } from '../store/rows.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { isDnsLabel } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audit.ts'
+import { checkRanges } from '../config/config.ts'
+import { type OpenedState, StateError, isLive, openBeside } from '../store/store.ts'
 import {
   type NamedClusterset,
   clustersetDir,

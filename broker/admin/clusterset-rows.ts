@@ -3,12 +3,10 @@
  * and its store: created again, it goes on with its members as they were.
  */
 import { join } from 'node:path'
-import { isDnsLabel } from '../../model/ids.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import type { BrokerConfig, EtcdStoreConfig } from '../config/broker-config.ts'
-import { etcdUrlBelow } from '../store/etcd/etcd-url.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type ClustersetRow, SETTINGS_KEY } from '../store/rows.ts'
+import { isDnsLabel } from '../../model/model.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import type { BrokerConfig, EtcdStoreConfig } from '../config/config.ts'
+import { type ClustersetRow, type LogView, SETTINGS_KEY, type Transaction, etcdUrlBelow } from '../store/store.ts'
 
 /** Rows, removed ones included: each is a label of metrics, a few files, and with etcd a connection. */
 export const MAX_CLUSTERSETS = 32

@@ -1,17 +1,12 @@
 /** What each member of an etcd says of itself, and which replicas of the broker hold a session there. */
-import type { Clock } from '../../reconcile/clock.ts'
-import { withDeadline } from '../../reconcile/wait.ts'
-import { formatHostPort } from '../../runtime/flag-values.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { EtcdStoreConfig } from '../config/broker-config.ts'
-import { parseEtcdUrl } from '../store/etcd/etcd-url.ts'
-import type { EtcdStore } from '../store/etcd/etcd-store.ts'
-import { parseSession } from '../store/etcd/replica-session.ts'
-import { connectEtcd } from '../store/etcd/connect-etcd.ts'
+import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import { formatHostPort, messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { EtcdStoreConfig } from '../config/config.ts'
+import { type EtcdStore, connectEtcd, parseEtcdUrl, parseSession } from '../store/store.ts'
 import type { ReplicaFacts, StoreMemberFacts } from './broker-status.ts'
 
-export { connectEtcd } from '../store/etcd/connect-etcd.ts'
+export { connectEtcd } from '../store/store.ts'
 
 interface Deps {
   readonly clock: Clock

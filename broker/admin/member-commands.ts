@@ -4,48 +4,49 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { parseClusterId } from '../../model/ids.ts'
-import { parsePrefix } from '../../model/addresses/ip.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { certificatesFromPem, fingerprint } from '../../protocol/identity/certificates.ts'
-import { createJoinToken, hashTokenSecret } from '../../protocol/identity/token.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config/broker-config.ts'
-import { type LogView, type RecordLog, StateError, type Transaction, absentState } from '../store/record-log.ts'
+import { DEFAULT_MEMBER_QUOTA, parseClusterId } from '../../model/model.ts'
+import { parsePrefix } from '../../model/addresses/addresses.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { certificatesFromPem, createJoinToken, fingerprint, hashTokenSecret } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config/config.ts'
 import {
-  type EvictInit,
-  type Eviction,
-  type MemberSummary,
-  evictMember,
-  memberSummaries,
-  rekeyMember,
-} from '../members/member-list.ts'
-import { checkNewId } from '../members/membership.ts'
+  AUTHORITY_KEY,
+  DATABASE_FILE,
+  type LogView,
+  type OpenedState,
+  type RecordLog,
+  type SettingsRow,
+  StateError,
+  type TokenRow,
+  type Transaction,
+  absentState,
+  openBeside,
+} from '../store/store.ts'
 import {
   type Answer,
   type AnswerInit,
+  type EvictInit,
+  type Eviction,
+  MAX_TOKENS,
+  type MemberSummary,
   type WaitingSummary,
   acceptWaiting,
+  checkNewId,
+  evictMember,
+  memberSummaries,
   rangesDetails,
   refuseWaiting,
+  rekeyMember,
+  revokeToken,
   waitingDetails,
   waitingJoin,
   waitingJoins,
   waitingSummaries,
-} from '../members/waiting-joins.ts'
-import {
-  type AuditedCommand,
-  type AuditedCommandDeps,
-  auditedCommand,
-  localOperator,
-} from '../audit/audited-command.ts'
-import { DATABASE_FILE } from '../store/state-directory.ts'
-import { type OpenedState, openBeside } from '../store/open-store.ts'
-import { bundleOf, signingAuthority } from '../identity/plan-rotation.ts'
-import { AUTHORITY_KEY, type SettingsRow, type TokenRow } from '../store/rows.ts'
-import { MAX_TOKENS, revokeToken } from '../members/join-tokens.ts'
-import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
-import { type QuotaInit, changeQuota } from '../records/quota.ts'
+} from '../members/members.ts'
+import { type AuditedCommand, type AuditedCommandDeps, auditedCommand, localOperator } from '../audit/audit.ts'
+import { bundleOf, signingAuthority } from '../identity/identity.ts'
+import { type QuotaInit, changeQuota } from '../records/records.ts'
 
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000

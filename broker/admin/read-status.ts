@@ -1,16 +1,12 @@
 /** Looks how a broker is, beside it or without it: its store, who serves it, and what it knows. Changes nothing. */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
-import { withDeadline } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { authorityStatus } from '../identity/rotation.ts'
-import type { EtcdStoreConfig } from '../config/broker-config.ts'
-import type { LogView } from '../store/record-log.ts'
-import { memberSummaries } from '../members/member-list.ts'
-import { DATABASE_FILE, readStoreConfig } from '../store/state-directory.ts'
-import { SILENT, openBeside } from '../store/open-store.ts'
-import { AUTHORITY_KEY } from '../store/rows.ts'
+import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { authorityStatus } from '../identity/identity.ts'
+import type { EtcdStoreConfig } from '../config/config.ts'
+import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, openBeside, readStoreConfig } from '../store/store.ts'
+import { memberSummaries } from '../members/members.ts'
 import {
   type BrokerFacts,
   type BrokerStatus,

@@ -1,11 +1,9 @@
 /** Callers and outcomes as the audit log has them. */
-import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
-import { BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
-import { CodecError } from '../../protocol/codec/codec-checks.ts'
-import { reasonField } from '../../protocol/transport/error-reason.ts'
-import { reasonOf } from '../../runtime/errors.ts'
-import type { FailedCall } from '../../protocol/transport/broker-service.ts'
-import { AUDIT_ACTS, type AuditActor, type AuditEvent, type AuditValue } from '../store/audit-event.ts'
+import { BrokerUnreachableError, CertificateError, type Peer, RefusedError } from '../../protocol/protocol.ts'
+import { CodecError } from '../../protocol/codec/codec.ts'
+import { type FailedCall, reasonField } from '../../protocol/transport/transport.ts'
+import { reasonOf } from '../../runtime/runtime.ts'
+import { AUDIT_ACTS, type AuditActor, type AuditEvent, type AuditValue } from '../store/store.ts'
 import type { Audit } from './audit-trail.ts'
 import { memberSource, strangerSource } from './refusal-rate-limiter.ts'
 

@@ -4,7 +4,7 @@
  */
 import { constants } from 'node:fs'
 import { type FileHandle, open, rename, stat } from 'node:fs/promises'
-import { messageOf } from '../../runtime/errors.ts'
+import { messageOf } from '../../runtime/runtime.ts'
 import type { AuditSink } from './audit-sink.ts'
 
 export interface AuditFileInit {

@@ -2,7 +2,7 @@
  * An event as one line of JSON. Pure. Whatever a stranger puts into a name: the line ends where it ends, and has at most
  * MAX_LINE_BYTES. Only ASCII goes out, the rest is escaped as JSON has it: no terminal that shows the log obeys it.
  */
-import type { AuditEvent, AuditValue } from '../store/audit-event.ts'
+import type { AuditEvent, AuditValue } from '../store/store.ts'
 
 /** Of the format: grows when a field gets another meaning, or goes. New fields alone do not change it. */
 export const AUDIT_VERSION = 1

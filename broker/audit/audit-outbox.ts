@@ -3,9 +3,7 @@
  * transaction: there is no act without a line, also by a process beside the broker or when the broker is killed. The
  * broker alone writes lines, and takes the rows away afterwards.
  */
-import type { LogView, Transaction } from '../store/record-log.ts'
-import type { AuditRow } from '../store/rows.ts'
-import { type AuditInit, auditEvent } from '../store/audit-event.ts'
+import { type AuditInit, type AuditRow, type LogView, type Transaction, auditEvent } from '../store/store.ts'
 
 /**
  * Rows that can wait, while no broker runs or its audit log cannot be written. Keys are used again, since a store

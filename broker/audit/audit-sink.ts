@@ -2,8 +2,8 @@
 import { fstatSync } from 'node:fs'
 import { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
-import { jsonForTerminal } from '../../model/conditions.ts'
-import { SerialQueue } from '../../reconcile/serial-queue.ts'
+import { jsonForTerminal } from '../../model/model.ts'
+import { SerialQueue } from '../../reconcile/reconcile.ts'
 
 export interface AuditSink {
   /** Takes whole lines. Resolves when they are out; rejects when they are not, and then all of them may come again. */

@@ -3,17 +3,19 @@
  * memory. One loop writes both, in batches, and is the only one that does: a log that cannot be written holds up nobody
  * but itself.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import { orAborted } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { AUDIT_STDOUT, type AuditConfig, type BrokerConfig } from '../config/broker-config.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { type AuditEvent, type AuditInit, auditEvent } from '../store/audit-event.ts'
-import type { Change, RecordLog, Transaction } from '../store/record-log.ts'
-import type { AuditRow } from '../store/rows.ts'
+import { type Clock, type LoopInit, ReconcileLoop, orAborted } from '../../reconcile/reconcile.ts'
+import { messageOf, sealaneVersion } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { AUDIT_STDOUT, type AuditConfig, type BrokerConfig, type BrokerMetrics } from '../config/config.ts'
+import {
+  type AuditEvent,
+  type AuditInit,
+  type AuditRow,
+  type Change,
+  type RecordLog,
+  type Transaction,
+  auditEvent,
+} from '../store/store.ts'
 import { AuditFile } from './audit-file.ts'
 import { auditLine } from './audit-line.ts'
 import { keepEvent, removeEvents, waitingEvents } from './audit-outbox.ts'

@@ -3,13 +3,18 @@
  * it changes the store, and afterwards where it changes files beside it: backup and restore.
  */
 import { userInfo } from 'node:os'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { AuditActor, AuditInit } from '../store/audit-event.ts'
-import { checkNotMoved } from '../store/open-store.ts'
-import { type RecordLog, StateError, type Transaction } from '../store/record-log.ts'
-import type { AuditRow } from '../store/rows.ts'
-import { openSqliteLog } from '../store/sqlite/sqlite-log.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import {
+  type AuditActor,
+  type AuditInit,
+  type AuditRow,
+  type RecordLog,
+  StateError,
+  type Transaction,
+  checkNotMoved,
+  openSqliteLog,
+} from '../store/store.ts'
 import { outcomeOf } from './audit-callers.ts'
 import { keepEvent, waitingEvents } from './audit-outbox.ts'
 

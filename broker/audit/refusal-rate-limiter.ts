@@ -4,9 +4,8 @@
  * certificate is used for. What was accepted is paced by itself: a thief that sends ten bad records does not hide that
  * it renews. What is not written is counted, and reported now and then.
  */
-import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/ip.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { TokenBucket, type TokenRate } from '../../reconcile/token-bucket.ts'
+import { parseAddress, formatPrefix, prefixOf } from '../../model/addresses/addresses.ts'
+import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
 
 const OF_ONE: TokenRate = { burst: 10, perSecond: 1 / 300 }
 const OF_ALL: TokenRate = { burst: 100, perSecond: 1 }

@@ -1,13 +1,25 @@
 /** Configuration of the broker, with its defaults. */
-import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
+import {
+  DEFAULT_CLUSTERSET_IP_RANGE,
+  DEFAULT_GLOBAL_RANGE,
+  DEFAULT_MEMBER_QUOTA,
+  LANE_ADDRESS_RANGE,
+  type MemberQuota,
+  QUOTA_BOUNDS,
+  QUOTA_FIELDS,
+  isDnsLabel,
+} from '../../model/model.ts'
 import { isAbsolute } from 'node:path'
-import { isDnsLabel } from '../../model/ids.ts'
-import { DEFAULT_MEMBER_QUOTA, type MemberQuota, QUOTA_BOUNDS, QUOTA_FIELDS } from '../../model/member-quota.ts'
-import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addressing.ts'
-import { addressBits, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-addresses.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
-import { UserError } from '../../runtime/errors.ts'
+import {
+  DEFAULT_MAX_MEMBERS,
+  MOST_MEMBERS,
+  addressBits,
+  overlaps,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 export interface BrokerConfig {
   /** Directory for the database, the CA and the keys; made with mode 0700. */

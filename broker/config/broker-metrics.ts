@@ -1,12 +1,5 @@
 /** What the broker counts. The transport adds calls, streams, connections and bytes. */
-import type {
-  Counter,
-  Gauge,
-  Histogram,
-  LabelledCounter,
-  MetricInit,
-  Metrics,
-} from '../../runtime/metrics/instruments.ts'
+import type { Counter, Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface BrokerMetrics {
   readonly clustersets: Gauge

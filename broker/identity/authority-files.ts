@@ -5,15 +5,16 @@
 import { type KeyObject, X509Certificate } from 'node:crypto'
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
 import {
   certificateToPem,
   certificatesFromPem,
+  createKey,
   fingerprint,
+  keyFromPem,
+  keyToPem,
   readCertificate,
-} from '../../protocol/identity/certificates.ts'
-import { StateError } from '../store/record-log.ts'
-import { attempt, readIfThere, writeSafely } from '../store/state-directory.ts'
+} from '../../protocol/identity/identity.ts'
+import { StateError, attempt, readIfThere, writeSafely } from '../store/store.ts'
 
 export const CA_CERTIFICATE = 'ca.crt'
 export const CA_KEY = 'ca.key'

@@ -1,8 +1,7 @@
 /** The keys of authorities that this broker can use, found by what certificates they belong to. */
 import { type KeyObject, X509Certificate } from 'node:crypto'
-import { type CertificateFacts, fingerprint, readCertificate } from '../../protocol/identity/certificates.ts'
-import type { Issuer } from '../../protocol/identity/x509.ts'
-import { type KnownAuthority, timeText } from '../store/rows.ts'
+import { type CertificateFacts, type Issuer, fingerprint, readCertificate } from '../../protocol/identity/identity.ts'
+import { type KnownAuthority, timeText } from '../store/store.ts'
 import { isPair, readGivenAuthorities, readStateAuthorities, writeSecond } from './authority-files.ts'
 import type { CommandSigner } from './command-signer.ts'
 

@@ -6,29 +6,35 @@
 import { type KeyObject, X509Certificate, createHash } from 'node:crypto'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
-import type { ClusterId } from '../../model/ids.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { BrokerUnreachableError } from '../../protocol/broker-client.ts'
+import type { ClusterId } from '../../model/model.ts'
+import { BrokerUnreachableError, RefusedError } from '../../protocol/protocol.ts'
 import {
   BACKDATE_MS,
-  certificateToPem,
-  certificatesFromPem,
-  fingerprint,
-  readCertificate,
-} from '../../protocol/identity/certificates.ts'
-import {
   CsrError,
   type Identity,
   type Issuer,
+  certificateToPem,
+  certificatesFromPem,
   createCa,
   createServerCertificate,
+  fingerprint,
   issueMemberCertificate,
-} from '../../protocol/identity/x509.ts'
-import type { ServerTls } from '../../protocol/transport/grpc-server.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type LogView, type RecordLog, StateError } from '../store/record-log.ts'
-import { AUTHORITY_KEY, type AuthorityRow, type HandedOut, type KnownAuthority } from '../store/rows.ts'
-import { makeStateDir, readIfThere, writeSafely } from '../store/state-directory.ts'
+  readCertificate,
+} from '../../protocol/identity/identity.ts'
+import type { ServerTls } from '../../protocol/transport/transport.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import {
+  AUTHORITY_KEY,
+  type AuthorityRow,
+  type HandedOut,
+  type KnownAuthority,
+  type LogView,
+  type RecordLog,
+  StateError,
+  makeStateDir,
+  readIfThere,
+  writeSafely,
+} from '../store/store.ts'
 import { CA_CERTIFICATE, CA_KEY, caFromPem, isPair, openKey, readKey, settleFiles } from './authority-files.ts'
 import { AuthorityKeys, type SharedKeys, certificateOf, certificateProblem, knownAuthority } from './authority-keys.ts'
 import type { CommandSigner } from './command-signer.ts'

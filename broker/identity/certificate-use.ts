@@ -1,14 +1,19 @@
 /** Who may speak for a member: the membership as it is now, and the certificate that the peer shows. */
-import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { memberActor } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { copySource } from '../audit/refusal-rate-limiter.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { denied, quote } from '../records/admission-checks.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
-import { AUTHORITY_KEY, type MemberRow, isLive, timeText } from '../store/rows.ts'
+import { type Peer, RefusedError } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type Audit, copySource, memberActor } from '../audit/audit.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { denied, quote } from '../records/records.ts'
+import {
+  AUTHORITY_KEY,
+  type LogView,
+  type MemberRow,
+  type RecordLog,
+  type Transaction,
+  isLive,
+  timeText,
+} from '../store/store.ts'
 import { acceptedAuthorities } from './plan-rotation.ts'
 import {
   type CertificatePeer,

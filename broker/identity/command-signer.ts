@@ -4,10 +4,9 @@
  * It is started without a shell, has a bounded time and may say little; whatever it says is checked before it is used.
  */
 import { type KeyObject, X509Certificate, verify } from 'node:crypto'
-import { BrokerUnreachableError } from '../../protocol/broker-client.ts'
-import { fingerprint } from '../../protocol/identity/certificates.ts'
-import { ProgramError, runProgram } from '../../runtime/run-program.ts'
-import { messageOf } from '../../runtime/errors.ts'
+import { BrokerUnreachableError } from '../../protocol/protocol.ts'
+import { fingerprint } from '../../protocol/identity/identity.ts'
+import { ProgramError, messageOf, runProgram } from '../../runtime/runtime.ts'
 
 export interface SignerCommand {
   /** Absolute path. */

@@ -1,7 +1,13 @@
 /** Which authority does what, and who keeps a rotation from going on. Pure. */
-import type { WatchMessage } from '../../protocol/broker-api.ts'
-import type { LogView } from '../store/record-log.ts'
-import { AUTHORITY_KEY, type AuthorityRow, type KnownAuthority, type MemberRow, type TokenRow } from '../store/rows.ts'
+import type { WatchMessage } from '../../protocol/protocol.ts'
+import {
+  AUTHORITY_KEY,
+  type AuthorityRow,
+  type KnownAuthority,
+  type LogView,
+  type MemberRow,
+  type TokenRow,
+} from '../store/store.ts'
 
 /** Authorities of before that a refusal can still name. */
 const MAX_REMOVED = 4

@@ -2,16 +2,17 @@
  * The steps of a rotation, each one transaction: what is decided is in the store, and any replica, or the broker's next
  * start, goes on from there. Each step may be asked for again.
  */
-import { RefusedError } from '../../protocol/broker-api.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
 import {
   AUTHORITY_KEY,
   type AuthorityRow,
   type KnownAuthority,
+  type LogView,
   type NextAuthority,
+  type Transaction,
   isLive,
   timeText,
-} from '../store/rows.ts'
+} from '../store/store.ts'
 import { certificateProblem, factsOf } from './authority-keys.ts'
 import {
   type MemberState,

@@ -3,14 +3,19 @@
  * each replica keeps a copy of their keys in its own state directory.
  */
 import type { KeyObject } from 'node:crypto'
-import { keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
-import { certificateToPem, fingerprint } from '../../protocol/identity/certificates.ts'
+import { certificateToPem, fingerprint, keyFromPem, keyToPem } from '../../protocol/identity/identity.ts'
 import { CA_CERTIFICATE, caFromPem, isPair } from './authority-files.ts'
 import { type SharedKeys, certificateOf } from './authority-keys.ts'
 import { acceptedAuthorities } from './plan-rotation.ts'
-import { type EtcdStore, readAuthorityKey, removeAuthorityKey, writeAuthorityKey } from '../store/etcd/etcd-store.ts'
-import { type LogView, StateError } from '../store/record-log.ts'
-import { AUTHORITY_KEY } from '../store/rows.ts'
+import {
+  AUTHORITY_KEY,
+  type EtcdStore,
+  type LogView,
+  StateError,
+  readAuthorityKey,
+  removeAuthorityKey,
+  writeAuthorityKey,
+} from '../store/store.ts'
 
 /** `signal` ends what is under way. All throw StateError. */
 export function sharedKeys(store: EtcdStore, signal: AbortSignal): SharedKeys {

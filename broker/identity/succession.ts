@@ -22,9 +22,9 @@
  * certificate (Peer.process). If the only one of them is the process that went over to the next certificate, what is
  * shown late is a copy. If there was another one, the late caller may be that one, or the same agent after a restart.
  */
-import type { Peer } from '../../protocol/broker-api.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
-import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../store/rows.ts'
+import type { Peer } from '../../protocol/protocol.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
+import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../store/store.ts'
 
 /** Two agents of one cluster that both think they lead see each other's renewal in the store sooner than this. */
 export const OVERLAP_MS = 5 * 60_000

@@ -2,20 +2,23 @@
  * The operator's word on who joins. Where it is needed, a join puts itself into the list (waiting-joins.ts) and is
  * answered JoinAwaitsApproval until somebody has accepted it; nothing is signed, allocated or told before that.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import { type JoinRequest, RefusedError } from '../../protocol/broker-api.ts'
-import { CsrError, csrKeyHash } from '../../protocol/identity/x509.ts'
-import { keyFingerprint } from '../../protocol/identity/keys.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { quote } from '../records/admission-checks.ts'
-import type { AuditActor } from '../store/audit-event.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { tokenSource } from '../audit/refusal-rate-limiter.ts'
-import type { RecordLog, Transaction } from '../store/record-log.ts'
+import type { ClusterId } from '../../model/model.ts'
+import { type JoinRequest, RefusedError } from '../../protocol/protocol.ts'
+import { CsrError, csrKeyHash, keyFingerprint } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { quote } from '../records/records.ts'
+import {
+  type AuditActor,
+  type RecordLog,
+  type TokenRow,
+  type Transaction,
+  type WaitingRow,
+  timeText,
+} from '../store/store.ts'
+import { type Audit, tokenSource } from '../audit/audit.ts'
 import { JoinGate, checkToken } from './join-tokens.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { type TokenRow, type WaitingRow, timeText } from '../store/rows.ts'
+import type { BrokerMetrics } from '../config/config.ts'
 import {
   type WaitingAnswer,
   askForApproval,

@@ -3,12 +3,12 @@
  * are stated later, too: else a cluster would be accepted with ranges that harm nobody, and take another's afterwards.
  * Each function runs inside a transaction.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
-import { keyFingerprint } from '../../protocol/identity/keys.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ClusterId } from '../../model/model.ts'
+import { type ClusterFacts, RefusedError } from '../../protocol/protocol.ts'
+import { keyFingerprint } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import {
   type Ranges,
   areSameRanges,
@@ -17,13 +17,10 @@ import {
   rangesOf,
   widened,
   withRanges,
-} from '../addresses/changed-ranges.ts'
-import { renumberedDetail } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { type Refusal, refusal } from '../records/admission-checks.ts'
-import type { WriteContext, WriteRules } from '../records/record-writes.ts'
-import type { RecordLog, Transaction } from '../store/record-log.ts'
-import { type MemberRow, isLive, timeText } from '../store/rows.ts'
+} from '../addresses/addresses.ts'
+import { type Audit, renumberedDetail } from '../audit/audit.ts'
+import { type Refusal, type WriteContext, type WriteRules, refusal } from '../records/records.ts'
+import { type MemberRow, type RecordLog, type Transaction, isLive, timeText } from '../store/store.ts'
 import { hitBy } from './member-addresses.ts'
 import { changeFacts } from './membership.ts'
 

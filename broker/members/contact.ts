@@ -2,11 +2,17 @@
  * Who is in contact, written down for processes that read the database beside the broker. It is in rows of its own:
  * whenever a member's row changes, the whole clusterset is looked at anew, and contact changes all the time.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
-import { type ContactRow, type MemberRow, isLive } from '../store/rows.ts'
+import type { ClusterId } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import {
+  type ContactRow,
+  type LogView,
+  type MemberRow,
+  type RecordLog,
+  type Transaction,
+  isLive,
+} from '../store/store.ts'
 
 /** The broker notes this often who is in contact. */
 export const NOTE_CONTACT_MS = 60_000

@@ -1,12 +1,11 @@
 /** Join tokens as rows: making, checking, spending, revoking. The secret is never stored, only its SHA-256. */
 import { timingSafeEqual } from 'node:crypto'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { hashTokenSecret } from '../../protocol/identity/token.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { quote } from '../records/admission-checks.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type TokenRow, isLive, timeText } from '../store/rows.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { hashTokenSecret } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { quote } from '../records/records.ts'
+import { type LogView, type TokenRow, type Transaction, isLive, timeText } from '../store/store.ts'
 import { isAccepted, usesHeld } from './waiting-joins.ts'
 
 export interface TokenBearer {

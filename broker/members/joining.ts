@@ -7,30 +7,34 @@ import {
   formatPrefix,
   parseAddress,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { type ClusterId, InvalidNameError, parseClusterId } from '../../model/ids.ts'
-import { LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
-import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
-import { fingerprint } from '../../protocol/identity/certificates.ts'
-import { hashTokenSecret } from '../../protocol/identity/token.ts'
-import { MAX_RENUMBERED } from '../../protocol/limits.ts'
-import { reasonField } from '../../protocol/transport/error-reason.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf, reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { ipv4Ranges } from '../addresses/stated-ranges.ts'
-import { fieldOf, outcomeOf, renumberedDetail } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { accepted, strangerSource, tokenSource } from '../audit/refusal-rate-limiter.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import type { CertificateAuthority } from '../identity/certificate-authority.ts'
-import { normalSerial } from '../identity/succession.ts'
-import { refusedFacts } from '../records/admission-checks.ts'
-import { admitFacts } from '../records/admission-facts.ts'
-import type { WriteContext, WriteRules } from '../records/record-writes.ts'
-import type { AuditInit } from '../store/audit-event.ts'
-import type { RecordLog } from '../store/record-log.ts'
-import { isLive, timeText } from '../store/rows.ts'
+} from '../../model/addresses/addresses.ts'
+import { type ClusterId, InvalidNameError, LANE_ADDRESS_RANGE, parseClusterId } from '../../model/model.ts'
+import {
+  type JoinLook,
+  type JoinRequest,
+  type JoinResponse,
+  MAX_RENUMBERED,
+  RefusedError,
+} from '../../protocol/protocol.ts'
+import { fingerprint, hashTokenSecret } from '../../protocol/identity/identity.ts'
+import { reasonField } from '../../protocol/transport/transport.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf, reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { ipv4Ranges } from '../addresses/addresses.ts'
+import {
+  type Audit,
+  accepted,
+  fieldOf,
+  outcomeOf,
+  renumberedDetail,
+  strangerSource,
+  tokenSource,
+} from '../audit/audit.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { type CertificateAuthority, normalSerial } from '../identity/identity.ts'
+import { type WriteContext, type WriteRules, admitFacts, refusedFacts } from '../records/records.ts'
+import { type AuditInit, type RecordLog, isLive, timeText } from '../store/store.ts'
 import { Approval, isWaiting, lookNeedsApproval } from './approval.ts'
 import {
   JoinGate,

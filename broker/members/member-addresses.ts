@@ -1,21 +1,23 @@
 /** Writes members with the addresses that the plan gives them and those they overlap, and the Cluster records. */
-import type { ClusterId } from '../../model/ids.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { admitRecord } from '../records/admission.ts'
+import type { ClusterId } from '../../model/model.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { type WriteContext, admissionContext, admitRecord, memberRecords, removeRecord } from '../records/records.ts'
 import {
+  type AddressFindings,
   type Members,
+  NoRoomError,
+  addressOverlaps,
   allClaims,
+  describeAddresses,
   ipv6NotCarried,
   membersOf,
   neededByAll,
   orderClaims,
-} from '../addresses/address-claims.ts'
-import { type AddressFindings, describeAddresses } from '../addresses/address-notes.ts'
-import { NoRoomError, addressOverlaps, planAddresses, withoutRoom } from '../addresses/allocation.ts'
-import { writeClusterRecords } from '../addresses/cluster-records.ts'
-import type { Transaction } from '../store/record-log.ts'
-import { type WriteContext, admissionContext, memberRecords, removeRecord } from '../records/record-writes.ts'
-import type { MemberRow } from '../store/rows.ts'
+  planAddresses,
+  withoutRoom,
+  writeClusterRecords,
+} from '../addresses/addresses.ts'
+import type { MemberRow, Transaction } from '../store/store.ts'
 
 /**
  * Computes everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. A

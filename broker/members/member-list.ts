@@ -1,19 +1,18 @@
 /** Members as an operator sees them: who there is, who is in contact, and who is put out. */
-import { parseClusterId } from '../../model/ids.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { quote } from '../records/admission-checks.ts'
-import { globalCIDRs } from '../addresses/allocation.ts'
+import {
+  DEFAULT_MEMBER_QUOTA,
+  type MemberQuota,
+  type MemberReport,
+  type QuotaField,
+  type QuotaUse,
+  parseClusterId,
+} from '../../model/model.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { type WriteContext, quotaAndUse, quote, statusOf } from '../records/records.ts'
+import { clashText, clusterSpec, globalCIDRs, serviceClashes } from '../addresses/addresses.ts'
 import { contactOf, isInContact } from './contact.ts'
-import { clusterSpec } from '../addresses/cluster-records.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaField, type QuotaUse } from '../../model/member-quota.ts'
-import type { MemberReport } from '../../model/member-status.ts'
-import { statusOf } from '../records/status-records.ts'
-import { quotaAndUse } from '../records/quota.ts'
+import { type LogView, type MemberRow, type Misuse, type Transaction, isLive, timeText } from '../store/store.ts'
 import { departMember } from './membership.ts'
-import type { WriteContext } from '../records/record-writes.ts'
-import { clashText, serviceClashes } from '../addresses/address-notes.ts'
-import { type MemberRow, type Misuse, isLive, timeText } from '../store/rows.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 /** Ids named in a refusal. */

@@ -2,15 +2,14 @@
  * Warnings about members in the broker's log: what they have from earlier releases, how two of them collide, and how
  * one contradicts itself.
  */
-import { isReservedId } from '../../model/ids.ts'
-import type { Peer } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { clashText, serviceClashes } from '../addresses/address-notes.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { isUnknownHere } from '../identity/certificate-use.ts'
-import type { LogView } from '../store/record-log.ts'
-import { type MemberRow, isLive } from '../store/rows.ts'
+import { isReservedId } from '../../model/model.ts'
+import type { Peer } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { clashText, serviceClashes } from '../addresses/addresses.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { isUnknownHere } from '../identity/identity.ts'
+import { type LogView, type MemberRow, isLive } from '../store/store.ts'
 
 /** At one look; `sealane cluster list` has all. */
 const MAX_LOGGED_CLASHES = 20

@@ -2,30 +2,48 @@
  * Who belongs to the clusterset: joining, changing facts, leaving, eviction. Each function decides and writes inside
  * one transaction. Who may speak for a member is in identity/certificate-use.ts.
  */
-import { MOST_MEMBERS } from '../../model/addresses/addressing.ts'
-import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/ids.ts'
-import type { ClusterSpec } from '../../model/objects.ts'
-import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
-import { awaitedIndexes, ipv6NotCarried, membersOf, statesIpv6 } from '../addresses/address-claims.ts'
-import { overlapsOf } from '../addresses/address-notes.ts'
-import { nextIndex } from '../addresses/allocation.ts'
-import { isAskedAbout, widened, withRanges } from '../addresses/changed-ranges.ts'
-import { clusterSpec, removeClusterRecord, writeClusterRecords } from '../addresses/cluster-records.ts'
-import { quote, refusedFacts } from '../records/admission-checks.ts'
-import { admitSpace, publicCIDRs } from '../records/admission-facts.ts'
-import { type WriteContext, forgetPublicKeys, memberRecords, removeRecord } from '../records/record-writes.ts'
-import { removeStatusRecord, statusOf } from '../records/status-records.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+import { MOST_MEMBERS } from '../../model/addresses/addresses.ts'
+import { type ClusterId, type ClusterSpec, RESERVED_ID_PROBLEM, isReservedId } from '../../model/model.ts'
+import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../../protocol/protocol.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
+import {
+  awaitedIndexes,
+  clusterSpec,
+  ipv6NotCarried,
+  isAskedAbout,
+  membersOf,
+  nextIndex,
+  overlapsOf,
+  removeClusterRecord,
+  statesIpv6,
+  widened,
+  withRanges,
+  writeClusterRecords,
+} from '../addresses/addresses.ts'
+import {
+  type WriteContext,
+  admitSpace,
+  forgetPublicKeys,
+  memberRecords,
+  publicCIDRs,
+  quote,
+  refusedFacts,
+  removeRecord,
+  removeStatusRecord,
+  statusOf,
+} from '../records/records.ts'
 import {
   type ChangedRanges,
   type HandedOut,
   type IssuedCertificate,
+  type LogView,
   type MemberRow,
+  type RecordLog,
+  type Transaction,
   isLive,
   timeText,
-} from '../store/rows.ts'
+} from '../store/store.ts'
 import { contactOf, forgetContact } from './contact.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
 import { awaitedMember } from './returning-members.ts'

@@ -2,17 +2,21 @@
  * A member that joined between a backup and its restore comes back: it shows a certificate of that time, and others have
  * said which number and addresses it has. Runs inside a transaction.
  */
-import { type ClusterFacts, type Peer, RefusedError } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { agreedMember, awaitedIndexes } from '../addresses/address-claims.ts'
-import { nextIndex } from '../addresses/allocation.ts'
-import { memberActor } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { admitFacts, publicCIDRs } from '../records/admission-facts.ts'
-import type { WriteContext, WriteRules } from '../records/record-writes.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
-import { type HeldMember, type MemberRow, type RestoreRow, isLive } from '../store/rows.ts'
+import { type ClusterFacts, type Peer, RefusedError } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { agreedMember, awaitedIndexes, nextIndex } from '../addresses/addresses.ts'
+import { type Audit, memberActor } from '../audit/audit.ts'
+import { type WriteContext, type WriteRules, admitFacts, publicCIDRs } from '../records/records.ts'
+import {
+  type HeldMember,
+  type LogView,
+  type MemberRow,
+  type RecordLog,
+  type RestoreRow,
+  type Transaction,
+  isLive,
+} from '../store/store.ts'
 import { writeMember } from './member-addresses.ts'
 import { freeBlocks, isSettled, noteReturned, recentRestore } from './settling.ts'
 

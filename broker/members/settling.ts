@@ -11,17 +11,22 @@ import {
   overlaps,
   parseAddress,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { isDnsLabel } from '../../model/ids.ts'
-import type { ClusterSpec } from '../../model/objects.ts'
-import type { StoredRecord } from '../../model/records.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificates.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { heldBlocks, noteAwaited } from '../addresses/address-claims.ts'
-import type { WriteContext } from '../records/record-writes.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
-import { RESTORE_KEY, type RestoreRow, isLive, timeText } from '../store/rows.ts'
+} from '../../model/addresses/addresses.ts'
+import { type ClusterSpec, type StoredRecord, isDnsLabel } from '../../model/model.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { heldBlocks, noteAwaited } from '../addresses/addresses.ts'
+import type { WriteContext } from '../records/records.ts'
+import {
+  type LogView,
+  RESTORE_KEY,
+  type RecordLog,
+  type RestoreRow,
+  type Transaction,
+  isLive,
+  timeText,
+} from '../store/store.ts'
 import { writeMember } from './member-addresses.ts'
 
 /** Members call again within seconds; a cluster that is switched off must not keep others from joining. */

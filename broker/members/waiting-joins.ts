@@ -8,16 +8,23 @@
  *     ├──withdraw─────┤
  *     └──token ends───┴──refuse──► refused: said to the same key until the token ends
  */
-import { parseClusterId } from '../../model/ids.ts'
+import { parseClusterId } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import { type ClusterFacts, RefusedError } from '../../protocol/broker-api.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/keys.ts'
-import { rangesHash } from '../addresses/changed-ranges.ts'
-import { quote } from '../records/admission-checks.ts'
-import type { AuditValue } from '../store/audit-event.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type ChangedRanges, type MemberRow, type WaitingRow, isLive, timeText } from '../store/rows.ts'
+import { type ClusterFacts, RefusedError } from '../../protocol/protocol.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
+import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/identity.ts'
+import { rangesHash } from '../addresses/addresses.ts'
+import { quote } from '../records/records.ts'
+import {
+  type AuditValue,
+  type ChangedRanges,
+  type LogView,
+  type MemberRow,
+  type Transaction,
+  type WaitingRow,
+  isLive,
+  timeText,
+} from '../store/store.ts'
 
 /** Rows, of all tokens together: 64 KiB each at most. */
 export const MAX_WAITING = 128

@@ -1,24 +1,25 @@
 /** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
-import { type Prefix, formatPrefix, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import { isInside } from '../../model/addresses/prefix-set.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import type { EndpointBody, MemberRecord } from '../../model/records.ts'
-import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/broker-api.ts'
-import { CodecError } from '../../protocol/codec/codec-checks.ts'
-import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
-import { checkMemberRecord } from '../../protocol/codec/records-codec.ts'
-import { isAskedAbout } from '../addresses/changed-ranges.ts'
-import { candidateRanges, ipv4Ranges } from '../addresses/stated-ranges.ts'
-import { type StatedFacts, stateFacts } from '../members/changed-facts.ts'
-import { reviewAddresses } from '../members/member-addresses.ts'
-import { type Refusal, quote, refusal } from '../records/admission-checks.ts'
-import { admitFacts, admitStatus } from '../records/admission-facts.ts'
-import { checkSize } from '../records/admission-slice.ts'
-import { MAX_CANDIDATES } from '../records/admission.ts'
-import { type WriteContext, memberRecords, putRecord, removeRecord } from '../records/record-writes.ts'
-import { writeStatusRecord } from '../records/status-records.ts'
-import type { Transaction } from '../store/record-log.ts'
-import { isLive } from '../store/rows.ts'
+import { type Prefix, formatPrefix, isInside, overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
+import type { ClusterId, EndpointBody, MemberRecord } from '../../model/model.ts'
+import { type ClusterFacts, type MemberKey, type PublishMessage, RefusedError } from '../../protocol/protocol.ts'
+import { CodecError, checkMemberRecord, memberKey, memberKeyText } from '../../protocol/codec/codec.ts'
+import { candidateRanges, ipv4Ranges, isAskedAbout } from '../addresses/addresses.ts'
+import { type StatedFacts, reviewAddresses, stateFacts } from '../members/members.ts'
+import {
+  MAX_CANDIDATES,
+  type Refusal,
+  type WriteContext,
+  admitFacts,
+  admitStatus,
+  checkSize,
+  memberRecords,
+  putRecord,
+  quote,
+  refusal,
+  removeRecord,
+  writeStatusRecord,
+} from '../records/records.ts'
+import { type Transaction, isLive } from '../store/store.ts'
 
 export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' | 'status' }>
 

@@ -1,14 +1,12 @@
 /** What the audit log tells of what one member publishes. */
-import type { MemberRecord } from '../../model/records.ts'
-import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
-import { keyFingerprint } from '../../protocol/identity/keys.ts'
-import type { Refusal } from '../records/admission-checks.ts'
-import { rangesHash } from '../addresses/changed-ranges.ts'
-import { memberActor, renumberedDetail } from '../audit/audit-callers.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import { accepted, memberSource } from '../audit/refusal-rate-limiter.ts'
-import type { Transaction } from '../store/record-log.ts'
-import type { StatedFacts } from '../members/changed-facts.ts'
+import type { MemberRecord } from '../../model/model.ts'
+import type { ClusterFacts, Peer } from '../../protocol/protocol.ts'
+import { keyFingerprint } from '../../protocol/identity/identity.ts'
+import type { Refusal } from '../records/records.ts'
+import { rangesHash } from '../addresses/addresses.ts'
+import { type Audit, accepted, memberActor, memberSource, renumberedDetail } from '../audit/audit.ts'
+import type { Transaction } from '../store/store.ts'
+import type { StatedFacts } from '../members/members.ts'
 import { type MemberChange, keyOf } from './member-changes.ts'
 
 export class PublishAudit {

@@ -6,7 +6,7 @@
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
 import { randomUUID } from 'node:crypto'
-import { type QuotaReport, isQuotaReason } from '../../model/member-quota.ts'
+import { type QuotaReport, isQuotaReason } from '../../model/model.ts'
 import {
   type ClusterFacts,
   type MemberKey,
@@ -15,23 +15,27 @@ import {
   type PublishReply,
   type PublishSession,
   RefusedError,
-} from '../../protocol/broker-api.ts'
-import { memberKeyText, setHash } from '../../protocol/codec/content-hash.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { errorOf } from '../../runtime/errors.ts'
-import type { Logger, ProblemFields } from '../../runtime/logging/logger.ts'
-import { SeenRanges } from '../addresses/changed-ranges.ts'
-import { clusterSpec } from '../addresses/cluster-records.ts'
-import type { Audit } from '../audit/audit-trail.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { isOfMembership, requireMember } from '../identity/certificate-use.ts'
-import { markComplete } from '../members/membership.ts'
-import { askHeld, noteAnswered } from '../members/settling.ts'
-import type { Refusal } from '../records/admission-checks.ts'
-import { quotaAndUse, quotaOf } from '../records/quota.ts'
-import { type WriteContext, type WriteRules, memberRecords } from '../records/record-writes.ts'
-import { type StatusPace, removeStatusRecord } from '../records/status-records.ts'
-import type { LogView, RecordLog, Transaction } from '../store/record-log.ts'
+} from '../../protocol/protocol.ts'
+import { memberKeyText, setHash } from '../../protocol/codec/codec.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { errorOf } from '../../runtime/runtime.ts'
+import type { Logger, ProblemFields } from '../../runtime/logging/logging.ts'
+import { SeenRanges, clusterSpec } from '../addresses/addresses.ts'
+import type { Audit } from '../audit/audit.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { isOfMembership, requireMember } from '../identity/identity.ts'
+import { askHeld, markComplete, noteAnswered } from '../members/members.ts'
+import {
+  type Refusal,
+  type StatusPace,
+  type WriteContext,
+  type WriteRules,
+  memberRecords,
+  quotaAndUse,
+  quotaOf,
+  removeStatusRecord,
+} from '../records/records.ts'
+import type { LogView, RecordLog, Transaction } from '../store/store.ts'
 import {
   CarriedAddresses,
   type ChangeContext,

@@ -3,10 +3,9 @@
  * its acknowledgements, and is not cut off. Counted over all streams of the member, so that a new one is no way around.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { type MemberQuota, type QuotaReport, type QuotaUse, changeBurst } from '../../model/member-quota.ts'
-import { MAX_RECORD_BYTES } from '../../protocol/limits.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { TokenBucket } from '../../reconcile/token-bucket.ts'
+import { type MemberQuota, type QuotaReport, type QuotaUse, changeBurst } from '../../model/model.ts'
+import { MAX_RECORD_BYTES } from '../../protocol/protocol.ts'
+import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
 
 /** Changes of one group take no longer than this at the member's rate: it takes a broker that answers no sooner for dead. */
 const MOST_GROUP_MS = 2000

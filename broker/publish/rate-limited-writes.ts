@@ -2,14 +2,13 @@
  * How much of the broker's one thread a member's writes may take: a start's worth at once, then a quarter. Who floods
  * waits for its acknowledgements, and the others' changes arrive between.
  */
-import type { Peer, PublishMessage } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { TokenBucket } from '../../reconcile/token-bucket.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { asksHeld, noteAnswered, takeHeld } from '../members/settling.ts'
-import type { WriteRules } from '../records/record-writes.ts'
-import { type RecordLog, StateError, type Transaction } from '../store/record-log.ts'
+import type { Peer, PublishMessage } from '../../protocol/protocol.ts'
+import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { asksHeld, noteAnswered, takeHeld } from '../members/members.ts'
+import type { WriteRules } from '../records/records.ts'
+import { type RecordLog, StateError, type Transaction } from '../store/store.ts'
 
 export interface WritePaceInit {
   readonly burstMs: number

@@ -6,11 +6,10 @@ import {
   containsAddress,
   parseAddress,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { isDnsLabel, isQualifiedName } from '../../model/ids.ts'
-import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
+} from '../../model/addresses/addresses.ts'
+import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE, isDnsLabel, isQualifiedName } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
 
 export interface Refusal {
   readonly field: string

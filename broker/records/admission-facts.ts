@@ -5,25 +5,29 @@
 import {
   type AddressClass,
   type Family,
+  MAX_NEEDED,
   type Prefix,
+  SHORTEST_NEEDED,
+  SHORTEST_PREFIX,
+  UNGRANTED_SPACE,
   formatPrefix,
   ipv4Among,
+  isInside,
+  mayState,
   overlaps,
   parsePrefix,
   specialPart,
-} from '../../model/addresses/ip.ts'
-import { isLabelValue, isQualifiedName } from '../../model/ids.ts'
-import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../model/addresses/required-ranges.ts'
-import { isInside } from '../../model/addresses/prefix-set.ts'
-import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
+} from '../../model/addresses/addresses.ts'
 import {
   MAX_NOT_IMPORTED,
   type MemberStatus,
   findingProblem,
+  isLabelValue,
+  isQualifiedName,
   openConnectionsProblem,
   reportProblem,
-} from '../../model/member-status.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
+} from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
 import {
   type ClustersetRanges,
   type Refusal,

@@ -1,10 +1,13 @@
 /** Validates an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
-import { excessNameLength } from '../../model/dns-name.ts'
-import { isPodKey } from '../../model/services/endpoint-pods.ts'
-import { isDnsSubdomain, isLabelValue } from '../../model/ids.ts'
-import { type Prefix, containsAddress, formatPrefix } from '../../model/addresses/ip.ts'
-import type { EndpointSliceBody } from '../../model/records.ts'
-import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
+import {
+  type EndpointSliceBody,
+  MAX_ZONE_HINTS,
+  excessNameLength,
+  isDnsSubdomain,
+  isLabelValue,
+} from '../../model/model.ts'
+import { isPodKey } from '../../model/services/services.ts'
+import { type Prefix, containsAddress, formatPrefix } from '../../model/addresses/addresses.ts'
 import {
   type Refusal,
   checkCount,

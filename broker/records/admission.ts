@@ -2,10 +2,17 @@
  * Validates what a member wants to publish. Pure. A record that passes can be handed to every other member as it is:
  * what is refused here never reaches another cluster's kernel or DNS.
  */
-import { endpointName } from '../../model/objects.ts'
-import { guardedNamespace, isDnsSubdomain, isLabelValue, isQualifiedName } from '../../model/ids.ts'
-import type { Prefix } from '../../model/addresses/ip.ts'
-import type { EndpointBody, MemberRecord, ServiceExportBody } from '../../model/records.ts'
+import {
+  type EndpointBody,
+  type MemberRecord,
+  type ServiceExportBody,
+  endpointName,
+  guardedNamespace,
+  isDnsSubdomain,
+  isLabelValue,
+  isQualifiedName,
+} from '../../model/model.ts'
+import type { Prefix } from '../../model/addresses/addresses.ts'
 import { admitSlice } from './admission-slice.ts'
 import {
   type ClustersetRanges,

@@ -1,25 +1,25 @@
 /** The quota of each member, as the log has it: every replica reads the same, and a restart keeps it. */
-import { NEARLY_FULL } from '../../model/addresses/addressing.ts'
-import { parsePrefix, prefixSize } from '../../model/addresses/ip.ts'
-import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import { NEARLY_FULL, parsePrefix, prefixSize } from '../../model/addresses/addresses.ts'
 import {
+  type ClusterId,
   type MemberQuota,
+  type MemberRecord,
   QUOTA_BOUNDS,
   QUOTA_FIELD,
   QUOTA_FIELDS,
   type QuotaField,
   type QuotaReport,
   type QuotaUse,
+  parseClusterId,
   quotaExcess,
   quotaProblem,
-} from '../../model/member-quota.ts'
-import { type MemberRecord, recordKeyText } from '../../model/records.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { clusterRecordKey } from '../addresses/cluster-records.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type RecordRow, SETTINGS_KEY, isLive } from '../store/rows.ts'
+  recordKeyText,
+} from '../../model/model.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { clusterRecordKey } from '../addresses/addresses.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, isLive } from '../store/store.ts'
 import { type Refusal, quote, refusal } from './admission-checks.ts'
 import { statusOf } from './status-records.ts'
 

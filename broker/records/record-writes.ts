@@ -2,17 +2,21 @@
  * What storing and removing a member's record entails: the stamp of an export, the clusterset IP of a service, the
  * claim on a public key. Runs inside a transaction, so that all of it is there or none.
  */
-import { PoolFullError, allocateAddress } from '../../model/addresses/address-pool.ts'
-import { formatAddress, parsePrefix } from '../../model/addresses/ip.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lane-number.ts'
-import { type MemberQuota, bodyBytes } from '../../model/member-quota.ts'
-import { type EndpointBody, type MemberRecord, type RecordKey, recordKeyText } from '../../model/records.ts'
-import type { MemberKey } from '../../protocol/broker-api.ts'
-import { contentHash, memberKey } from '../../protocol/codec/content-hash.ts'
-import { clusterSpec } from '../addresses/cluster-records.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
-import { type RecordRow, parseRecordKey } from '../store/rows.ts'
+import { PoolFullError, allocateAddress, formatAddress, parsePrefix } from '../../model/addresses/addresses.ts'
+import {
+  type ClusterId,
+  type EndpointBody,
+  type MemberQuota,
+  type MemberRecord,
+  type RecordKey,
+  bodyBytes,
+  recordKeyText,
+} from '../../model/model.ts'
+import { MAX_ENDPOINTS_PER_CLUSTER } from '../../model/lanes/lanes.ts'
+import type { MemberKey } from '../../protocol/protocol.ts'
+import { contentHash, memberKey } from '../../protocol/codec/codec.ts'
+import { clusterSpec } from '../addresses/addresses.ts'
+import { type LogView, type RecordRow, type Transaction, parseRecordKey } from '../store/store.ts'
 import { type ClustersetRanges, type Refusal, refusal } from './admission-checks.ts'
 import { type AdmissionContext, admitRecord } from './admission.ts'
 import { checkQuota } from './quota.ts'

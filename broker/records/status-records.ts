@@ -3,12 +3,10 @@
  * it is no part of the set that the member declares, and nobody can name another member.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterId } from '../../model/ids.ts'
-import type { MemberStatus } from '../../model/member-status.ts'
-import { recordKeyText } from '../../model/records.ts'
-import type { Peer } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { LogView, Transaction } from '../store/record-log.ts'
+import { type ClusterId, type MemberStatus, recordKeyText } from '../../model/model.ts'
+import type { Peer } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { LogView, Transaction } from '../store/store.ts'
 
 /** Writes it where it differs. */
 export function writeStatusRecord(tx: Transaction, cluster: ClusterId, status: MemberStatus, nowMs: number): void {

@@ -1,11 +1,9 @@
 /** One file with all that a broker has to keep: its database at one moment, and its certificate authority. */
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type Warn, notedCommand } from '../audit/audited-command.ts'
-import { CA_CERTIFICATE, CA_KEY, secondFiles } from '../identity/authority-files.ts'
-import { DATABASE_FILE, checkOwnDatabase, readIfThere } from '../store/state-directory.ts'
-import { StateError } from '../store/record-log.ts'
-import { writeBackup } from '../store/sqlite/sqlite-backup.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Warn, notedCommand } from '../audit/audit.ts'
+import { CA_CERTIFICATE, CA_KEY, secondFiles } from '../identity/identity.ts'
+import { DATABASE_FILE, StateError, checkOwnDatabase, readIfThere, writeBackup } from '../store/store.ts'
 import { noteBackup } from './state-mark.ts'
 
 /**

@@ -2,21 +2,18 @@
 import { X509Certificate } from 'node:crypto'
 import {
   type Prefix,
+  comparePrefixes,
   containsPrefix,
   formatPrefix,
   ipv4Among,
   overlaps,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
-import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
-import { recordKeyText } from '../../model/records.ts'
-import { certificatesFromPem, readCertificate } from '../../protocol/identity/certificates.ts'
-import { keyFromPem } from '../../protocol/identity/keys.ts'
-import { MAX_INDEX, globalCIDRs } from '../addresses/allocation.ts'
-import { clusterSpec } from '../addresses/cluster-records.ts'
-import { statedKeys } from '../records/record-writes.ts'
-import { type MemberRow, SETTINGS_KEY, isLive } from '../store/rows.ts'
+} from '../../model/addresses/addresses.ts'
+import { type ClusterId, isDnsLabel, recordKeyText } from '../../model/model.ts'
+import { certificatesFromPem, keyFromPem, readCertificate } from '../../protocol/identity/identity.ts'
+import { MAX_INDEX, clusterSpec, globalCIDRs } from '../addresses/addresses.ts'
+import { statedKeys } from '../records/records.ts'
+import { type MemberRow, SETTINGS_KEY, isLive } from '../store/store.ts'
 import type { CheckContext, Findings } from './findings.ts'
 
 export function checkMembers(context: CheckContext): void {

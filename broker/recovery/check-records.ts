@@ -1,16 +1,12 @@
 /** Of records: each is whole, is what its hash says, and belongs to a member. */
 import { isDeepStrictEqual } from 'node:util'
-import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
-import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
-import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model/records.ts'
-import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
-import { CodecError } from '../../protocol/codec/codec-checks.ts'
-import { contentHash } from '../../protocol/codec/content-hash.ts'
-import { decodeStoredRecord, encodeStoredRecord } from '../../protocol/codec/records-codec.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { MAX_WAITING } from '../audit/audit-outbox.ts'
-import { AUDIT_ACTS } from '../store/audit-event.ts'
-import { type RecordRow, SETTINGS_KEY, type ServiceIpRow, isLive, storedRecord } from '../store/rows.ts'
+import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
+import { type ClusterId, type MemberRecord, type StoredRecord, isDnsLabel, recordKeyText } from '../../model/model.ts'
+import { parseBrokerAddress } from '../../protocol/protocol.ts'
+import { CodecError, contentHash, decodeStoredRecord, encodeStoredRecord } from '../../protocol/codec/codec.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { MAX_WAITING } from '../audit/audit.ts'
+import { AUDIT_ACTS, type RecordRow, SETTINGS_KEY, type ServiceIpRow, isLive, storedRecord } from '../store/store.ts'
 import type { CheckContext } from './findings.ts'
 
 /** Takes rows whose form is right. Gives the keys of records that are not fit to be looked at further. */

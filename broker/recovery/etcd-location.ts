@@ -1,12 +1,17 @@
 /** A prefix of an etcd, with the certificate authority that all brokers of it share. */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { EtcdStoreConfig } from '../config/broker-config.ts'
-import type { EtcdStore } from '../store/etcd/etcd-store.ts'
-import { type RecordLog, StateError } from '../store/record-log.ts'
-import { readSharedFiles, shareFiles } from '../identity/shared-keys.ts'
-import { connectEtcd, emptyAgain } from '../store/etcd/connect-etcd.ts'
-import { type OpenedLog, openLog } from '../store/open-store.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { EtcdStoreConfig } from '../config/config.ts'
+import {
+  type EtcdStore,
+  type OpenedLog,
+  type RecordLog,
+  StateError,
+  connectEtcd,
+  emptyAgain,
+  openLog,
+} from '../store/store.ts'
+import { readSharedFiles, shareFiles } from '../identity/identity.ts'
 import type { AuthorityFiles, StorePlace } from './store-location.ts'
 
 export interface EtcdPlaceDeps {

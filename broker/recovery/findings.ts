@@ -1,6 +1,6 @@
 /** What a look at a store finds wrong, and how much of it is kept. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { LogView } from '../store/record-log.ts'
+import type { LogView } from '../store/store.ts'
 
 /** Findings that are kept in full; a store with more is damaged as a whole. */
 const MAX_KEPT = 1000

@@ -9,12 +9,23 @@
  * them serve, and what is broken off is done again from the same rows.
  */
 import { randomUUID } from 'node:crypto'
-import type { Clock } from '../../reconcile/clock.ts'
-import { clustersetRows } from '../admin/clusterset-rows.ts'
-import { keepEvent } from '../audit/audit-outbox.ts'
-import type { AuditActor } from '../store/audit-event.ts'
-import { type LogView, type RecordLog, StateError, absentState, contentOfLog } from '../store/record-log.ts'
-import { MIGRATION_KEY, type MigrationRow, SCOPES, SETTINGS_KEY, type Scope, type Scopes } from '../store/rows.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { clustersetRows } from '../admin/admin.ts'
+import { keepEvent } from '../audit/audit.ts'
+import {
+  type AuditActor,
+  type LogView,
+  MIGRATION_KEY,
+  type MigrationRow,
+  type RecordLog,
+  SCOPES,
+  SETTINGS_KEY,
+  type Scope,
+  type Scopes,
+  StateError,
+  absentState,
+  contentOfLog,
+} from '../store/store.ts'
 import { type EndOfMove, planMigration } from './plan-migration.ts'
 import type { StorePlace } from './store-location.ts'
 import { verifyStore } from './verify-store.ts'

@@ -2,8 +2,7 @@
  * What a move has to do, from what both ends say of themselves. It may have been broken off anywhere; done again it goes
  * on, and done once more it finds nothing to do. Pure.
  */
-import type { StateError } from '../store/record-log.ts'
-import type { MigrationRow } from '../store/rows.ts'
+import type { MigrationRow, StateError } from '../store/store.ts'
 
 export interface EndOfMove {
   readonly name: string

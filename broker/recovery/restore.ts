@@ -7,33 +7,34 @@ import { randomUUID } from 'node:crypto'
 import { chmod, copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { RefusedError } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { keepEvent, replaceRows } from '../audit/audit-outbox.ts'
-import { type Warn, localOperator, notedCommand, rowsOfOldStore } from '../audit/audited-command.ts'
-import { isAuthorityFile } from '../identity/authority-files.ts'
-import { contactOf } from '../members/contact.ts'
-import type { AuditActor } from '../store/audit-event.ts'
-import { type LogView, type RecordLog, StateError, type Transaction } from '../store/record-log.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Warn, keepEvent, localOperator, notedCommand, replaceRows, rowsOfOldStore } from '../audit/audit.ts'
+import { isAuthorityFile } from '../identity/identity.ts'
+import { contactOf } from '../members/members.ts'
 import {
+  type AuditActor,
   type AuditRow,
+  DATABASE_FILE,
+  type LogView,
   MIGRATION_KEY,
   RESTORE_KEY,
+  type RecordLog,
   SETTINGS_KEY,
   type SettingsRow,
-  isLive,
-  timeText,
-} from '../store/rows.ts'
-import { readBackup, unpackBackup } from '../store/sqlite/sqlite-backup.ts'
-import { openSqliteLog } from '../store/sqlite/sqlite-log.ts'
-import {
-  DATABASE_FILE,
+  StateError,
+  type Transaction,
   checkOwnDatabase,
+  isLive,
   isThere,
   makeStateDir,
   onFile,
+  openSqliteLog,
+  readBackup,
+  timeText,
+  unpackBackup,
   writeSafely,
-} from '../store/state-directory.ts'
+} from '../store/store.ts'
 import { authorityFiles } from './backup.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
 import { verifyBackup } from './verify-store.ts'

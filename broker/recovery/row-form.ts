@@ -2,7 +2,7 @@
  * The form of each row, field by field, as the broker relies on it. What is written on disk may have been written by
  * anybody; a check that follows may trust the types once the form is right.
  */
-import type { Scope } from '../store/rows.ts'
+import type { Scope } from '../store/store.ts'
 
 /** The first field that is not as it must be, '' for the value itself; undefined: all are. */
 type Form = (value: unknown) => string | undefined

@@ -1,12 +1,19 @@
 /** A state directory with a database of SQLite. */
 import { mkdir, readFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isAuthorityFile } from '../identity/authority-files.ts'
-import type { RecordLog } from '../store/record-log.ts'
-import { lockDirectory } from '../store/sqlite/sqlite-file.ts'
-import { openSqliteLog } from '../store/sqlite/sqlite-log.ts'
+import { isAuthorityFile } from '../identity/identity.ts'
+import {
+  DATABASE_FILE,
+  type RecordLog,
+  forgetStore,
+  isThere,
+  lockDirectory,
+  makeStateDir,
+  onFile,
+  openSqliteLog,
+  writeSafely,
+} from '../store/store.ts'
 import { authorityFiles } from './backup.ts'
-import { DATABASE_FILE, forgetStore, isThere, makeStateDir, onFile, writeSafely } from '../store/state-directory.ts'
 import { markOf, writeMark } from './state-mark.ts'
 import type { AuthorityFiles, StorePlace } from './store-location.ts'
 

@@ -5,11 +5,18 @@
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { DATABASE_FILE, writeSafely } from '../store/state-directory.ts'
-import { type Change, type RecordLog, StateError } from '../store/record-log.ts'
-import { type MemberRow, isLive, timeText } from '../store/rows.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import {
+  type Change,
+  DATABASE_FILE,
+  type MemberRow,
+  type RecordLog,
+  StateError,
+  isLive,
+  timeText,
+  writeSafely,
+} from '../store/store.ts'
 
 export const MARK_FILE = 'state.mark'
 /** When a backup of this state was last taken, and into which file. */

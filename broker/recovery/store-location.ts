@@ -1,5 +1,5 @@
 /** A place where a broker's store can be: what a move from one kind of store to another needs to know of each. */
-import type { RecordLog } from '../store/record-log.ts'
+import type { RecordLog } from '../store/store.ts'
 
 /** PEM texts by the names of their files: ca.crt, ca.key, and of a second authority during a rotation. */
 export type AuthorityFiles = Readonly<Record<string, string>>

@@ -4,11 +4,21 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LogState } from '../store/log-state.ts'
-import { type Change, type LogView, StateError, type StoreContent, type StoredRow } from '../store/record-log.ts'
-import { AUTHORITY_KEY, SETTINGS_KEY } from '../store/rows.ts'
-import { readBackup, readBackupContent, readDatabaseContent } from '../store/sqlite/sqlite-backup.ts'
-import { DATABASE_FILE, readStoreConfig } from '../store/state-directory.ts'
+import {
+  AUTHORITY_KEY,
+  type Change,
+  DATABASE_FILE,
+  LogState,
+  type LogView,
+  SETTINGS_KEY,
+  StateError,
+  type StoreContent,
+  type StoredRow,
+  readBackup,
+  readBackupContent,
+  readDatabaseContent,
+  readStoreConfig,
+} from '../store/store.ts'
 import { type AuthorityTexts, checkAuthority, checkKeys, checkMembers } from './check-members.ts'
 import { checkOutbox, checkRecords, checkServices, checkSettings, checkTokens } from './check-records.ts'
 import { type Finding, Findings } from './findings.ts'

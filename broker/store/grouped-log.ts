@@ -2,8 +2,8 @@
  * The part of a log that drivers share: transactions queue up, and all that came in while the last group was being
  * written go to disk together (group commit).
  */
-import type { RecordKind } from '../../model/records.ts'
-import { errorOf } from '../../runtime/errors.ts'
+import type { RecordKind } from '../../model/model.ts'
+import { errorOf } from '../../runtime/runtime.ts'
 import { LogReader, LogState, groupOf, kindOf } from './log-state.ts'
 import type { RowPacking } from './packed-row.ts'
 import type { Change, LogView, RecordLog, Transaction } from './record-log.ts'

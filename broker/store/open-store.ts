@@ -1,9 +1,8 @@
 /** Opens the log that a broker is configured with: the database in its state directory, or a prefix of an etcd. */
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
-import { withDeadline } from '../../reconcile/wait.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type BrokerConfig, BrokerConfigError, type EtcdStoreConfig } from '../config/broker-config.ts'
+import { type Clock, withDeadline } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type BrokerConfig, BrokerConfigError, type EtcdStoreConfig } from '../config/config.ts'
 import type { EtcdStore } from './etcd/etcd-store.ts'
 import type { GroupObserver } from './grouped-log.ts'
 import type { RowPacking } from './packed-row.ts'

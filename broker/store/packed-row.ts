@@ -4,8 +4,8 @@
  * that was read from the store stays the text that it was there until a watcher needs it: a broker that starts has a
  * hundred thousand to read, and members that wait.
  */
-import type { RecordBody } from '../../model/records.ts'
-import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/records-codec.ts'
+import type { RecordBody } from '../../model/model.ts'
+import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
 import type { Change } from './record-log.ts'
 import type { RecordRow } from './rows.ts'
 

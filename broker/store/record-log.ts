@@ -3,8 +3,8 @@
  * sqlite-log.ts, etcd-log.ts; one compliance suite runs on all.
  */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { RecordKind } from '../../model/records.ts'
-import { UserError } from '../../runtime/errors.ts'
+import type { RecordKind } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { SCOPES, type Scope, type Scopes } from './rows.ts'
 
 export interface Row<S extends Scope> {

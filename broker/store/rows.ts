@@ -2,10 +2,8 @@
  * What the broker keeps, as rows of one revisioned log. A scope is a table, a key is one string. Everything that
  * decides something is here, so that a restarted broker, or a second process on the same database, knows the same.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import type { MemberQuota } from '../../model/member-quota.ts'
-import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
-import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { ClusterId, MemberQuota, RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/model.ts'
+import type { ClusterFacts } from '../../protocol/protocol.ts'
 import type { AuditEvent } from './audit-event.ts'
 
 /** Key: recordKeyText(). The only scope that goes out by Watch. */

@@ -1,9 +1,8 @@
 /** Files of a state directory: written whole or not at all, read where they are there, moved about. */
 import { mkdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { replaceFile } from '../../runtime/atomic-file.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { EtcdStoreConfig } from '../config/broker-config.ts'
+import { messageOf, replaceFile } from '../../runtime/runtime.ts'
+import type { EtcdStoreConfig } from '../config/config.ts'
 import { StateError } from './record-log.ts'
 
 /**

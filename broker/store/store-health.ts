@@ -1,9 +1,9 @@
 /** Whether the store can be read and written, looked at together with what others have written to it. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf, reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf, reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { BrokerMetrics } from '../config/config.ts'
 import type { GroupObserver } from './grouped-log.ts'
 import type { RecordLog } from './record-log.ts'
 

@@ -2,8 +2,7 @@
  * What a member may see. Everything that the broker hands out of other members' records asks here: snapshots, changes,
  * what is added to an interest, and the list of namespaces in which something is exported. Pure.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import type { RecordKey } from '../../model/records.ts'
+import type { ClusterId, RecordKey } from '../../model/model.ts'
 
 /** Members that may see the same. One object for all of them: what is sent to them is made once for each audience. */
 export interface Audience {

@@ -3,11 +3,9 @@
  * in which namespaces something is exported, which members are told that do not get the records. Brought up to date
  * before each look.
  */
-import { followsInterest, type Interest } from '../../model/records.ts'
-import type { WatchMessage } from '../../protocol/broker-api.ts'
-import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART } from '../../protocol/limits.ts'
-import type { RecordLog } from '../store/record-log.ts'
-import { parseRecordKey } from '../store/rows.ts'
+import { followsInterest, type Interest } from '../../model/model.ts'
+import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
+import { type RecordLog, parseRecordKey } from '../store/store.ts'
 import type { Audience } from './authorization.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>

@@ -3,9 +3,8 @@
  * the same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
  */
 import { createHash } from 'node:crypto'
-import { type Interest, type RecordKey, isOfInterest } from '../../model/records.ts'
-import type { RecordLog } from '../store/record-log.ts'
-import { parseRecordKey } from '../store/rows.ts'
+import { type Interest, type RecordKey, isOfInterest } from '../../model/model.ts'
+import { type RecordLog, parseRecordKey } from '../store/store.ts'
 import { type Audience, EVERYBODY } from './authorization.ts'
 import { NamespaceIndex } from './exported-namespaces.ts'
 

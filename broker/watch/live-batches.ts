@@ -2,15 +2,11 @@
  * What has changed since a revision, as one message for all streams that stand there: it is encoded once, however many
  * they are. Slow streams stand further back, so there are several at a time.
  */
-import type { RecordEvent, WatchMessage } from '../../protocol/broker-api.ts'
-import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
-import { encodePut, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
-import { pack } from '../../protocol/codec/watch-codec.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { BrokerMetrics } from '../config/broker-metrics.ts'
-import { packedBody } from '../store/packed-row.ts'
-import type { Change, RecordLog } from '../store/record-log.ts'
-import { parseRecordKey, storedRecord } from '../store/rows.ts'
+import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
+import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { BrokerMetrics } from '../config/config.ts'
+import { type Change, type RecordLog, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
 import type { View } from './filter.ts'
 
 /**

@@ -4,10 +4,10 @@
  * that completes its set after a restart would else have the whole lists sent to all.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { ListChange, WatchMessage } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { LogView } from '../store/record-log.ts'
-import { completeness } from '../members/membership.ts'
+import type { ListChange, WatchMessage } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { LogView } from '../store/store.ts'
+import { completeness } from '../members/members.ts'
 
 export interface Lists extends ReturnType<typeof completeness> {
   /** Later ones have higher numbers. */

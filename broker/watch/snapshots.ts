@@ -5,13 +5,11 @@
  * as one that is made now.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { ClusterId } from '../../model/ids.ts'
-import type { AskedInterest, WatchMessage } from '../../protocol/broker-api.ts'
-import { encodeWatchMessage } from '../../protocol/codec/messages-codec.ts'
-import { packQuickly, packWell } from '../../protocol/codec/watch-codec.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { TokenBucket } from '../../reconcile/token-bucket.ts'
-import type { Change, RecordLog } from '../store/record-log.ts'
+import type { ClusterId } from '../../model/model.ts'
+import type { AskedInterest, WatchMessage } from '../../protocol/protocol.ts'
+import { encodeWatchMessage, packQuickly, packWell } from '../../protocol/codec/codec.ts'
+import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
+import type { Change, RecordLog } from '../store/store.ts'
 import { type View, type Views, hashOf } from './filter.ts'
 
 /** Records that are encoded in one turn of the event loop. */

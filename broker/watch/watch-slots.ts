@@ -4,13 +4,12 @@
  * back is never locked out by what a broken connection of its own has left open, and one that opens more and more on its
  * connections takes from itself alone.
  */
-import type { ClusterId } from '../../model/ids.ts'
-import type { MemberQuota } from '../../model/member-quota.ts'
-import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { LogView } from '../store/record-log.ts'
-import { isOfMembership, requireMember } from '../identity/certificate-use.ts'
-import { quotaOf } from '../records/quota.ts'
+import type { ClusterId, MemberQuota } from '../../model/model.ts'
+import { type Peer, RefusedError } from '../../protocol/protocol.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { LogView } from '../store/store.ts'
+import { isOfMembership, requireMember } from '../identity/identity.ts'
+import { quotaOf } from '../records/records.ts'
 
 export class OpenWatch {
   readonly peer: Peer

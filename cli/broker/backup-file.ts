@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { UserError } from '../../runtime/errors.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 /** Begins a line on standard error of a command that did what it was asked for, and something beside it not. */
 export const WARNING = 'warning: '

@@ -1,8 +1,6 @@
 /** The members of a broker on this machine, or of one on a cluster. */
-import type { MemberSummary } from '../../compose/broker/store.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import type { KubeTarget } from '../context/target.ts'
-import { withinTime } from '../context/timeout.ts'
+import type { MemberSummary } from '../../compose/broker/broker.ts'
+import { type CommandContext, type KubeTarget, withinTime } from '../context/context.ts'
 import type { Members } from './pod-broker.ts'
 import { stateOf } from './which-clusterset.ts'
 
@@ -28,7 +26,7 @@ export async function withMembers<T>(
       withPodMembers({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withBrokerStore } = await import('../../compose/broker/store.ts')
+  const { withBrokerStore } = await import('../../compose/broker/broker.ts')
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 
@@ -44,7 +42,7 @@ export async function unservedText(
   members: readonly MemberSummary[],
 ): Promise<string | undefined> {
   if (kube !== undefined) return undefined
-  const { isServed } = await import('../../compose/broker/status.ts')
+  const { isServed } = await import('../../compose/broker/broker.ts')
   if ((await isServed(await stateOf({ state, clusterset }), signal)) !== false) return undefined
   const lastMs = Math.max(...members.map(({ lastSeenMs }) => lastSeenMs))
   const last = Number.isFinite(lastMs)

@@ -2,16 +2,14 @@
  * Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server.
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
-import { objectName } from '../../install/values/names.ts'
-import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { DEFAULT_VALUES, objectName } from '../../install/values/values.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { WARNING, framed } from './backup-file.ts'
 import { clustersetWords } from './which-clusterset.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 import { STATE, brokerPod, refusedInPod } from './pod-broker.ts'
-import { isReady } from '../installation/rollout.ts'
-import { waitUntil } from '../installation/wait-until.ts'
+import { isReady, waitUntil } from '../installation/installation.ts'
 
 export interface PodBackupInit {
   /** `--context c1`, for the commands that are advised. */

@@ -1,32 +1,27 @@
 /** A broker that runs on a cluster: what is asked of it is asked by the same command in its pod, on its database. */
-import type { AuthorityStatus, AuthorityStep, AuthorityStore } from '../../compose/broker/authority.ts'
-import type { ClustersetSummary, CreateClustersetInit } from '../../compose/broker/clustersets.ts'
 import type {
   Answer,
   AnswerInit,
+  AuthorityStatus,
+  AuthorityStep,
+  AuthorityStore,
   BrokerStore,
+  ClustersetSummary,
+  CreateClustersetInit,
   Eviction,
   MemberSummary,
   RekeyInit,
   TokenInit,
   TokenSummary,
   WaitingSummary,
-} from '../../compose/broker/store.ts'
-import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { objectName } from '../../install/values/names.ts'
-import type { CommandResult } from '../../kubeapi/kube/http/pod-exec.ts'
-import { refOf } from '../../kubeapi/kube/kinds.ts'
-import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+} from '../../compose/broker/broker.ts'
+import { DEFAULT_VALUES, type ManifestObject, objectName } from '../../install/values/values.ts'
+import { type CommandResult, KubeError, refOf } from '../../kubeapi/kube/kube.ts'
 import { knownReason } from '../../model/reasons/reasons.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import { type KubeTarget, targetFlags } from '../context/target.ts'
-import { withAdmin } from '../context/with-admin.ts'
-import { selectorText } from '../installation/pod-trouble.ts'
-import { isReady } from '../installation/rollout.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type ClusterAdmin, type CommandContext, type KubeTarget, targetFlags, withAdmin } from '../context/context.ts'
+import { isReady, selectorText } from '../installation/installation.ts'
 import { clustersetWords } from './which-clusterset.ts'
 
 /** The state directory in the pod. */

@@ -1,10 +1,10 @@
 /** Quotas of members as people write and read them. Pure. */
 import type { Command } from 'commander'
-import type { MemberSummary } from '../../compose/broker/store.ts'
-import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addressing.ts'
-import { DEFAULT_MEMBER_QUOTA, QUOTA_BOUNDS, QUOTA_FIELDS, type QuotaField } from '../../model/member-quota.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { parsed, quoted } from '../context/command-context.ts'
+import type { MemberSummary } from '../../compose/broker/broker.ts'
+import { DEFAULT_MAX_MEMBERS, MOST_MEMBERS } from '../../model/addresses/addresses.ts'
+import { DEFAULT_MEMBER_QUOTA, QUOTA_BOUNDS, QUOTA_FIELDS, type QuotaField } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { parsed, quoted } from '../context/context.ts'
 
 const UNITS = ['', 'Ki', 'Mi', 'Gi'] as const
 

@@ -4,15 +4,13 @@ import { createReadStream, existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { WARNING, writeBackupFile, writeUnframed } from './backup-file.ts'
-import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/broker/backup.ts'
-import type { CommandContext } from '../context/command-context.ts'
+import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/broker/broker.ts'
+import { type ClusterAdmin, type CommandContext, type KubeTarget, targetFlags } from '../context/context.ts'
 import { type WhichClusterset, stateOf } from './which-clusterset.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
 import type { PodBackupInit } from './pod-backup.ts'
-import { type KubeTarget, targetFlags } from '../context/target.ts'
 
 interface WhichBroker {
   readonly kube: KubeTarget | undefined
@@ -132,7 +130,7 @@ async function withPod(
   context: CommandContext,
   work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
 ): Promise<void> {
-  const { withAdmin } = await import('../context/with-admin.ts')
+  const { withAdmin } = await import('../context/context.ts')
   const { signal, output } = context
   const clock = new SystemClock()
   await withAdmin(kube, clock, context, ({ admin }) => {

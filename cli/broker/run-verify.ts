@@ -1,13 +1,19 @@
 /** The command line of `broker verify`: of the broker on this machine, of one in a cluster, or of a backup. */
 import { existsSync } from 'node:fs'
-import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type Finding, type Verified, verifyWhat } from '../../compose/broker/backup.ts'
-import type { CommandContext } from '../context/command-context.ts'
+import { DEFAULT_VALUES } from '../../install/values/values.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type Finding, type Verified, verifyWhat } from '../../compose/broker/broker.ts'
+import {
+  type Column,
+  type CommandContext,
+  type KubeTarget,
+  type OutputFormat,
+  printOne,
+  renderTable,
+  targetFlags,
+} from '../context/context.ts'
 import { clustersetWords, stateOf } from './which-clusterset.ts'
-import { type Column, type OutputFormat, printOne, renderTable } from '../context/output.ts'
-import { type KubeTarget, targetFlags } from '../context/target.ts'
 
 export interface RunVerifyOptions {
   readonly kube: KubeTarget | undefined
@@ -57,7 +63,7 @@ async function inPod(
   { timeout, clusterset }: RunVerifyOptions,
   context: CommandContext,
 ): Promise<Verified> {
-  const { withAdmin } = await import('../context/with-admin.ts')
+  const { withAdmin } = await import('../context/context.ts')
   const { brokerPod } = await import('./pod-broker.ts')
   const { STATE, refusedInPod } = await import('./pod-broker.ts')
   const { signal } = context

@@ -1,6 +1,6 @@
 /** How a broker is, for people. Pure. */
-import type { BrokerStatus, StatusProblem } from '../../compose/broker/status.ts'
-import { renderTable } from '../context/output.ts'
+import type { BrokerStatus, StatusProblem } from '../../compose/broker/broker.ts'
+import { renderTable } from '../context/context.ts'
 
 /** Pods of one part, as the cluster has them. */
 export interface PartPods {

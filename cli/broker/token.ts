@@ -1,9 +1,8 @@
 /** Tokens of `sealane token create`: printed, kept in a file, read again. */
 import { open, readFile, rm } from 'node:fs/promises'
 import { type Readable, addAbortSignal } from 'node:stream'
-import { UserError } from '../../runtime/errors.ts'
-import { quoted } from '../context/command-context.ts'
-import { type KubeTarget, shellWord } from '../context/target.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type KubeTarget, quoted, shellWord } from '../context/context.ts'
 
 export interface TokenText {
   /** Lines for a shell. */

@@ -4,11 +4,10 @@ import { writeFile } from 'node:fs/promises'
 import { release } from 'node:os'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { refuseExisting, writeBackupFile } from '../broker/backup-file.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import type { Target } from '../context/open-target.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { sealaneVersion } from '../../runtime/runtime.ts'
+import { refuseExisting, writeBackupFile } from '../broker/broker.ts'
+import type { CommandContext, Target } from '../context/context.ts'
 import { type BundleItem, type Collected, type Missing, ROOT, collect } from './items.ts'
 import { packTar } from './tar.ts'
 
@@ -71,13 +70,13 @@ export async function gather(init: GatherInit, context: CommandContext): Promise
   const { kube, site, pages, logs, timeout: timeoutMs } = init
   const { signal } = context
   if (kube !== undefined) {
-    const { withAdmin } = await import('../context/with-admin.ts')
+    const { withAdmin } = await import('../context/context.ts')
     const { kubeItems } = await import('./kube-items.ts')
     return withAdmin(kube, new SystemClock(), context, async ({ api, admin: { title } }) =>
       write(title, await kubeItems(api.dynamic, { title, timeoutMs, signal })),
     )
   }
-  const { withSite } = await import('../context/open-site.ts')
+  const { withSite } = await import('../context/context.ts')
   const { siteItems } = await import('./site-items.ts')
   return withSite(site, context, ({ api, config }) =>
     write(`site ${config.name}`, siteItems(api, { config, pages, logs, timeoutMs, signal })),

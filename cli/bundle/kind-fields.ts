@@ -2,12 +2,10 @@
  * What a bundle lets out of objects: for each kind the fields that checks and people who help read. A field that is not
  * here is left out, and so is all of a kind that is not here but its name. Of our own kinds the schema says it.
  */
-import type { Fact, FactSet } from '../../explain/facts/fact.ts'
-import { type FieldSchema, probeSchema, reportSchema } from '../../explain/facts/shapes.ts'
-import { OWN_CRDS } from '../../install/crds/all-crds.ts'
-import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster-crds.ts'
-import { SITE_KEY } from '../../install/values/names.ts'
-import { formatYaml, parseYaml } from '../../kubeapi/yaml.ts'
+import { type Fact, type FactSet, type FieldSchema, probeSchema, reportSchema } from '../../explain/facts/facts.ts'
+import { OWN_CRDS, SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/crds.ts'
+import { SITE_KEY } from '../../install/values/values.ts'
+import { formatYaml, parseYaml } from '../../kubeapi/kubeapi.ts'
 
 // Lets out of a value what a list names, and says of the rest that there is more. Pure.
 

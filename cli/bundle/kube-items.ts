@@ -2,13 +2,11 @@
  * What a bundle has of a Kubernetes cluster: objects, what its parts report, their pages as far as they give them to the
  * API server's proxy, and their logs. All that is needed is to read; Secrets are not asked for.
  */
-import { STATUS_PORTS } from '../../install/values/names.ts'
-import type { DynamicClient } from '../../kubeapi/kube/dynamic-client.ts'
-import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
-import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import { gatherFacts } from '../status/ask.ts'
-import { kubeFacts } from '../status/kube-facts.ts'
-import { withinTime } from '../context/timeout.ts'
+import { STATUS_PORTS } from '../../install/values/values.ts'
+import { type DynamicClient, KIND_PLACES } from '../../kubeapi/kube/kube.ts'
+import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { gatherFacts, kubeFacts } from '../status/status.ts'
+import { withinTime } from '../context/context.ts'
 import { REPORT_FIELDS, fields } from './kind-fields.ts'
 import { type Answer, type BundleItem, factsItem } from './items.ts'
 

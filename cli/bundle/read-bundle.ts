@@ -2,8 +2,8 @@
 import { open } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import { printable } from '../../model/conditions.ts'
-import { UserError, messageOf } from '../../runtime/errors.ts'
+import { printable } from '../../model/model.ts'
+import { UserError, messageOf } from '../../runtime/runtime.ts'
 import { FACTS_FILE, MAX_FACTS, ROOT } from './items.ts'
 import { unpackTar } from './tar.ts'
 

@@ -1,12 +1,9 @@
 /** What a bundle has of a site without Kubernetes: its objects, the pages of its parts, and this machine's kernel. */
 import { open } from 'node:fs/promises'
-import { KERNEL_QUESTIONS, askKernel } from '../../compose/look.ts'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
-import { gatherFacts, textOfPage } from '../status/ask.ts'
-import { SILENT_PROGRESS } from '../status/probes/progress.ts'
-import { siteProbes } from '../status/probes/site-probes.ts'
-import { siteFacts } from '../status/site-facts.ts'
+import { KERNEL_QUESTIONS, askKernel } from '../../compose/compose.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { SiteConfig } from '../../kubeapi/files/files.ts'
+import { SILENT_PROGRESS, gatherFacts, siteFacts, siteProbes, textOfPage } from '../status/status.ts'
 import { REPORT_FIELDS } from './kind-fields.ts'
 import { type Answer, type BundleItem, factsItem } from './items.ts'
 

@@ -1,7 +1,7 @@
 /** Reads what a flavour's plan looks at, and carries a plan out. */
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { titleOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from './dns-change.ts'
 import { clusterDnsReads } from './plan-cluster-dns.ts'
 

@@ -1,6 +1,6 @@
 /** Which object holds the Corefile of a CoreDNS, under which key, and which workload reads it. */
 import { parseCorefile } from './corefile.ts'
-import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import { type ClusterDnsProblem, type DnsObject, type Effect, configMapRef, findObject } from './dns-change.ts'
 import { reloadsItself } from './corefile-edit.ts'
 

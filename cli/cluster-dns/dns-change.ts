@@ -2,8 +2,8 @@
  * Types for how a cluster's own DNS learns where clusterset.local is answered: what a cluster has, what would be
  * changed, and what prevents it. The plans are pure; ClusterDnsClient carries them out.
  */
-import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
-import type { ObjectMeta } from '../../model/objects.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
+import type { ObjectMeta } from '../../model/model.ts'
 
 /** An object as the API server gives it, unknown fields included: what we write back is what we read, plus ours. */
 export interface DnsObject {

@@ -1,7 +1,7 @@
 /** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
-import { InvalidAddressError, parseAddress } from '../../model/addresses/ip.ts'
-import { parseHostPort } from '../../runtime/flag-values.ts'
-import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import { InvalidAddressError, parseAddress } from '../../model/addresses/addresses.ts'
+import { parseHostPort } from '../../runtime/runtime.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsOptions,

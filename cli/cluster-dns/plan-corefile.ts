@@ -1,5 +1,5 @@
 /** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
-import { refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import { refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsChange,
   type ClusterDnsOptions,

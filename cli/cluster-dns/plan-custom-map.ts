@@ -1,6 +1,6 @@
 /** CoreDNS that imports `*.server` from a ConfigMap of additions: k3s, AKS, and others that do the same. */
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
+import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,

@@ -4,9 +4,9 @@
  * The chart prints each entry of `extraConfig` at the top of the Corefile as `<name> <parameters>`, which makes a
  * server block of one; unlike the list `servers`, this map is merged, so the chart's own block need not be repeated.
  */
-import { formatYaml, parseYaml } from '../../kubeapi/yaml.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { refOf, type ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import { formatYaml, parseYaml } from '../../kubeapi/kubeapi.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
+import { refOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,

@@ -1,7 +1,7 @@
 /**
  * OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use.
  */
-import type { ObjectRef } from '../../kubeapi/kube/kinds.ts'
+import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,

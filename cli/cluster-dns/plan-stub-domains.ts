@@ -1,7 +1,7 @@
 /**
  * kube-dns: the ConfigMap kube-system/kube-dns, whose key stubDomains is JSON. GKE reads it, NodeLocal DNSCache too.
  */
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,

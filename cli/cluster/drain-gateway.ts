@@ -1,12 +1,11 @@
 /** Takes the traffic off a gateway of a real cluster, and gives it back. */
-import { CONDITION_DRAINED, findCondition } from '../../model/conditions.ts'
-import { LABEL_DRAIN, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
-import type { Gateway } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { type Missing, waitUntil } from '../installation/wait-until.ts'
+import { CONDITION_DRAINED, type Gateway, findCondition } from '../../model/model.ts'
+import { LABEL_DRAIN, LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { ManifestObject } from '../../install/values/values.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { type Missing, waitUntil } from '../installation/installation.ts'
 
 type Admin = Pick<ClusterAdmin, 'get' | 'list' | 'merge'>
 

@@ -1,25 +1,24 @@
 /**
  * The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent.
  */
-import type { Marks } from '../../install/values/marks.ts'
-import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/values/names.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
-import { parseJoinToken } from '../../protocol/identity/token.ts'
-import { endOfIdentity } from '../../protocol/membership/join.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { EarlierInstall } from '../discovery/earlier-install.ts'
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, type Marks, partLabels } from '../../install/values/values.ts'
+import type { ClusterId } from '../../model/model.ts'
 import {
+  type MemberIdentity,
   REFUSED_ANNOTATION,
   type SecretAccess,
+  endOfIdentity,
   joinProblem,
   secretIdentity,
-} from '../../protocol/membership/secret-identity.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { noToken } from '../broker/token.ts'
-import { leaveToken } from '../installation/apply-objects.ts'
-import { secretAccess } from '../../compose/site/secret-access.ts'
+} from '../../protocol/membership/membership.ts'
+import { parseJoinToken } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { EarlierInstall } from '../discovery/discovery.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { noToken } from '../broker/broker.ts'
+import { leaveToken } from '../installation/installation.ts'
+import { secretAccess } from '../../compose/site/site.ts'
 
 /** `marks`: of one that is made because there is none. */
 export function identitySecret(

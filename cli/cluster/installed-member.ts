@@ -1,11 +1,10 @@
 /** What an earlier installation left in a cluster: its objects, and what is said of it. */
-import type { InstallValues } from '../../install/values/install-values.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { at, listAt, textAt } from '../discovery/snapshot.ts'
-import { type InstalledObjects, installedRefs } from '../installation/plan-installed-values.ts'
+import type { InstallValues, ManifestObject } from '../../install/values/values.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { at, listAt, textAt } from '../discovery/discovery.ts'
+import { type InstalledObjects, installedRefs } from '../installation/installation.ts'
 import type { JoinPlan } from './plan-join.ts'
 
 /** Every object of ours that is there. Throws KubeError. */

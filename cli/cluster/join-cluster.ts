@@ -3,42 +3,66 @@
  * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same
  * command.
  */
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { type MarkValues, marked } from '../../install/values/marks.ts'
-import { IDENTITY_SECRET, objectName } from '../../install/values/names.ts'
-import type { InstallValues } from '../../install/values/install-values.ts'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
-import type { MemberIdentity } from '../../protocol/membership/member-files.ts'
-import { parseJoinToken } from '../../protocol/identity/token.ts'
-import { addressNotes, oneLine } from '../../model/membership.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type Advice, advice, hindrances } from '../discovery/advice/advice.ts'
-import { describeAdvice, describeDiscovery } from '../discovery/describe.ts'
-import { type Ask, type Discovery, discover } from '../discovery/discover.ts'
-import { type Lookable, readSnapshot, snapshotReader } from '../discovery/read-snapshot.ts'
-import { type LookAtJoin, agreeOnRenumbering } from './renumbering.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
+import {
+  IDENTITY_SECRET,
+  type InstallValues,
+  type ManifestObject,
+  type MarkValues,
+  marked,
+  objectName,
+} from '../../install/values/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { MEMBERSHIP_NAME, type Membership, addressNotes, oneLine } from '../../model/model.ts'
 import {
   ASK_FIRST_ANNOTATION,
+  type MemberIdentity,
   NO_PROBLEM,
   type SecretAccess,
   secretIdentity,
-} from '../../protocol/membership/secret-identity.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+} from '../../protocol/membership/membership.ts'
+import { parseJoinToken } from '../../protocol/identity/identity.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError, sealaneVersion } from '../../runtime/runtime.ts'
+import {
+  type Advice,
+  type Ask,
+  type Discovery,
+  type Lookable,
+  advice,
+  describeAdvice,
+  describeDiscovery,
+  discover,
+  hindrances,
+  readSnapshot,
+  snapshotReader,
+} from '../discovery/discovery.ts'
+import { type LookAtJoin, agreeOnRenumbering } from './renumbering.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 import {
   type ApplyContext,
+  type AskedOptions,
   type Change,
+  type InstalledObjects,
+  type Missing,
+  type Progress,
+  type WorkloadShape,
   applyCrds,
   applyNodes,
   applyObjects,
+  applySecretMarks,
+  checkRights,
   crdsMissing,
   describeChange,
+  imageQuestion,
+  memberRights,
+  planSecretMarks,
+  readMarks,
   requireAdmission,
+  requireImage,
+  rolloutProgress,
+  waitUntil,
   wantedCrds,
-} from '../installation/apply-objects.ts'
-import { checkRights, memberRights } from '../installation/check-rights.ts'
+} from '../installation/installation.ts'
 import {
   type RekeyInit,
   bringToken,
@@ -47,17 +71,11 @@ import {
   offerSecret,
   rekeyingBroker,
 } from './identity-secret.ts'
-import { imageQuestion, requireImage } from '../installation/image-check.ts'
-import { type InstalledObjects, readMarks } from '../installation/plan-installed-values.ts'
-import { applySecretMarks, planSecretMarks } from '../installation/marks.ts'
 import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns } from './wire-cluster-dns.ts'
 import { agreeOnChanges, answered, chooseId } from './join-questions.ts'
 import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
-import { type Progress, type WorkloadShape, rolloutProgress } from '../installation/rollout.ts'
 import { mendBrokenLeave } from './leave/leave-cluster.ts'
 import { describeInstalled, readInstalled } from './installed-member.ts'
-import { type Missing, waitUntil } from '../installation/wait-until.ts'
-import type { AskedOptions } from '../installation/values-options.ts'
 import { joinProgress, lanesProgress } from './watch-join.ts'
 
 export interface JoinClusterInit {

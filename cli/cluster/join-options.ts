@@ -1,11 +1,10 @@
 /** Flags of `sealane join` that are about a real cluster. */
 import type { Command } from 'commander'
-import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
-import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
-import { MAX_LANE } from '../../model/lanes/lane-number.ts'
-import { formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { choiceOption, collect, durationOption, quoted } from '../context/command-context.ts'
+import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
+import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
+import { formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { choiceOption, collect, durationOption, quoted } from '../context/context.ts'
 import type { GatewayOption } from './plan-gateways.ts'
 import {
   type ImageOptions,
@@ -14,7 +13,7 @@ import {
   addImageOptions,
   addMarkOptions,
   addStatusOptions,
-} from '../installation/values-options.ts'
+} from '../installation/installation.ts'
 
 export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOptions {
   readonly podCidr?: readonly string[]

@@ -1,15 +1,12 @@
 /** What a join asks: which id the cluster gets, what nobody could find out, and whether it may change what is there. */
-import type { InstallValues } from '../../install/values/install-values.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { Marks } from '../../install/values/marks.ts'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
-import { type ClusterId, parseClusterId } from '../../model/ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import type { Ask, Discovery } from '../discovery/discover.ts'
-import { NO_MARKS, type SecretMarkChange } from '../installation/marks.ts'
-import type { InstalledObjects } from '../installation/plan-installed-values.ts'
+import type { InstallValues, ManifestObject, Marks } from '../../install/values/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { type ClusterId, parseClusterId } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import type { Ask, Discovery } from '../discovery/discovery.ts'
+import { type InstalledObjects, NO_MARKS, type SecretMarkChange } from '../installation/installation.ts'
 import { type JoinOptions, type JoinPlan, idFromName, installedSite } from './plan-join.ts'
 import {
   type PlannedChange,

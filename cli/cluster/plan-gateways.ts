@@ -4,13 +4,11 @@ import {
   ANY_LANE_VALUE,
   DEFAULT_ACTIVE_GATEWAYS,
   LABEL_GATEWAY,
-} from '../../model/lanes/gateway-node.ts'
-import { MAX_LANE } from '../../model/lanes/lane-number.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { Discovery } from '../discovery/discover.ts'
-import { type GatewayCandidate, NO_IPV4, type UnfitNode } from '../discovery/gateway-candidates.ts'
-import { printable } from '../discovery/snapshot.ts'
-import type { NodeChange } from '../installation/apply-objects.ts'
+  MAX_LANE,
+} from '../../model/lanes/lanes.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type Discovery, type GatewayCandidate, NO_IPV4, type UnfitNode, printable } from '../discovery/discovery.ts'
+import type { NodeChange } from '../installation/installation.ts'
 
 export interface GatewayOption {
   readonly node: string

@@ -1,22 +1,25 @@
 /** From what was found and what was said to what a join will do: settings, objects and labels. Pure. */
-import { formatYaml } from '../../kubeapi/yaml.ts'
-import { DNS_CONTAINER_PORT, SITE_CONFIG, SITE_KEY } from '../../install/values/names.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { InstallValues } from '../../install/values/install-values.ts'
-import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
-import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
-import { titleOf } from '../../kubeapi/kube/kinds.ts'
-import type { Ask, Discovery } from '../discovery/discover.ts'
-import { at, documentIn, textAt, textsAt } from '../discovery/snapshot.ts'
-import { type GatewayOption, type GatewayOptions, planGateways } from './plan-gateways.ts'
-import type { NodeChange } from '../installation/apply-objects.ts'
+import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import {
+  DNS_CONTAINER_PORT,
+  type InstallValues,
+  type ManifestObject,
+  SITE_CONFIG,
+  SITE_KEY,
+} from '../../install/values/values.ts'
+import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/lanes.ts'
+import { type ClusterId, isDnsLabel } from '../../model/model.ts'
+import { titleOf } from '../../kubeapi/kube/kube.ts'
+import { type Ask, type Discovery, at, documentIn, textAt, textsAt } from '../discovery/discovery.ts'
+import { type GatewayOption, type GatewayOptions, planGateways } from './plan-gateways.ts'
+import {
+  type AskedOptions,
   type InstalledObjects,
   type InstalledValues,
+  type NodeChange,
   planInstalledMember,
   readInstalledValues,
-} from '../installation/plan-installed-values.ts'
-import type { AskedOptions } from '../installation/values-options.ts'
+} from '../installation/installation.ts'
 
 /** What flags and answers say; absent where they say nothing. */
 export interface JoinOptions extends GatewayOptions {

@@ -1,10 +1,8 @@
 /** What a join would change, asked of the API server object by object and shown as a diff before anything is done. */
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { Marks } from '../../install/values/marks.ts'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import type { NodeChange } from '../installation/apply-objects.ts'
-import { type SecretMarkChange, afterMarks, decideCrds } from '../installation/marks.ts'
+import type { ManifestObject, Marks } from '../../install/values/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { type NodeChange, type SecretMarkChange, afterMarks, decideCrds } from '../installation/installation.ts'
 
 // What differs between an object of a cluster and what would be in its place, one line for each place. What the server
 // counts and stamps is left out, and nothing of a Secret's content is shown. Pure.

@@ -1,10 +1,9 @@
 /** A join may change the addresses of members that are there: they are named before, and the user is asked. */
-import type { ClusterId } from '../../model/ids.ts'
-import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/broker-api.ts'
-import { awaitsApproval } from '../../protocol/membership/join.ts'
-import type { JoinToken } from '../../protocol/identity/token.ts'
-import { renumberedText } from '../../model/member-status.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { type ClusterId, renumberedText } from '../../model/model.ts'
+import { type ClusterFacts, RefusedError, type JoinLook } from '../../protocol/protocol.ts'
+import { awaitsApproval } from '../../protocol/membership/membership.ts'
+import type { JoinToken } from '../../protocol/identity/identity.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 export interface LookAsk {
   readonly token: JoinToken

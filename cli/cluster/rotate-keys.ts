@@ -1,11 +1,17 @@
 /** Has the gateways of a real cluster make their keys anew. */
-import { CONDITION_KEYS_ROTATED, findCondition } from '../../model/conditions.ts'
-import { ANNOTATION_ROTATE_KEYS } from '../../model/lanes/gateway-node.ts'
-import { MEMBERSHIP_NAME, type Endpoint, type Gateway, type Membership } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { type Missing, waitUntil } from '../installation/wait-until.ts'
+import {
+  CONDITION_KEYS_ROTATED,
+  type Endpoint,
+  type Gateway,
+  MEMBERSHIP_NAME,
+  type Membership,
+  findCondition,
+} from '../../model/model.ts'
+import { ANNOTATION_ROTATE_KEYS } from '../../model/lanes/lanes.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { type Missing, waitUntil } from '../installation/installation.ts'
 import { gatewayNode } from './drain-gateway.ts'
 
 type Admin = Pick<ClusterAdmin, 'get' | 'list' | 'merge'>

@@ -1,25 +1,32 @@
 /** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
-import { formatYaml } from '../../kubeapi/yaml.ts'
-import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/names.ts'
-import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
-import { parseClusterId } from '../../model/ids.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { lookAtJoin } from '../../protocol/membership/join.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../context/terminal.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import { type TokenOptions, readTokenText } from '../broker/token.ts'
-import { TOKEN_PART } from '../../protocol/membership/secret-identity.ts'
-import { type KubeTarget, targetFlags } from '../context/target.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { withAdmin } from '../context/with-admin.ts'
-import { type Members, podBroker, podMembers, withPodMembers } from '../broker/pod-broker.ts'
+import { formatYaml } from '../../kubeapi/kubeapi.ts'
+import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
+import { CLUSTERSET_ZONE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
+import { TOKEN_PART, lookAtJoin } from '../../protocol/membership/membership.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { createLogger } from '../../runtime/logging/logging.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type ClusterAdmin,
+  type CommandContext,
+  type KubeTarget,
+  type Terminal,
+  askAtTerminal,
+  lineFromTerminal,
+  processTerminal,
+  targetFlags,
+  withAdmin,
+} from '../context/context.ts'
+import {
+  type Members,
+  type TokenOptions,
+  podBroker,
+  podMembers,
+  readTokenText,
+  withPodMembers,
+} from '../broker/broker.ts'
 import type { RekeyingBroker } from './identity-secret.ts'
-import { withImage, withMarks, withStatus } from '../installation/values-options.ts'
-import { markedCrds } from '../installation/marks.ts'
+import { markedCrds, withImage, withMarks, withStatus } from '../installation/installation.ts'
 import {
   type JoinClusterInit,
   type JoinedCluster,

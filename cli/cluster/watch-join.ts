@@ -1,24 +1,23 @@
 /** How far a join has come, each as what is still missing. */
-import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
-import { LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/gateway-node.ts'
-import { isTakenAsSilent } from '../../model/lanes/liveness.ts'
-import { knownMembers, oneLine } from '../../model/membership.ts'
 import {
+  APP_MANAGED_BY_SEALANE,
+  CONDITION_IN_CONTACT,
   type Cluster,
   type ConnectionCause,
   type ConnectionState,
   type Gateway,
+  LABEL_APP_MANAGED_BY,
   MEMBERSHIP_NAME,
-} from '../../model/objects.ts'
+  findCondition,
+  knownMembers,
+  oneLine,
+} from '../../model/model.ts'
+import { LABEL_GATEWAY, isTakenAsSilent, laneOfLabel } from '../../model/lanes/lanes.ts'
 import { reasonRow } from '../../model/reasons/reasons.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { endOfIdentity } from '../../protocol/membership/join.ts'
-import { type SecretAccess, joinProblem, secretIdentity } from '../../protocol/membership/secret-identity.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import { partTrouble } from '../installation/pod-trouble.ts'
-import { type Progress, nodeText, unreadyNodes } from '../installation/rollout.ts'
-import type { Missing } from '../installation/wait-until.ts'
+import { type SecretAccess, endOfIdentity, joinProblem, secretIdentity } from '../../protocol/membership/membership.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import { type Missing, type Progress, nodeText, partTrouble, unreadyNodes } from '../installation/installation.ts'
 import type { JoinPlan } from './plan-join.ts'
 
 // Which other clusters are reached, by what the gateways' probes say. Pure.

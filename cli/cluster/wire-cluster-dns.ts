@@ -1,17 +1,22 @@
 /** Writes into the cluster's own DNS where clusterset.local is answered, or takes that back. */
-import { objectName } from '../../install/values/names.ts'
-import { titleOf } from '../../kubeapi/kube/kinds.ts'
-import { CONDITION_CLUSTER_DNS } from '../../model/conditions.ts'
-import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { applyClusterDns, readClusterDns } from '../cluster-dns/apply-cluster-dns.ts'
-import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from '../cluster-dns/dns-change.ts'
-import { planClusterDns, planClusterDnsRemoval } from '../cluster-dns/plan-cluster-dns.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import type { Discovery } from '../discovery/discover.ts'
-import { conditionsOf } from '../installation/object-status.ts'
-import { type Missing, TookTooLong, waitUntil } from '../installation/wait-until.ts'
+import { objectName } from '../../install/values/values.ts'
+import { titleOf } from '../../kubeapi/kube/kube.ts'
+import { CLUSTERSET_ZONE, CONDITION_CLUSTER_DNS, SYSTEM_NAMESPACE } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type ClusterDnsClient,
+  type ClusterDnsFlavour,
+  type ClusterDnsPlan,
+  type DnsObject,
+  applyClusterDns,
+  planClusterDns,
+  planClusterDnsRemoval,
+  readClusterDns,
+} from '../cluster-dns/cluster-dns.ts'
+import type { ClusterAdmin } from '../context/context.ts'
+import type { Discovery } from '../discovery/discovery.ts'
+import { type Missing, TookTooLong, conditionsOf, waitUntil } from '../installation/installation.ts'
 import { type PlannedChange, plannedChange } from './preview-changes.ts'
 
 export interface WireInit {

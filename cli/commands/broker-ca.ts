@@ -1,25 +1,25 @@
 /** `sealane broker ca status|rotate|finish|abort`: of the broker on this machine, or of one on a cluster. */
 import type { Command } from 'commander'
-import type { AuthorityFacts, AuthorityStatus, AuthorityStep } from '../../compose/broker/authority.ts'
-import type { Authority } from '../broker/pod-broker.ts'
-import { stateOf } from '../broker/which-clusterset.ts'
+import type { AuthorityFacts, AuthorityStatus, AuthorityStep } from '../../compose/broker/broker.ts'
+import { type Authority, stateOf } from '../broker/broker.ts'
 import {
   type CommandContext,
-  clustersetOption,
-  outputOption,
-  stateOption,
-  subcommand,
-} from '../context/command-context.ts'
-import { type OutputFormat, printOne, renderTable } from '../context/output.ts'
-import {
   type KubeTarget,
   LOCAL_BROKER,
+  type OutputFormat,
   addKubeOptions,
+  clustersetOption,
+  lookTimeoutOption,
+  outputOption,
+  printOne,
+  renderTable,
   seenOtherwise,
+  stateOption,
+  subcommand,
   targetToChange,
   targetToSee,
-} from '../context/target.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+  withinTime,
+} from '../context/context.ts'
 
 // The authorities of a clusterset, for people. Pure.
 
@@ -195,11 +195,11 @@ async function withAuthority<T>(
   work: (authority: Authority) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodAuthority } = await import('../broker/pod-broker.ts')
+    const { withPodAuthority } = await import('../broker/broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodAuthority({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withAuthorityStore } = await import('../../compose/broker/authority.ts')
+  const { withAuthorityStore } = await import('../../compose/broker/broker.ts')
   return withAuthorityStore(await stateOf({ state, clusterset }), work)
 }

@@ -1,19 +1,26 @@
 /** `sealane broker clusterset create|list|remove`: clustersets beside the broker's own. */
 import type { Command } from 'commander'
-import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { parseDnsLabel } from '../../model/ids.ts'
-import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context/command-context.ts'
-import type { Clustersets } from '../broker/pod-broker.ts'
-import { type OutputFormat, printItems, printOne } from '../context/output.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
+import { parseDnsLabel } from '../../model/model.ts'
 import {
+  type CommandContext,
   type KubeTarget,
   LOCAL_BROKER,
+  type OutputFormat,
   addKubeOptions,
+  lookTimeoutOption,
+  outputOption,
+  parsed,
+  printItems,
+  printOne,
   seenOtherwise,
+  stateOption,
+  subcommand,
   targetToChange,
   targetToSee,
-} from '../context/target.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+  withinTime,
+} from '../context/context.ts'
+import type { Clustersets } from '../broker/broker.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
@@ -130,14 +137,13 @@ async function withClustersets<T>(
   work: (clustersets: Clustersets) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodBroker } = await import('../broker/pod-broker.ts')
-    const { podClustersets } = await import('../broker/pod-broker.ts')
+    const { podClustersets, withPodBroker } = await import('../broker/broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodBroker(kube, { ...context, signal }, (ask) => work(podClustersets(ask))),
     )
   }
-  const parts = await import('../../compose/broker/clustersets.ts')
-  return parts.withClustersets(state, (store) =>
+  const { withClustersets: withStored } = await import('../../compose/broker/broker.ts')
+  return withStored(state, (store) =>
     work({
       list: () => store.list(),
       create: async (init) => {

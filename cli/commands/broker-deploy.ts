@@ -1,12 +1,14 @@
 /** `sealane broker deploy`: the broker on a cluster. */
 import type { Command } from 'commander'
-import type { ServiceType } from '../../install/values/install-values.ts'
-import { isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
-import { parseBrokerAddress } from '../../protocol/broker-addresses.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import type { ServiceType } from '../../install/values/values.ts'
+import { isDnsSubdomain, parseDnsLabel } from '../../model/model.ts'
+import { parseBrokerAddress } from '../../protocol/protocol.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
+  type KubeTarget,
+  addKubeOptions,
   approveOption,
   choiceOption,
   collect,
@@ -14,23 +16,24 @@ import {
   parsed,
   quoted,
   subcommand,
-} from '../context/command-context.ts'
+  targetFlags,
+  targetToAsk,
+} from '../context/context.ts'
 import {
   AUTO_ADVERTISE,
   type ReplicaOptions,
   parseEtcdEndpoints,
   parseEtcdPrefix,
   parseReplicas,
-} from '../broker/deploy/deploy-options.ts'
-import { parseQuantity } from '../installation/quantity.ts'
+} from '../broker/broker.ts'
 import {
   type ImageOptions,
   type MarkOptions,
   addImageOptions,
   addMarkOptions,
   parseImage,
-} from '../installation/values-options.ts'
-import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../context/target.ts'
+  parseQuantity,
+} from '../installation/installation.ts'
 
 interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions, MarkOptions {
   readonly serviceType?: ServiceType
@@ -134,9 +137,9 @@ const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context
-  const { deployBroker } = await import('../broker/deploy/deploy-broker.ts')
-  const { withAdmin } = await import('../context/with-admin.ts')
-  const { describeChange } = await import('../installation/apply-objects.ts')
+  const { deployBroker } = await import('../broker/broker.ts')
+  const { withAdmin } = await import('../context/context.ts')
+  const { describeChange } = await import('../installation/installation.ts')
   const clock = new SystemClock()
   const { acceptEmpty, approve, ...rest } = options
   const asks = approve === undefined ? {} : { approve: approve !== 'no' }

@@ -1,13 +1,12 @@
 /** `sealane broker serve` */
 import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
-import { parseDnsLabel } from '../../model/ids.ts'
-import { parsePrefix } from '../../model/addresses/ip.ts'
-import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-addresses.ts'
-import { parseHostPort } from '../../runtime/flag-values.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import type { LogThreshold } from '../../runtime/logging/logger.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { parseDnsLabel } from '../../model/model.ts'
+import { parsePrefix } from '../../model/addresses/addresses.ts'
+import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
+import { UserError, parseHostPort } from '../../runtime/runtime.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import {
   type CommandContext,
   approveOption,
@@ -19,10 +18,10 @@ import {
   stateOption,
   statusListenOption,
   subcommand,
-} from '../context/command-context.ts'
+} from '../context/context.ts'
 
-import type { EtcdStoreConfig } from '../../compose/broker/serve.ts'
-import { addQuotaOptions } from '../broker/quota.ts'
+import type { EtcdStoreConfig } from '../../compose/broker/broker.ts'
+import { addQuotaOptions } from '../broker/broker.ts'
 import {
   addBrokerBackupCommands,
   addBrokerMigrateCommand,
@@ -274,7 +273,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
           exitCode: 2,
         })
       }
-      const { serveBrokerProcess } = await import('../../compose/broker/serve.ts')
+      const { serveBrokerProcess } = await import('../../compose/broker/broker.ts')
       const { acceptEmpty, auditLog, auditLogSize, auditLogKeep } = options
       const approve = options.approve === true || options.approve === 'yes'
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty

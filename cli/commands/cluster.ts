@@ -1,32 +1,40 @@
 /** `sealane cluster …`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
-import type { MemberSummary, WaitingSummary } from '../../compose/broker/store.ts'
-import { isReservedId, parseClusterId } from '../../model/ids.ts'
-import { QUOTA_FIELDS, type QuotaField } from '../../model/member-quota.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { unservedText, withMembers } from '../broker/members.ts'
-import { bytesCell, fullRemarks, limitCell, parseOwnQuota, quotaLines, recordsCell } from '../broker/quota.ts'
-import { tokenText, writeTokenFile } from '../broker/token.ts'
+import type { MemberSummary, WaitingSummary } from '../../compose/broker/broker.ts'
+import { QUOTA_FIELDS, type QuotaField, isReservedId, parseClusterId } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  bytesCell,
+  fullRemarks,
+  limitCell,
+  parseOwnQuota,
+  quotaLines,
+  recordsCell,
+  tokenText,
+  unservedText,
+  withMembers,
+  writeTokenFile,
+} from '../broker/broker.ts'
 import {
   type CommandContext,
-  clustersetOption,
-  durationOption,
-  outputOption,
-  parsed,
-  stateOption,
-  subcommand,
-} from '../context/command-context.ts'
-import { type OutputFormat, printItems, printOne } from '../context/output.ts'
-import {
   type KubeTarget,
   LOCAL_BROKER,
+  type OutputFormat,
   addKubeOptions,
+  clustersetOption,
+  durationOption,
+  lookTimeoutOption,
   otherContexts,
+  outputOption,
+  parsed,
+  printItems,
+  printOne,
   seenOtherwise,
+  stateOption,
+  subcommand,
   targetToChange,
   targetToSee,
-} from '../context/target.ts'
-import { lookTimeoutOption } from '../context/timeout.ts'
+} from '../context/context.ts'
 
 type OwnQuota = { readonly [field in QuotaField]?: number | 'default' }
 

@@ -1,9 +1,17 @@
 /** `sealane gateway drain|undrain`: takes the traffic off a gateway before its node goes, and gives it back. */
 import type { Command } from 'commander'
-import { isDnsSubdomain } from '../../model/ids.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type CommandContext, durationOption, parsed, quoted, subcommand } from '../context/command-context.ts'
-import { type KubeTarget, addKubeOptions, targetToChange } from '../context/target.ts'
+import { isDnsSubdomain } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type CommandContext,
+  type KubeTarget,
+  addKubeOptions,
+  durationOption,
+  parsed,
+  quoted,
+  subcommand,
+  targetToChange,
+} from '../context/context.ts'
 
 interface DrainOptions extends KubeTarget {
   readonly force: boolean
@@ -27,7 +35,9 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
     .option('--force', 'mark it although it is the only gateway that is active', false)
     .addOption(durationOption('--timeout', 'how long to wait', 60_000))
     .action(async (node: string, options: DrainOptions) => {
-      const [{ withAdmin }, { drainGateway }, { SystemClock }] = await loaded()
+      const { withAdmin } = await import('../context/context.ts')
+      const { drainGateway } = await import('../cluster/cluster.ts')
+      const { SystemClock } = await import('../../reconcile/reconcile.ts')
       const clock = new SystemClock()
       const { signal, output } = context
       const say = (text: string): void => output.remark(text)
@@ -43,7 +53,9 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
     'sealane gateway undrain n1 --context c1',
   ).argument('<node>', 'the name of its Node', parsed(nodeName))
   addKubeOptions(undrain).action(async (node: string) => {
-    const [{ withAdmin }, { undrainGateway }, { SystemClock }] = await loaded()
+    const { withAdmin } = await import('../context/context.ts')
+    const { undrainGateway } = await import('../cluster/cluster.ts')
+    const { SystemClock } = await import('../../reconcile/reconcile.ts')
     const { signal, output } = context
     const say = (text: string): void => output.remark(text)
     await withAdmin(clusterOf(undrain, context), new SystemClock(), { signal, output }, async ({ admin }) => {
@@ -67,11 +79,9 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
   addKubeOptions(rotate)
     .addOption(durationOption('--timeout', 'how long to wait', 300_000))
     .action(async (node: string | undefined, options: RotateOptions) => {
-      const [{ withAdmin }, { rotateKeys }, { SystemClock }] = await Promise.all([
-        import('../context/with-admin.ts'),
-        import('../cluster/rotate-keys.ts'),
-        import('../../reconcile/clock.ts'),
-      ])
+      const { withAdmin } = await import('../context/context.ts')
+      const { rotateKeys } = await import('../cluster/cluster.ts')
+      const { SystemClock } = await import('../../reconcile/reconcile.ts')
       const clock = new SystemClock()
       const { signal, output } = context
       const say = (text: string): void => output.remark(text)
@@ -83,14 +93,6 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
 
 const ROTATE_HINT =
   'on a site without Kubernetes put the annotation sealane.io/rotate-keys on the Node among its objects, with the time'
-
-function loaded() {
-  return Promise.all([
-    import('../context/with-admin.ts'),
-    import('../cluster/drain-gateway.ts'),
-    import('../../reconcile/clock.ts'),
-  ])
-}
 
 const DRAIN_HINT = 'on a site without Kubernetes put the label sealane.io/drain on the Node among its objects'
 

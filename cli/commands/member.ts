@@ -1,23 +1,26 @@
 /** What a site or a cluster does as a member: `sealane join`, `export`, `unexport`, `leave`, `uninstall`. */
 import type { Command } from 'commander'
-import { guardedNamespace, parseClusterId, parseDnsLabel } from '../../model/ids.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { parseDuration } from '../../runtime/flag-values.ts'
-import { type TokenOptions, readTokenText } from '../broker/token.ts'
-import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../cluster/join-options.ts'
-import { type CommandContext, durationOption, parsed, subcommand } from '../context/command-context.ts'
-import { withTarget } from '../context/open-target.ts'
+import { guardedNamespace, parseClusterId, parseDnsLabel } from '../../model/model.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError, parseDuration } from '../../runtime/runtime.ts'
+import { type TokenOptions, readTokenText } from '../broker/broker.ts'
+import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../cluster/cluster.ts'
 import {
+  type CommandContext,
   type KubeTarget,
   type TargetOptions,
   addKubeOptions,
   addTargetOptions,
+  durationOption,
   envOf,
+  lookTimeoutOption,
+  parsed,
+  subcommand,
   targetToChange,
   targetToJoin,
-} from '../context/target.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+  withTarget,
+  withinTime,
+} from '../context/context.ts'
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
@@ -51,9 +54,9 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
-      const { withSite } = await import('../context/open-site.ts')
+      const { withSite } = await import('../context/context.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { joinClusterset } = await import('../site/join.ts')
+        const { joinClusterset } = await import('../site/site.ts')
         const joined = await joinClusterset(site, {
           token,
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
@@ -73,10 +76,10 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
 
 /** Undefined where nobody sits. A site's command is run by scripts too, so it asks only at a terminal. */
 async function confirmAt(context: CommandContext): Promise<((question: string) => Promise<boolean>) | undefined> {
-  const { terminalOf } = await import('../context/confirm.ts')
+  const { terminalOf } = await import('../context/context.ts')
   const terminal = terminalOf(context)
   if (terminal === undefined) return undefined
-  const { lineFromTerminal } = await import('../context/terminal.ts')
+  const { lineFromTerminal } = await import('../context/context.ts')
   return async (question) => {
     const said = await lineFromTerminal(`${question}? Type yes: `, context.signal, terminal)
     return said.trim().toLowerCase() === 'yes'
@@ -86,11 +89,11 @@ async function confirmAt(context: CommandContext): Promise<((question: string) =
 /** Loaded only then: a plain site needs none of it. */
 async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
   if (target.by !== undefined && !options.dryRun && options.output === undefined) {
-    const { confirm } = await import('../context/confirm.ts')
+    const { confirm } = await import('../context/context.ts')
     const what = `Join the current context of ${target.by} (${envOf(context)[target.by] ?? ''})`
     await confirm({ what, yes: options.yes, command: 'sealane join --context NAME, or with --yes' }, context)
   }
-  const { runJoinKube } = await import('../cluster/run-join.ts')
+  const { runJoinKube } = await import('../cluster/cluster.ts')
   await runJoinKube(target, options, context)
 }
 
@@ -120,7 +123,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
     )
     .addOption(lookTimeoutOption())
     .action(async (name: string, options: ExportOptions, command: Command) => {
-      const { exportService, unexportService } = await import('../site/export.ts')
+      const { exportService, unexportService } = await import('../site/site.ts')
       const work = verb === 'export' ? exportService : unexportService
       const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }
@@ -173,16 +176,16 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
             exitCode: 2,
           })
         }
-        const { runLeaveKube } = await import('../cluster/leave/run-leave.ts')
+        const { runLeaveKube } = await import('../cluster/cluster.ts')
         return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, context)
       }
       if (options.node !== undefined) {
-        const { leaveNode } = await import('../site/leave-node.ts')
+        const { leaveNode } = await import('../site/site.ts')
         return leaveNode(options.node, options, { signal, output })
       }
-      const { withSite } = await import('../context/open-site.ts')
+      const { withSite } = await import('../context/context.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { confirmSiteLeave, leaveClusterset } = await import('../site/leave.ts')
+        const { confirmSiteLeave, leaveClusterset } = await import('../site/site.ts')
         await confirmSiteLeave(site, options, context)
         const id = await leaveClusterset(site, {
           timeoutMs: options.timeout,
@@ -231,7 +234,7 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
           { exitCode: 2 },
         )
       }
-      const { runUninstall } = await import('../cluster/leave/run-leave.ts')
+      const { runUninstall } = await import('../cluster/cluster.ts')
       await runUninstall(target, { ...options, timeoutMs: options.timeout }, context)
     })
 }

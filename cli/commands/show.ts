@@ -1,23 +1,38 @@
 /** `sealane show clusters|endpoints|gateways|connections|services|exports` */
 import { type Command, Option } from 'commander'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
-import { parseDnsLabel } from '../../model/ids.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { Cluster, Condition, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { type CommandContext, outputOption, parsed, subcommand } from '../context/command-context.ts'
-import { type Target, withTarget } from '../context/open-target.ts'
-import { type Column, type OutputFormat, printItems } from '../context/output.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
+  CONDITION_IMPORTED,
+  type Cluster,
+  type Condition,
+  type Endpoint,
+  type Kind,
+  type ServiceExport,
+  type ServiceImport,
+  findCondition,
+  parseDnsLabel,
+} from '../../model/model.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import {
+  type Column,
+  type CommandContext,
   LOCAL_SITE,
+  type OutputFormat,
+  type Target,
   type TargetOptions,
   addTargetOptions,
+  lookTimeoutOption,
+  outputOption,
+  parsed,
+  printItems,
   seenOtherwise,
+  subcommand,
   targetFlags,
   targetToSee,
-} from '../context/target.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+  withTarget,
+  withinTime,
+} from '../context/context.ts'
 import {
   type ConnectionRow,
   type GatewayRow,
@@ -25,7 +40,7 @@ import {
   connectionRows,
   gatewayRows,
   noGatewayNote,
-} from '../status/gateway-rows.ts'
+} from '../status/status.ts'
 
 interface View<T> {
   readonly description: string
@@ -253,7 +268,7 @@ function withView<T>(
 ): Promise<void> {
   return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
     if (admin !== undefined) {
-      const { checkServed } = await import('../context/check-served.ts')
+      const { checkServed } = await import('../context/context.ts')
       const flags = targetFlags(target.kube ?? {}, admin.contextName)
       await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
     }

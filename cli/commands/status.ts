@@ -1,35 +1,35 @@
 /** `sealane status` and `sealane members`: one screen about this cluster, or about all members of a clusterset. */
 import { type Command, Option } from 'commander'
-import type { MemberSummary } from '../../compose/broker/store.ts'
-import type { Diagnosis } from '../../explain/diagnose-member.ts'
-import type { MemberReport } from '../../model/member-status.ts'
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { ExitWith, UserError, messageOf } from '../../runtime/errors.ts'
-import { parseHostPort } from '../../runtime/flag-values.ts'
-import { unservedText, withMembers } from '../broker/members.ts'
+import type { MemberSummary } from '../../compose/broker/broker.ts'
+import type { Diagnosis } from '../../explain/explain.ts'
+import type { MemberReport } from '../../model/model.ts'
+import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
+import { ExitWith, UserError, messageOf, parseHostPort } from '../../runtime/runtime.ts'
+import { unservedText, withMembers } from '../broker/broker.ts'
 import {
+  CLEAR_SCREEN,
   type CommandContext,
-  clustersetOption,
-  collect,
-  outputOption,
-  stateOption,
-  subcommand,
-  throwingUsageErrors,
-} from '../context/command-context.ts'
-import { CLEAR_SCREEN, type OutputFormat, printItems, printOne } from '../context/output.ts'
-import {
   type KubeTarget,
   LOCAL_BROKER,
   LOCAL_SITE,
+  type OutputFormat,
   type TargetOptions,
   addKubeOptions,
   addTargetOptions,
+  clustersetOption,
+  collect,
   kubeTarget,
+  lookTimeoutOption,
+  outputOption,
+  printItems,
+  printOne,
   seenOtherwise,
+  stateOption,
+  subcommand,
   targetToSee,
-} from '../context/target.ts'
-import { lookTimeoutOption } from '../context/timeout.ts'
-import { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from '../status/status-screen.ts'
+  throwingUsageErrors,
+} from '../context/context.ts'
+import { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from '../status/status.ts'
 
 // Looking again and again, as `--watch` does.
 
@@ -134,14 +134,14 @@ export function unknownError(error: unknown): unknown {
 async function show(options: StatusOptions, context: CommandContext, command: Command): Promise<Diagnosis['health']> {
   const { watch, bundle } = options
   if (bundle !== undefined) {
-    const { readBundle } = await import('../bundle/read-bundle.ts')
-    const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+    const { readBundle } = await import('../bundle/bundle.ts')
+    const { diagnoseMember } = await import('../../explain/explain.ts')
     const diagnosis = diagnoseMember(await readBundle(bundle))
     await print(options, context, diagnosis)
     return diagnosis.health
   }
-  const { openMember } = await import('../status/open-member.ts')
-  const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+  const { openMember } = await import('../status/status.ts')
+  const { diagnoseMember } = await import('../../explain/explain.ts')
   const target = { kube: targetToSee(command, context, options.site), site: options.site }
   return openMember(
     { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout, quick: true },

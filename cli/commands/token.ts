@@ -3,35 +3,34 @@
  * cluster.
  */
 import type { Command } from 'commander'
-import { parseClusterId } from '../../model/ids.ts'
-import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { TokenSummary } from '../../compose/broker/store.ts'
+import { parseClusterId } from '../../model/model.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { TokenSummary } from '../../compose/broker/broker.ts'
 import {
   type CommandContext,
+  type KubeTarget,
+  LOCAL_BROKER,
+  type OutputFormat,
+  addKubeOptions,
   clustersetOption,
   collect,
   durationOption,
+  lookTimeoutOption,
+  otherContexts,
   outputOption,
   parsed,
+  printItems,
+  printOne,
   quoted,
+  seenOtherwise,
   stateOption,
   subcommand,
-} from '../context/command-context.ts'
-import {
-  type KubeTarget,
-  LOCAL_BROKER,
-  addKubeOptions,
-  otherContexts,
-  seenOtherwise,
   targetToChange,
   targetToSee,
-} from '../context/target.ts'
-import { type OutputFormat, printItems, printOne } from '../context/output.ts'
-import type { Tokens } from '../broker/pod-broker.ts'
-import { tokenText, writeTokenFile } from '../broker/token.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
-import { stateOf } from '../broker/which-clusterset.ts'
+  withinTime,
+} from '../context/context.ts'
+import { type Tokens, stateOf, tokenText, writeTokenFile } from '../broker/broker.ts'
 
 interface CreateOptions extends CommonOptions {
   readonly ttl: number
@@ -176,12 +175,12 @@ async function withTokens<T>(
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodTokens } = await import('../broker/pod-broker.ts')
+    const { withPodTokens } = await import('../broker/broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodTokens({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withBrokerStore } = await import('../../compose/broker/store.ts')
+  const { withBrokerStore } = await import('../../compose/broker/broker.ts')
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 

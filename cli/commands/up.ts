@@ -1,9 +1,9 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
-import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
-import type { LogThreshold } from '../../runtime/logging/logger.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { COMPONENTS, type ComponentName } from '../../compose/site/part.ts'
+import { InvalidNameError, isDnsSubdomain } from '../../model/model.ts'
+import type { LogThreshold } from '../../runtime/logging/logging.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { COMPONENTS, type ComponentName } from '../../compose/site/site.ts'
 import {
   type CommandContext,
   collect,
@@ -13,7 +13,7 @@ import {
   siteOption,
   statusListenOption,
   subcommand,
-} from '../context/command-context.ts'
+} from '../context/context.ts'
 
 interface UpOptions {
   readonly site: string
@@ -47,7 +47,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {
-      const { upSite } = await import('../site/up.ts')
+      const { upSite } = await import('../site/site.ts')
       await upSite({ ...options, components }, context)
     })
 }

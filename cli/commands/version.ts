@@ -1,12 +1,21 @@
 /** `sealane version`: of this program, and of what runs in a cluster. */
 import type { Command } from 'commander'
-import { messageOf } from '../../runtime/errors.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { type CommandContext, outputOption, subcommand } from '../context/command-context.ts'
-import type { PartVersion } from '../status/read-versions.ts'
-import { type OutputFormat, printOne, renderTable } from '../context/output.ts'
-import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../context/target.ts'
-import { lookTimeoutOption, withinTime } from '../context/timeout.ts'
+import { messageOf, sealaneVersion } from '../../runtime/runtime.ts'
+import {
+  type CommandContext,
+  type KubeTarget,
+  type OutputFormat,
+  addKubeOptions,
+  lookTimeoutOption,
+  outputOption,
+  printOne,
+  renderTable,
+  subcommand,
+  targetFlags,
+  targetToAsk,
+  withinTime,
+} from '../context/context.ts'
+import type { PartVersion } from '../status/status.ts'
 
 interface VersionOptions extends KubeTarget {
   readonly output: OutputFormat
@@ -40,9 +49,9 @@ type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly u
  */
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
-  const { SystemClock } = await import('../../reconcile/clock.ts')
-  const { withAdmin } = await import('../context/with-admin.ts')
-  const { readVersions } = await import('../status/read-versions.ts')
+  const { SystemClock } = await import('../../reconcile/reconcile.ts')
+  const { withAdmin } = await import('../context/context.ts')
+  const { readVersions } = await import('../status/status.ts')
   try {
     return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({
       parts: await readVersions(admin, {

@@ -1,7 +1,7 @@
 /** Whether a cluster has what is to be shown: a command that follows a kind that is not there waits for ever. */
-import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
-import type { Kind } from '../../model/objects.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kube.ts'
+import type { Kind } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
 
 /**

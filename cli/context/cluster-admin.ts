@@ -1,12 +1,18 @@
 /** What installing, joining and leaving need of an API server, as an administrator. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
-import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
-import { lacksRight } from '../../kubeapi/kube/http/refusals.ts'
-import { type ObjectRef, type ObjectType, refOf } from '../../kubeapi/kube/kinds.ts'
-import type { KubeApi } from '../../kubeapi/kube/kube-api.ts'
-import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import type { ManifestObject } from '../../install/values/values.ts'
+import {
+  type CommandResult,
+  type DynamicClient,
+  type DynamicObject,
+  type KubeApi,
+  KubeError,
+  type ObjectRef,
+  type ObjectType,
+  type PodCommand,
+  lacksRight,
+  refOf,
+} from '../../kubeapi/kube/kube.ts'
 
 export interface ListScope {
   readonly namespace?: string

@@ -1,9 +1,15 @@
 /** What every command gets, and the pieces of command lines that several share. */
 import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import { parseDnsLabel } from '../../model/ids.ts'
-import { UserError, messageOf } from '../../runtime/errors.ts'
-import { type DurationRange, formatDuration, parseDuration, parseHostPort } from '../../runtime/flag-values.ts'
-import { LOG_LEVELS, type LogThreshold } from '../../runtime/logging/logger.ts'
+import { parseDnsLabel } from '../../model/model.ts'
+import {
+  type DurationRange,
+  UserError,
+  formatDuration,
+  messageOf,
+  parseDuration,
+  parseHostPort,
+} from '../../runtime/runtime.ts'
+import { LOG_LEVELS, type LogThreshold } from '../../runtime/logging/logging.ts'
 import { OUTPUT_FORMATS, type Output, type OutputFormat } from './output.ts'
 import type { Terminal } from './terminal.ts'
 

@@ -1,5 +1,5 @@
 /** "Are you sure": asked where somebody can answer, and refused where nobody can. */
-import { UserError } from '../../runtime/errors.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { type Terminal, processTerminal, lineFromTerminal } from './terminal.ts'
 import type { CommandContext } from './command-context.ts'
 

@@ -1,14 +1,13 @@
 /** Opens a site for one command: its file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
-import { FileApi } from '../../kubeapi/files/file-api.ts'
-import { type SiteConfig, readSiteFile } from '../../kubeapi/files/site-file.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { FileApi, type SiteConfig, readSiteFile } from '../../kubeapi/files/files.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { type CommandContext, quoted } from './command-context.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
-import type { Site } from '../../compose/site/part.ts'
+import type { Site } from '../../compose/site/site.ts'
 import { PlainLogger } from './output.ts'
 import { interruption } from './timeout.ts'
 
@@ -64,7 +63,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   const metrics = init.metrics?.(config)
   if (config.kubernetes !== undefined) {
     // Loaded only where there is a cluster: a plain site's processes need none of it.
-    const { openKubeSite } = await import('../../compose/site/kube-site.ts')
+    const { openKubeSite } = await import('../../compose/site/site.ts')
     const settings = readFileSync(config.file, 'utf8')
     const { api, kube } = await openKubeSite(
       { ...deps, metrics },

@@ -1,5 +1,5 @@
 /** Opens what a command is about: a real cluster, or the site of a site file. */
-import { SystemClock } from '../../reconcile/clock.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { OpenSite, OpenSiteInit } from './open-site.ts'
 import type { KubeTarget } from './target.ts'
 

@@ -1,6 +1,6 @@
 /** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
-import { forTerminal, jsonForTerminal, printable } from '../../model/conditions.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import { forTerminal, jsonForTerminal, printable } from '../../model/model.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 
 export const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number]
@@ -53,7 +53,7 @@ function jsonText(value: object): string {
 
 /** Few ask for it, and the package is a large one. */
 async function yamlOf(value: object): Promise<string> {
-  const { formatYaml } = await import('../../kubeapi/yaml.ts')
+  const { formatYaml } = await import('../../kubeapi/kubeapi.ts')
   return formatYaml(value)
 }
 

@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Command, Option } from 'commander'
-import { UserError } from '../../runtime/errors.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { type CommandContext, siteOption } from './command-context.ts'
 
 export interface TargetOptions {
@@ -130,7 +130,7 @@ export function shellWord(text: string): string {
 
 /** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
 export async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
-  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
+  const { contextNames } = await import('../../kubeapi/kube/kube.ts')
   const { names, current } = contextNames(broker)
   return names.filter((name) => name !== (broker.context ?? current))
 }

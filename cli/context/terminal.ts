@@ -1,7 +1,7 @@
 /** A question to the person at the terminal. */
 import { createInterface } from 'node:readline/promises'
-import { forTerminal } from '../../model/conditions.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { forTerminal } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 export interface Question {
   /** A sentence. */

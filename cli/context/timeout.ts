@@ -1,8 +1,7 @@
 /** A command that looks ends in time, whatever it waits for. */
 import type { Option } from 'commander'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { formatDuration } from '../../runtime/flag-values.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError, formatDuration } from '../../runtime/runtime.ts'
 import { durationOption } from './command-context.ts'
 
 /** `--timeout` of the commands that look. */

@@ -2,8 +2,8 @@
  * From what was read of a cluster to what it is: every detector is asked, the surest answer to each question is taken,
  * and answers that contradict it are reported. Pure: the same snapshot always gives the same discovery.
  */
-import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
-import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/addresses.ts'
+import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/model.ts'
 import { clusterDns, kubeProxy } from './addons.ts'
 import {
   controlPlaneFlags,

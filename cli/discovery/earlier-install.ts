@@ -1,5 +1,5 @@
 /** What an earlier `sealane join` left in the cluster: nothing, a part, or all. Pure. */
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { type Evidence, networks } from './evidence.ts'
 import { prefixesIn } from './prefix-texts.ts'
 import { type World, at, configText, documentIn, keysAt, labelOf, nameOf, pathOf, textAt, textsAt } from './snapshot.ts'

@@ -1,6 +1,6 @@
 /** Which nodes can be gateways, best first, and why. Pure. */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/gateway-node.ts'
-import { LABEL_ZONE } from '../../model/spec-constants.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, laneOfLabel } from '../../model/lanes/lanes.ts'
+import { LABEL_ZONE } from '../../model/model.ts'
 import { type World, annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
 import { isLinux } from './platform.ts'
 

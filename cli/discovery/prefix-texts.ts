@@ -1,18 +1,18 @@
 /** Networks as objects of a cluster write them: one text, several with commas, host bits and all. Pure. */
 import {
-  type Prefix,
   FAMILIES,
   InvalidAddressError,
+  type Prefix,
   containsPrefix,
   formatPrefix,
   ipv4Among,
   ipv6Among,
+  isInside,
   ofFamily,
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../model/addresses/ip.ts'
-import { isInside } from '../../model/addresses/prefix-set.ts'
+} from '../../model/addresses/addresses.ts'
 
 const MOST = 64
 

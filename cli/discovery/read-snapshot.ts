@@ -1,7 +1,7 @@
 /** Reads from a cluster what the detectors look at. What may not be read is reported, and does not stop the rest. */
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/kube.ts'
+import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { type ClusterSnapshot, type Unread, nameOf } from './snapshot.ts'
 
 // The objects that detectors look at: a table, each row one request.

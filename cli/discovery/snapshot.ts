@@ -1,5 +1,5 @@
 /** What was read of a cluster, and the ways to look things up in it. Pure. */
-import { parseYaml } from '../../kubeapi/yaml.ts'
+import { parseYaml } from '../../kubeapi/kubeapi.ts'
 
 export interface ClusterSnapshot {
   /** As `GET /version` answers. */

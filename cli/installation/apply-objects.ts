@@ -1,16 +1,15 @@
 /** Carries an installation out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
-import { ALL_CRDS } from '../../install/crds/all-crds.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { Marks } from '../../install/values/marks.ts'
-import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
+import { ALL_CRDS } from '../../install/crds/crds.ts'
+import type { ManifestObject, Marks } from '../../install/values/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
 import {
   ASK_FIRST_ANNOTATION,
   NO_PROBLEM,
   type SecretAccess,
   TOKEN_PART,
-} from '../../protocol/membership/secret-identity.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { Applied, ClusterAdmin } from '../context/cluster-admin.ts'
+} from '../../protocol/membership/membership.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { Applied, ClusterAdmin } from '../context/context.ts'
 import { CRD, NO_MARKS, decideCrds } from './marks.ts'
 import { conditionsOf } from './object-status.ts'
 import type { Missing } from './wait-until.ts'

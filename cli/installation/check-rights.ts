@@ -1,9 +1,9 @@
 /**
  * May this user install at all? Asked before anything is changed, so that a read-only access leaves nothing half done.
  */
-import { UserError } from '../../runtime/errors.ts'
-import type { BrokerForm } from '../../install/values/install-values.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { BrokerForm } from '../../install/values/values.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 
 export interface Right {
   readonly verb: string

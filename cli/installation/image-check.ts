@@ -1,12 +1,10 @@
 /** Asks a cluster whether its nodes can have the image, before anything of an installation is changed. */
 import { createHash } from 'node:crypto'
-import { type InstallValues, formatImageName } from '../../install/values/install-values.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { refOf } from '../../kubeapi/kube/kinds.ts'
-import { KubeError } from '../../kubeapi/kube/kube-error.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type ClusterAdmin, listIfAllowed, unlessForbidden } from '../context/cluster-admin.ts'
+import { type InstallValues, type ManifestObject, formatImageName } from '../../install/values/values.ts'
+import { KubeError, refOf } from '../../kubeapi/kube/kube.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type ClusterAdmin, listIfAllowed, unlessForbidden } from '../context/context.ts'
 import { type ImageQuestion, nodeList, planImageCheck } from './plan-image-check.ts'
 
 // A pod for a moment on each node that is asked: it has the image, starts it, says its version and ends.

@@ -1,12 +1,15 @@
 /** The CRDs and Secrets with the marks that were asked for, and what is to be done with each. */
-import { ALL_CRDS, compareRevisions, crdRevision } from '../../install/crds/all-crds.ts'
-import type { CustomResourceDefinition } from '../../install/crds/custom-resource.ts'
-import { type CrdDecision, planCrds } from '../../install/crds/plan-crds.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { type MarkKind, type Marks, marked } from '../../install/values/marks.ts'
-import { type ObjectRef, refOf } from '../../kubeapi/kube/kinds.ts'
-import { fingerprint } from '../../kubeapi/kube/write/owned-fields.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import {
+  ALL_CRDS,
+  type CrdDecision,
+  type CustomResourceDefinition,
+  compareRevisions,
+  crdRevision,
+  planCrds,
+} from '../../install/crds/crds.ts'
+import { type ManifestObject, type MarkKind, type Marks, marked } from '../../install/values/values.ts'
+import { type ObjectRef, fingerprint, refOf } from '../../kubeapi/kube/kube.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 import { readMarks } from './plan-installed-values.ts'
 
 export const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const

@@ -1,5 +1,5 @@
 /** Fields of status as API servers give them: absent, and sometimes null, until somebody writes them. */
-import type { ManifestObject } from '../../install/values/manifest.ts'
+import type { ManifestObject } from '../../install/values/values.ts'
 
 export interface ObjectCondition {
   readonly type: string

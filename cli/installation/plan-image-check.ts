@@ -2,9 +2,13 @@
  * Whether the nodes that are to run Sealane can have its image, from what the cluster knows already: the images that
  * nodes list, the pods that run, the pull secrets. What is left open a short-lived pod can ask. Pure.
  */
-import { type ImageName, formatImageName, fullImageName } from '../../install/values/install-values.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import type { Marks } from '../../install/values/marks.ts'
+import {
+  type ImageName,
+  type ManifestObject,
+  type Marks,
+  formatImageName,
+  fullImageName,
+} from '../../install/values/values.ts'
 import { isReady } from './rollout.ts'
 import { listOf } from './object-status.ts'
 import { IMAGE_TROUBLE } from './pod-trouble.ts'

@@ -2,16 +2,26 @@
  * The values of an installation, read back from what is in the cluster, wherever it came from: the command line, the
  * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
  */
-import { planMember } from '../../install/plan-member.ts'
-import type { InstallValues, PodValues } from '../../install/values/install-values.ts'
-import { type ManifestObject, digest } from '../../install/values/manifest.ts'
-import { type MarkKind, type MarkValues, type Marks, isReservedKey } from '../../install/values/marks.ts'
-import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from '../../install/values/names.ts'
-import { STATUS_METRICS } from '../../install/workloads/pod.ts'
-import { refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
-import { type ManagedFieldsEntry, appliedFields, ownedPart } from '../../kubeapi/kube/write/owned-fields.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { at, listAt, textAt } from '../discovery/snapshot.ts'
+import { planMember } from '../../install/install.ts'
+import {
+  type InstallValues,
+  type ManifestObject,
+  type MarkKind,
+  type MarkValues,
+  type Marks,
+  type PartName,
+  type PodValues,
+  SITE_CONFIG,
+  SITE_KEY,
+  digest,
+  isReservedKey,
+  objectName,
+  partLabels,
+} from '../../install/values/values.ts'
+import { STATUS_METRICS } from '../../install/workloads/workloads.ts'
+import { type ManagedFieldsEntry, appliedFields, ownedPart, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
+import { at, listAt, textAt } from '../discovery/discovery.ts'
 import { type AskedOptions, asksResources, imageValues, withMarks } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */

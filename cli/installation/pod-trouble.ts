@@ -1,8 +1,8 @@
 /**
  * What a person would find with `kubectl describe pod`: why a part's pods do not run. Pure but for the list of pods.
  */
-import { type PartName, selectorLabels } from '../../install/values/names.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { type PartName, selectorLabels } from '../../install/values/values.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 
 interface Waiting {
   readonly reason?: string

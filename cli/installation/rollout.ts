@@ -1,7 +1,6 @@
 /** Whether the pods of Deployments, DaemonSets and StatefulSets are what was asked for. Pure. */
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { type PartName, objectName } from '../../install/values/names.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { type ManifestObject, type PartName, objectName } from '../../install/values/values.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 import { conditionsOf } from './object-status.ts'
 import { partTrouble, selectorText } from './pod-trouble.ts'
 import type { Missing } from './wait-until.ts'

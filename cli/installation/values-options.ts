@@ -3,17 +3,20 @@ import type { Command } from 'commander'
 import {
   DEFAULT_VALUES,
   type InstallValues,
+  type MarkKind,
+  type PartName,
   type ResourceValues,
   STATUS_PLACES,
   type StatusPlace,
   formatImageName,
+  keyProblem,
+  marksProblem,
   parseImageName,
-} from '../../install/values/install-values.ts'
-import { type MarkKind, keyProblem, marksProblem, valueProblem } from '../../install/values/marks.ts'
-import type { PartName } from '../../install/values/names.ts'
-import { isDnsSubdomain, isQualifiedName } from '../../model/ids.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { choiceOption, collect, parsed, quoted } from '../context/command-context.ts'
+  valueProblem,
+} from '../../install/values/values.ts'
+import { isDnsSubdomain, isQualifiedName } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { choiceOption, collect, parsed, quoted } from '../context/context.ts'
 import { parseQuantity } from './quantity.ts'
 
 // Flags of labels, annotations and resources that a cluster's own rules ask for.

@@ -2,10 +2,9 @@
  * Waiting for what a cluster does by itself: it is asked again and again, what is missing is printed, and there is a
  * deadline.
  */
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { formatDuration } from '../../runtime/flag-values.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError, formatDuration } from '../../runtime/runtime.ts'
 
 export interface Missing {
   /** What is waited for, by name: `gateway, dns`. Printed at once when it changes. */

@@ -1,9 +1,9 @@
 /** Writes or removes one ServiceExport: among the objects of a site, or in a cluster. */
-import { removeUserObject, writeUserObject } from '../../kubeapi/files/user/user-objects.ts'
-import { refOf } from '../../kubeapi/kube/kinds.ts'
-import type { ServiceExport } from '../../model/objects.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { OpenSite } from '../context/open-site.ts'
+import { removeUserObject, writeUserObject } from '../../kubeapi/files/files.ts'
+import { refOf } from '../../kubeapi/kube/kube.ts'
+import type { ServiceExport } from '../../model/model.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import type { OpenSite } from '../context/context.ts'
 
 export interface ServiceName {
   readonly namespace: string

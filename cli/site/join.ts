@@ -2,29 +2,26 @@
 import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ownCluster } from '../../model/addresses/own-cluster.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import { renumberedText } from '../../model/member-status.ts'
-import { joinedMembership, oneLine } from '../../model/membership.ts'
-import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
-import { createKey, keyFromPem, keyToPem } from '../../protocol/identity/keys.ts'
-import { type JoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
+import { ownCluster } from '../../model/addresses/addresses.ts'
+import { type ClusterId, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/protocol.ts'
+import { type JoinToken, createKey, keyFromPem, keyToPem, parseJoinToken } from '../../protocol/identity/identity.ts'
 import {
+  IdentityFileError,
   type JoinAsk,
   awaitsApproval,
   joinWhenApproved,
   joinedIdentity,
   lookAtJoin,
+  readMemberIdentity,
   withdrawJoin,
-} from '../../protocol/membership/join.ts'
-import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../../protocol/membership/member-files.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError, messageOf } from '../../runtime/errors.ts'
-import { formatDuration } from '../../runtime/flag-values.ts'
-import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering } from '../cluster/renumbering.ts'
-import type { OpenSite } from '../context/open-site.ts'
+  writeMemberIdentity,
+} from '../../protocol/membership/membership.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError, formatDuration, messageOf, sealaneVersion } from '../../runtime/runtime.ts'
+import { createLogger } from '../../runtime/logging/logging.ts'
+import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering } from '../cluster/cluster.ts'
+import type { OpenSite } from '../context/context.ts'
 
 export interface JoinInit {
   readonly token: string

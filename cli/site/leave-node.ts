@@ -1,9 +1,7 @@
 /** A node that was away while its site left: it cleans up by itself, nobody else can do it. */
-import { readMemberIdentity } from '../../protocol/membership/member-files.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import { PlainLogger } from '../context/output.ts'
-import { withSite } from '../context/open-site.ts'
+import { readMemberIdentity } from '../../protocol/membership/membership.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import { type CommandContext, PlainLogger, withSite } from '../context/context.ts'
 
 export interface LeaveNodeInit {
   /** The site file. */
@@ -27,7 +25,7 @@ export async function leaveNode(
         hint: `leave with: sealane leave --site ${file}; to take the lanes down on this node all the same, add --force`,
       })
     }
-    const { cleanNode } = await import('../../compose/site/clean.ts')
+    const { cleanNode } = await import('../../compose/site/site.ts')
     await cleanNode(site, { node, logger: new PlainLogger(output), signal })
     output.answer('this node is free of Sealane\n')
   })

@@ -2,23 +2,21 @@
  * Leaving, in the order that hurts least: the broker first (the others stop calling), then every node takes Sealane
  * out of its kernel, and only then the identity goes.
  */
-import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
-import { type Gateway, MEMBERSHIP_NAME, type RouteAgent } from '../../model/objects.ts'
+import type { ObjectCache } from '../../kubeapi/kubeapi.ts'
+import { type Gateway, MEMBERSHIP_NAME, type RouteAgent } from '../../model/model.ts'
 import {
   IdentityFileError,
+  LEAVE_TIMEOUT_MS,
   type MemberIdentity,
+  askToLeave,
   readMemberIdentity,
   removeMemberIdentity,
-} from '../../protocol/membership/member-files.ts'
-import { LEAVE_TIMEOUT_MS, askToLeave } from '../../protocol/membership/leave.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { formatDuration } from '../../runtime/flag-values.ts'
-import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { confirm, terminalOf } from '../context/confirm.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import { planRemoval } from '../cluster/leave/plan-removal.ts'
-import type { OpenSite } from '../context/open-site.ts'
+} from '../../protocol/membership/membership.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError, formatDuration } from '../../runtime/runtime.ts'
+import { createLogger } from '../../runtime/logging/logging.ts'
+import { type CommandContext, type OpenSite, confirm, terminalOf } from '../context/context.ts'
+import { planRemoval } from '../cluster/cluster.ts'
 
 export interface LeaveInit {
   readonly timeoutMs: number

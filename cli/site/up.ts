@@ -1,10 +1,8 @@
 /** Runs the parts of a site, or prints what they would apply: the work of `sealane up`. */
-import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
-import { LogSwitch, type LogThreshold } from '../../runtime/logging/logger.ts'
-import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { type RunSiteInit, printPlans, processMetrics, runSite } from '../../compose/site/run-site.ts'
-import type { CommandContext } from '../context/command-context.ts'
-import { withSite } from '../context/open-site.ts'
+import type { SiteConfig } from '../../kubeapi/files/files.ts'
+import { LogSwitch, type LogThreshold, createLogger } from '../../runtime/logging/logging.ts'
+import { type RunSiteInit, printPlans, processMetrics, runSite } from '../../compose/site/site.ts'
+import { type CommandContext, withSite } from '../context/context.ts'
 
 export interface UpInit extends Omit<RunSiteInit, 'signal' | 'logLevel'> {
   readonly logLevel: LogThreshold

@@ -1,13 +1,10 @@
 /** One question for facts: it is answered in time, or it is a fact that it was not. */
 import { request } from 'node:http'
-import { FACTS_FORMAT, type Fact, type FactSet, type UnansweredFact } from '../../explain/facts/fact.ts'
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { orAborted } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { formatDuration } from '../../runtime/flag-values.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { OutOfTime } from '../context/timeout.ts'
+import { FACTS_FORMAT, type Fact, type FactSet, type UnansweredFact } from '../../explain/facts/facts.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { SystemClock, orAborted } from '../../reconcile/reconcile.ts'
+import { formatDuration, messageOf, sealaneVersion } from '../../runtime/runtime.ts'
+import { OutOfTime } from '../context/context.ts'
 
 export interface Question {
   /** What is asked for: `Gateway`, `Pod sealane-agent-x2x1k`. */

@@ -1,8 +1,22 @@
 /** The gateways of a cluster as `sealane show gateways` shows them: lane, links, and how much each carries. Pure. */
-import { CONDITION_DRAINED, CONDITION_READY, findCondition } from '../../model/conditions.ts'
-import { LABEL_GATEWAY, gatewayProblem, laneOfLabel, leavingReason } from '../../model/lanes/gateway-node.ts'
-import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
-import type { ConnectionState, ConnectionStatus, Gateway, Node } from '../../model/objects.ts'
+import {
+  CONDITION_DRAINED,
+  CONDITION_READY,
+  type ConnectionState,
+  type ConnectionStatus,
+  type Gateway,
+  type Node,
+  findCondition,
+} from '../../model/model.ts'
+import {
+  HEARTBEAT_OLD_MS,
+  LABEL_GATEWAY,
+  gatewayProblem,
+  heartbeatAgeMs,
+  isTakenAsSilent,
+  laneOfLabel,
+  leavingReason,
+} from '../../model/lanes/lanes.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
 
 export interface GatewayRow {

@@ -2,16 +2,21 @@
  * Facts of a Kubernetes cluster: objects, and the status pages of pods by the API server's proxy. All that is needed is
  * to read; what may not be read is a fact.
  */
-import { FACTS_FORMAT, type Fact, type ObjectsFact, readReport, slimmed } from '../../explain/facts/fact.ts'
-import { hasAllBackends } from '../../explain/facts/import-states.ts'
-import { readFacts } from '../../explain/facts/read-facts.ts'
-import type { FactKind } from '../../explain/facts/shapes.ts'
-import { worldOf } from '../../explain/facts/world.ts'
-import { STATUS_PORTS, selectorLabels } from '../../install/values/names.ts'
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
-import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
-import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import {
+  FACTS_FORMAT,
+  type Fact,
+  type FactKind,
+  type ObjectsFact,
+  hasAllBackends,
+  readFacts,
+  readReport,
+  slimmed,
+  worldOf,
+} from '../../explain/facts/facts.ts'
+import { STATUS_PORTS, selectorLabels } from '../../install/values/values.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { type DynamicClient, type DynamicObject, KIND_PLACES } from '../../kubeapi/kube/kube.ts'
+import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { KindMissingError, type Question, askFor } from './ask.ts'
 
 // What of a cluster's NetworkPolicies counts: those of namespaces where something is exported or imported, and our own.

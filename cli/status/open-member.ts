@@ -1,16 +1,18 @@
 /** Opens the cluster or the site that a command looks at, and gathers facts about it, once or many times. */
-import type { FactSet } from '../../explain/facts/fact.ts'
-import type { Area } from '../../explain/facts/finding.ts'
-import { selectorLabels } from '../../install/values/names.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
-import type { CommandContext } from '../context/command-context.ts'
+import type { Area, FactSet } from '../../explain/facts/facts.ts'
+import { selectorLabels } from '../../install/values/values.ts'
+import { SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type ClusterAdmin,
+  type CommandContext,
+  type KubeTarget,
+  type Target,
+  targetFlags,
+  withinTime,
+} from '../context/context.ts'
 import type { Progress } from './probes/progress.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
-import type { Target } from '../context/open-target.ts'
-import { type KubeTarget, targetFlags } from '../context/target.ts'
-import { withinTime } from '../context/timeout.ts'
 import { gatherFacts } from './ask.ts'
 
 export interface MemberInit extends Target {
@@ -45,7 +47,7 @@ async function openSiteMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withSite } = await import('../context/open-site.ts')
+  const { withSite } = await import('../context/context.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
   return withSite(site, context, ({ api, config }) =>
@@ -68,7 +70,7 @@ async function openKubeMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withAdmin } = await import('../context/with-admin.ts')
+  const { withAdmin } = await import('../context/context.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)

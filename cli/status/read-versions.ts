@@ -1,10 +1,8 @@
 /** Which version of each part runs in a cluster: as it says itself, else by the image of its pods. */
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { type ComponentName, objectName } from '../../install/values/names.ts'
-import { DEFAULT_VALUES } from '../../install/values/install-values.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { brokerPod } from '../broker/pod-broker.ts'
-import type { ClusterAdmin } from '../context/cluster-admin.ts'
+import { type ComponentName, DEFAULT_VALUES, type ManifestObject, objectName } from '../../install/values/values.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { brokerPod } from '../broker/broker.ts'
+import type { ClusterAdmin } from '../context/context.ts'
 
 export interface PartVersion {
   readonly part: ComponentName | 'kubernetes'

@@ -1,10 +1,8 @@
 /** Facts of a site without Kubernetes: its folders, and the status page of what runs on this machine. */
-import { type AnyObject, type Fact, readReport, slimmed } from '../../explain/facts/fact.ts'
-import type { FactKind } from '../../explain/facts/shapes.ts'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { FileApi } from '../../kubeapi/files/file-api.ts'
-import { type FileProblem, formatProblem } from '../../kubeapi/files/problem-board.ts'
-import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import { type AnyObject, type Fact, type FactKind, readReport, slimmed } from '../../explain/facts/facts.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { FileApi, type FileProblem, formatProblem } from '../../kubeapi/files/files.ts'
+import { LABEL_SOURCE_CLUSTER } from '../../model/model.ts'
 import { askFor, textOfPage } from './ask.ts'
 
 export interface SiteFactsInit {

@@ -1,9 +1,7 @@
 /** The screen of `sealane status`. Pure; what others wrote is printable already (explain/). */
-import type { Diagnosis } from '../../explain/diagnose-member.ts'
-import { type RankedFinding, subjectText } from '../../explain/facts/finding.ts'
-import { durationText } from '../../explain/facts/world.ts'
-import type { ClusterOverview, GatewayOverview, LinkOverview, Overview } from '../../explain/overview.ts'
-import { type Column, renderTable } from '../context/output.ts'
+import type { ClusterOverview, Diagnosis, GatewayOverview, LinkOverview, Overview } from '../../explain/explain.ts'
+import { type RankedFinding, durationText, subjectText } from '../../explain/facts/facts.ts'
+import { type Column, renderTable } from '../context/context.ts'
 import { agoText } from './gateway-rows.ts'
 
 /** So much is one screen; wide has all. */

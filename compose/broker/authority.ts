@@ -1,10 +1,10 @@
 /** The certificate authority of a broker on this machine, for commands beside it. */
-import { type AuthorityStore, openAuthorityStore } from '../../broker/admin/authority-commands.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { type AuthorityStore, openAuthorityStore } from '../../broker/admin/admin.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import { withHint } from './store.ts'
 
-export type { AuthorityFacts, AuthorityStatus } from '../../broker/identity/rotation.ts'
-export type { AuthorityStep, AuthorityStore, RotateInit } from '../../broker/admin/authority-commands.ts'
+export type { AuthorityFacts, AuthorityStatus } from '../../broker/identity/identity.ts'
+export type { AuthorityStep, AuthorityStore, RotateInit } from '../../broker/admin/admin.ts'
 
 /** Beside a running broker or not. Throws when no broker has ever started on this state. */
 export async function withAuthorityStore<T>(state: string, work: (store: AuthorityStore) => Promise<T>): Promise<T> {

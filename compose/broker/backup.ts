@@ -1,14 +1,18 @@
 /** Backup and restore of a broker's state; they bring the certificate authority along. */
-import { backupBroker } from '../../broker/recovery/backup.ts'
-import { type Restored, finishRestore, stageRestore } from '../../broker/recovery/restore.ts'
-import { type Verified, verifyBackup, verifyState } from '../../broker/recovery/verify-store.ts'
-import { readBackup } from '../../broker/store/sqlite/sqlite-backup.ts'
-import { lockDirectory } from '../../broker/store/sqlite/sqlite-file.ts'
-import { makeStateDir } from '../../broker/store/state-directory.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import {
+  type Restored,
+  type Verified,
+  backupBroker,
+  finishRestore,
+  stageRestore,
+  verifyBackup,
+  verifyState,
+} from '../../broker/recovery/recovery.ts'
+import { lockDirectory, makeStateDir, readBackup } from '../../broker/store/store.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import { withHint } from './store.ts'
 
-export type { Restored } from '../../broker/recovery/restore.ts'
+export type { Restored } from '../../broker/recovery/recovery.ts'
 
 export interface BackupInit {
   /** Where the user finds it. */
@@ -56,8 +60,8 @@ export async function restoreState(
 
 // A look through a broker's state or a backup, apart from the broker itself, which brings a server along.
 
-export type { Finding } from '../../broker/recovery/findings.ts'
-export type { Verified } from '../../broker/recovery/verify-store.ts'
+export type { Finding } from '../../broker/recovery/recovery.ts'
+export type { Verified } from '../../broker/recovery/recovery.ts'
 
 /** Throws StateError where there is nothing, or it cannot be read at all. */
 export async function verifyWhat(what: { readonly state: string; readonly backup?: string }): Promise<Verified> {

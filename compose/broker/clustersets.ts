@@ -1,13 +1,9 @@
 /** The clustersets of a broker on this machine, for commands beside it. */
-import { ClustersetStore } from '../../broker/admin/clusterset-commands.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { ClustersetStore } from '../../broker/admin/admin.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import { withHint } from './store.ts'
 
-export type {
-  ClustersetStore,
-  ClustersetSummary,
-  CreateClustersetInit,
-} from '../../broker/admin/clusterset-commands.ts'
+export type { ClustersetStore, ClustersetSummary, CreateClustersetInit } from '../../broker/admin/admin.ts'
 
 /** Beside a running broker or not. Throws when no broker has ever started on this state. */
 export async function withClustersets<T>(state: string, work: (store: ClustersetStore) => Promise<T> | T): Promise<T> {

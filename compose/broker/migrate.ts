@@ -1,12 +1,17 @@
 /** Moves a broker's store, apart from the broker itself, which brings a server along. */
-import { localOperator } from '../../broker/audit/audited-command.ts'
-import type { EtcdStoreConfig } from '../../broker/config/broker-config.ts'
-import { type Migrated, cancelMigration, migrateStore } from '../../broker/recovery/migration.ts'
-import { listedClusterset, openPlace } from '../../broker/recovery/open-location.ts'
-import type { StorePlace } from '../../broker/recovery/store-location.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { localOperator } from '../../broker/audit/audit.ts'
+import type { EtcdStoreConfig } from '../../broker/config/config.ts'
+import {
+  type Migrated,
+  type StorePlace,
+  cancelMigration,
+  listedClusterset,
+  migrateStore,
+  openPlace,
+} from '../../broker/recovery/recovery.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 
-export type { Migrated } from '../../broker/recovery/migration.ts'
+export type { Migrated } from '../../broker/recovery/recovery.ts'
 
 export interface MoveInit {
   /** As the flags have it: see openPlace(). */

@@ -5,15 +5,14 @@ import {
   DEFAULT_BROKER_CONFIG,
   type EtcdStoreConfig,
   type SignerConfig,
-} from '../../broker/config/broker-config.ts'
+} from '../../broker/config/config.ts'
 import { runBroker } from '../../broker/main.ts'
-import type { MemberQuota } from '../../model/member-quota.ts'
-import { calmHeap, ownHeap } from '../../runtime/process-resources.ts'
-import type { LogThreshold } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { withProcess } from '../process.ts'
+import type { MemberQuota } from '../../model/model.ts'
+import { calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
+import type { LogThreshold } from '../../runtime/logging/logging.ts'
+import { withProcess } from '../compose.ts'
 
-export type { EtcdStoreConfig } from '../../broker/config/broker-config.ts'
+export type { EtcdStoreConfig } from '../../broker/config/config.ts'
 
 export interface BrokerProcessInit {
   readonly state: string

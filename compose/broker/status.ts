@@ -1,11 +1,10 @@
 /** How a broker is, apart from the broker itself, which brings a server along. */
-import type { BrokerStatus } from '../../broker/admin/broker-status.ts'
-import { readBrokerStatus, readServing } from '../../broker/admin/read-status.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { type BrokerStatus, readBrokerStatus, readServing } from '../../broker/admin/admin.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
 import { withHint } from './store.ts'
 
-export { worstOf } from '../../broker/admin/broker-status.ts'
-export type { BrokerStatus, Health, StatusProblem } from '../../broker/admin/broker-status.ts'
+export { worstOf } from '../../broker/admin/admin.ts'
+export type { BrokerStatus, Health, StatusProblem } from '../../broker/admin/admin.ts'
 
 /** Throws UserError or StateError where no broker has ever been on this state, or it cannot be read. */
 export async function brokerStatus(state: string, signal: AbortSignal): Promise<BrokerStatus> {

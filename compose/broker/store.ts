@@ -1,12 +1,12 @@
 /** The broker's database for commands beside it; apart from the broker itself, which brings a server along. */
-import { type BrokerStore, openBrokerStore } from '../../broker/admin/member-commands.ts'
-import { StateError } from '../../broker/store/record-log.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { type BrokerStore, openBrokerStore } from '../../broker/admin/admin.ts'
+import { StateError } from '../../broker/store/store.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
-export type { BrokerStore, RekeyInit, TokenInit, TokenSummary } from '../../broker/admin/member-commands.ts'
-export type { Answer, AnswerInit, WaitingSummary } from '../../broker/members/waiting-joins.ts'
-export type { EvictInit, Eviction, MemberSummary } from '../../broker/members/member-list.ts'
+export type { BrokerStore, RekeyInit, TokenInit, TokenSummary } from '../../broker/admin/admin.ts'
+export type { Answer, AnswerInit, WaitingSummary } from '../../broker/members/members.ts'
+export type { EvictInit, Eviction, MemberSummary } from '../../broker/members/members.ts'
 
 /**
  * Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state.

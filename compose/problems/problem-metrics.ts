@@ -1,5 +1,5 @@
 /** What a member's problems are, as numbers: the same codes and severities as `sealane status` says. */
-import type { Gauge, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface ProblemMetrics {
   readonly problems: Gauge

@@ -2,26 +2,33 @@
  * Looks at this cluster every 15 s as `sealane status` does, from what the agent has in memory, and counts what is
  * wrong: alerts speak of the same causes by the same codes. Nothing is asked for it, and nothing waits for it.
  */
-import { diagnoseMember } from '../../explain/diagnose-member.ts'
-import { FACTS_FORMAT, type Fact, type FactSet, readReport, slimmed } from '../../explain/facts/fact.ts'
-import type { RankedFinding } from '../../explain/facts/finding.ts'
-import type { FactKind, ImportsReport } from '../../explain/facts/shapes.ts'
-import type { Overview } from '../../explain/overview.ts'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
-import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
+import { type Overview, diagnoseMember } from '../../explain/explain.ts'
 import {
+  FACTS_FORMAT,
+  type Fact,
+  type FactKind,
+  type FactSet,
+  type ImportsReport,
+  type RankedFinding,
+  readReport,
+  slimmed,
+} from '../../explain/facts/facts.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import {
+  CONDITION_IMPORTED,
   type EndpointSlice,
   type Gateway,
   type KubeObject,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
   MEMBERSHIP_NAME,
   type ServiceExport,
   type ServiceImport,
-} from '../../model/objects.ts'
-import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import { type ComponentDeps, reportedLoop } from '../../runtime/component.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
+  findCondition,
+} from '../../model/model.ts'
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/lanes.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import { type ComponentDeps, reportedLoop, sealaneVersion } from '../../runtime/runtime.ts'
 import { type ProblemMetrics, problemMetrics } from './problem-metrics.ts'
 
 export interface ProblemsDeps extends ComponentDeps {

@@ -1,19 +1,22 @@
 /** Starts the agent of a site. One of several acts; in a real cluster it joins by itself with the token it finds. */
 import { randomBytes } from 'node:crypto'
-import { askResolver } from '../../agent/cluster/ask-resolver.ts'
-import { agentConfig } from '../../agent/loop/config.ts'
+import { askResolver } from '../../agent/cluster/cluster.ts'
+import { agentConfig } from '../../agent/loop/loop.ts'
 import { type AgentDeps, runAgent } from '../../agent/main.ts'
-import { rememberIdentity } from '../../agent/membership/keep-membership.ts'
-import { joinAndRun } from '../../agent/membership/lifecycle.ts'
-import { AGENT_LEASE } from '../../install/values/names.ts'
-import { type ClusterApi, ClusterApiError, type LeaseStore } from '../../kubeapi/cluster-api.ts'
-import { Election, type ElectionDeps } from '../../kubeapi/election.ts'
-import { parseClusterId } from '../../model/ids.ts'
-import { type ElectionTiming, electionTiming } from '../../model/lanes/lane-servers.ts'
-import { newProcessMark } from '../../protocol/identity/process-mark.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { watchProblems } from '../problems/watch-problems.ts'
+import { joinAndRun, rememberIdentity } from '../../agent/membership/membership.ts'
+import { AGENT_LEASE } from '../../install/values/values.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  Election,
+  type ElectionDeps,
+  type LeaseStore,
+} from '../../kubeapi/kubeapi.ts'
+import { parseClusterId } from '../../model/model.ts'
+import { type ElectionTiming, electionTiming } from '../../model/lanes/lanes.ts'
+import { newProcessMark } from '../../protocol/identity/identity.ts'
+import { type ComponentDeps, sealaneVersion } from '../../runtime/runtime.ts'
+import { watchProblems } from '../problems/problems.ts'
 import { type SiteRun, untilLeft } from './part.ts'
 
 // Of the agents of a site without Kubernetes one acts: the one that holds the Lease in the state folder.

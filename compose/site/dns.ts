@@ -1,7 +1,7 @@
 /** Starts the DNS server of a site. */
-import { dnsConfig } from '../../dns/config/dns-config.ts'
+import { dnsConfig } from '../../dns/config/config.ts'
 import { runDns } from '../../dns/main.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
+import type { ComponentDeps } from '../../runtime/runtime.ts'
 import { type SiteRun, untilLeft } from './part.ts'
 
 /** A pod gets its SIGTERM before all nodes have stopped sending to it: their kube-proxies get the change later. */

@@ -7,27 +7,24 @@ import {
   readGatewayWorld,
   whenCachesSynced,
 } from '../../gateway/main.ts'
-import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
-import { runLabelledGateway } from '../../gateway/lease/labelled-gateway.ts'
+import { WireguardCable } from '../../gateway/cable/cable.ts'
+import { runLabelledGateway } from '../../gateway/lease/lease.ts'
 import {
   type GatewayLabel,
   type GatewayLane,
   LABEL_GATEWAY,
   gatewayLabel,
   gatewayProblem,
+  laneOfHolder,
   withGatewayLabels,
-} from '../../model/lanes/gateway-node.ts'
-import type { Node } from '../../model/objects.ts'
-import { laneOfHolder } from '../../model/lanes/lane-servers.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { readMachineNetwork } from '../../runtime/machine-network.ts'
-import { readSiteFile } from '../../kubeapi/files/site-file.ts'
-import type { LeaseStore } from '../../kubeapi/cluster-api.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { withKernel } from '../kernel.ts'
+} from '../../model/lanes/lanes.ts'
+import type { Node } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type ComponentDeps, UserError, readMachineNetwork, sealaneVersion } from '../../runtime/runtime.ts'
+import { readSiteFile } from '../../kubeapi/files/files.ts'
+import type { LeaseStore } from '../../kubeapi/kubeapi.ts'
+import { withKernel } from '../compose.ts'
 import type { SiteRun } from './part.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const configOf = await configFor(site, signal)

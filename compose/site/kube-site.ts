@@ -1,26 +1,42 @@
 /** A site that is a real cluster: its objects, its identity's Secret, and the election of its agents. */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import type { MembershipAccess } from '../../agent/membership/keep-membership.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
-import { type MarkKind, type Marks, OBJECT_MARKS, keyProblem, valueProblem } from '../../install/values/marks.ts'
-import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/values/names.ts'
-import type { LeaseStore } from '../../kubeapi/cluster-api.ts'
-import type { KubernetesAccess } from '../../kubeapi/files/site-file.ts'
-import type { DynamicClient } from '../../kubeapi/kube/dynamic-client.ts'
-import type { Refusal } from '../../kubeapi/kube/http/refusals.ts'
-import { type KubeApi, type KubeApiInit, openKubeApi } from '../../kubeapi/kube/kube-api.ts'
-import { lacksObjectMarks } from '../../kubeapi/kube/write/owned-fields.ts'
-import type { ElectionTiming } from '../../model/lanes/lane-servers.ts'
-import { MEMBERSHIP_NAME, type Node } from '../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
-import type { JoinStore } from '../../protocol/membership/join.ts'
-import type { IdentityStore } from '../../protocol/membership/member-files.ts'
-import { secretIdentity } from '../../protocol/membership/secret-identity.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError, messageOf, reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { MembershipAccess } from '../../agent/membership/membership.ts'
+import {
+  AGENT_LEASE,
+  IDENTITY_SECRET,
+  IDENTITY_SECRET_TYPE,
+  type ManifestObject,
+  type MarkKind,
+  type Marks,
+  OBJECT_MARKS,
+  keyProblem,
+  partLabels,
+  valueProblem,
+} from '../../install/values/values.ts'
+import type { LeaseStore } from '../../kubeapi/kubeapi.ts'
+import type { KubernetesAccess } from '../../kubeapi/files/files.ts'
+import {
+  type DynamicClient,
+  type KubeApi,
+  type KubeApiInit,
+  type Refusal,
+  lacksObjectMarks,
+  openKubeApi,
+} from '../../kubeapi/kube/kube.ts'
+import type { ElectionTiming } from '../../model/lanes/lanes.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
+  LABEL_SERVICE_NAME,
+  MEMBERSHIP_NAME,
+  type Node,
+} from '../../model/model.ts'
+import { type IdentityStore, type JoinStore, secretIdentity } from '../../protocol/membership/membership.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError, messageOf, reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import { type SecretClient, secretAccess } from './secret-access.ts'
 
 export interface KubeSite extends MembershipAccess {

@@ -1,12 +1,11 @@
 /** What a part of a site is started with, and the shape of the modules that start one. */
-import type { ClusterApi, LeaseStore } from '../../kubeapi/cluster-api.ts'
-import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
-import type { ClusterId } from '../../model/ids.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import type { IdentityStore } from '../../protocol/membership/member-files.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { ClusterApi, LeaseStore } from '../../kubeapi/kubeapi.ts'
+import type { SiteConfig } from '../../kubeapi/files/files.ts'
+import { type ClusterId, MEMBERSHIP_NAME } from '../../model/model.ts'
+import type { IdentityStore } from '../../protocol/membership/membership.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { ComponentDeps } from '../../runtime/runtime.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { KubeSite } from './kube-site.ts'
 
 export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const

@@ -1,12 +1,10 @@
 /** Starts the routeagent of one node, or prints what it would apply. */
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import { planRouteAgent, runRouteAgent } from '../../routeagent/main.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { readMachineNetwork } from '../../runtime/machine-network.ts'
-import { withKernel } from '../kernel.ts'
+import { type ComponentDeps, readMachineNetwork, sealaneVersion } from '../../runtime/runtime.ts'
+import { withKernel } from '../compose.ts'
 import type { SiteRun } from './part.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
 
 export function run(
   deps: ComponentDeps,

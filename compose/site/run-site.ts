@@ -2,27 +2,33 @@
  * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
  * it runs: what a process does not need costs it no memory.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { SiteConfig } from '../../kubeapi/files/site-file.ts'
-import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
-import { InvalidAddressError, type Prefix } from '../../model/addresses/ip.ts'
-import { parseClusterId } from '../../model/ids.ts'
-import { isSourceAmong, laneSources } from '../../model/lanes/lane-callers.ts'
-import { LANE_LEASE_MS, LEASE_BOUNDS } from '../../model/lanes/lane-servers.ts'
-import { HEARTBEAT_BOUNDS, HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
-import { type IdentityStore, folderIdentity } from '../../protocol/membership/member-files.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import type { CallerCheck, ComponentDeps, StatusBoard } from '../../runtime/component.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { parseDuration } from '../../runtime/flag-values.ts'
-import type { LogSwitch, LogThreshold } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { favourProcess } from '../../runtime/process-resources.ts'
-import { sealaneVersion } from '../../runtime/version.ts'
-import { memberInfo } from '../problems/problem-metrics.ts'
-import { withProcess } from '../process.ts'
+import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
+import type { SiteConfig } from '../../kubeapi/files/files.ts'
+import { InvalidAddressError, type Prefix } from '../../model/addresses/addresses.ts'
+import { MEMBERSHIP_NAME, type Membership, parseClusterId } from '../../model/model.ts'
+import {
+  HEARTBEAT_BOUNDS,
+  HEARTBEAT_MS,
+  LANE_LEASE_MS,
+  LEASE_BOUNDS,
+  isSourceAmong,
+  laneSources,
+} from '../../model/lanes/lanes.ts'
+import { type IdentityStore, folderIdentity } from '../../protocol/membership/membership.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import {
+  type CallerCheck,
+  type ComponentDeps,
+  type StatusBoard,
+  UserError,
+  favourProcess,
+  parseDuration,
+  sealaneVersion,
+} from '../../runtime/runtime.ts'
+import type { LogSwitch, LogThreshold } from '../../runtime/logging/logging.ts'
+import { type Metrics, createMetrics } from '../../runtime/metrics/metrics.ts'
+import { memberInfo } from '../problems/problems.ts'
+import { withProcess } from '../compose.ts'
 import type { ComponentModule, ComponentName, MembershipInfo, Site, SiteRun } from './part.ts'
 
 // Times of a cluster that its environment may say: how often gateways write their status at least, and how long a Lease

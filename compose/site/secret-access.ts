@@ -1,7 +1,7 @@
 /** One Secret of a cluster as texts, for secret-identity.ts. */
-import type { SecretAccess, SecretChange } from '../../protocol/membership/secret-identity.ts'
-import { type ObjectRef, titleOf } from '../../kubeapi/kube/kinds.ts'
-import type { ManifestObject } from '../../install/values/manifest.ts'
+import type { SecretAccess, SecretChange } from '../../protocol/membership/membership.ts'
+import { type ObjectRef, titleOf } from '../../kubeapi/kube/kube.ts'
+import type { ManifestObject } from '../../install/values/values.ts'
 
 /** What it takes of a client. */
 export interface SecretClient {

@@ -4,17 +4,20 @@
  */
 import {
   type Address,
+  type LabelledPrefix,
   type Prefix,
   addressBits,
+  meantPrefixes,
   parseAddress,
   parsePrefix,
   prefixOf,
   prefixSize,
-} from '../../model/addresses/ip.ts'
-import { type LabelledPrefix, meantPrefixes } from '../../model/addresses/prefix-set.ts'
-import { LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
-import { HEADER_LENGTH, RCODE, byte } from '../message/wire.ts'
+} from '../../model/addresses/addresses.ts'
+import { LANE_ADDRESS_RANGE } from '../../model/model.ts'
+import { HEADER_LENGTH, RCODE, byte } from '../message/message.ts'
 import { TokenBuckets, mixed } from './client-limits.ts'
+
+export { Places, TokenBuckets, textHash } from './client-limits.ts'
 
 export interface Client {
   /**

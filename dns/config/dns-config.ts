@@ -1,8 +1,7 @@
 /** Configuration of the DNS server. compose/site/dns.ts fills it from site.yaml. */
-import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
-import { parsePrefix } from '../../model/addresses/ip.ts'
-import { HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
-import { UserError } from '../../runtime/errors.ts'
+import { type AddressPort, formatAddressPort, parseAddressPort, parsePrefix } from '../../model/addresses/addresses.ts'
+import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 export const DNS_PORT = 53
 

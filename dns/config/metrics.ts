@@ -1,7 +1,7 @@
 /** Everything the DNS server counts. The hot path counts in a plain array, handed on once a second by flush(). */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import { RCODE, TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/wire.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import { RCODE, TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/message.ts'
 
 const TYPE_NAMES: readonly (readonly [number, string])[] = [
   [TYPE_A, 'A'],

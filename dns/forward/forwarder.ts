@@ -6,14 +6,21 @@
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
-import { formatAddress } from '../../model/addresses/ip.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Places, TokenBuckets, textHash } from '../clients/client-limits.ts'
-import { type SocketAddress, formatSocketAddress } from '../config/dns-config.ts'
-import type { ForwardResult } from '../config/metrics.ts'
-import { QueryReader, sameQuestion } from '../message/query.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport, uint16 } from '../message/wire.ts'
-import { cutAnswer } from '../message/write-response.ts'
+import { formatAddress } from '../../model/addresses/addresses.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { Places, TokenBuckets, textHash } from '../clients/clients.ts'
+import { type ForwardResult, type SocketAddress, formatSocketAddress } from '../config/config.ts'
+import {
+  HEADER_LENGTH,
+  MAX_TCP_SIZE,
+  MAX_UDP_SIZE,
+  QueryReader,
+  RCODE,
+  type Transport,
+  cutAnswer,
+  sameQuestion,
+  uint16,
+} from '../message/message.ts'
 
 export interface ForwarderDeps {
   readonly clock: Clock

@@ -5,8 +5,8 @@
  */
 import { readFileSync, readdirSync } from 'node:fs'
 import { endianness } from 'node:os'
-import { formatAddress } from '../../model/addresses/ip.ts'
-import { HEADER_LENGTH, MAX_UDP_SIZE, byte } from '../message/wire.ts'
+import { formatAddress } from '../../model/addresses/addresses.ts'
+import { HEADER_LENGTH, MAX_UDP_SIZE, byte } from '../message/message.ts'
 
 // recvmmsg(2) and sendmmsg(2): many datagrams by one system call, which Node's sockets do not offer. Called through
 // `node:ffi` (Node 26.1, experimental; decision 24). Callers also work without it, one by one.

@@ -3,11 +3,16 @@
  * later) is tried again until it is there; a port that is taken ends the start with a clear message, unless several nodes
  * run this server.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { UserError } from '../../runtime/errors.ts'
-import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config/dns-config.ts'
-import type { DnsMetrics, DropReason } from '../config/metrics.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { UserError } from '../../runtime/runtime.ts'
+import {
+  type DnsConfig,
+  type DnsMetrics,
+  type DropReason,
+  type SocketAddress,
+  formatSocketAddress,
+} from '../config/config.ts'
 import type { Clients } from '../clients/clients.ts'
 import type { Pipeline } from './pipeline.ts'
 import { type Mmsg, openMmsg } from './datagram-slots.ts'

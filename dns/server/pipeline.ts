@@ -2,28 +2,28 @@
  * From packet to answer: answer() is the whole way, and every socket calls it for every query. It knows no socket; the
  * sockets send what it gives.
  */
-import { parseDnsName } from '../../model/dns-name.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import { CLUSTERSET_ZONE, parseDnsName } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import { type Client, OWN_PROCESS, ResponseLimit } from '../clients/clients.ts'
-import type { DnsMetrics, NotForwarded } from '../config/metrics.ts'
-import type { Forwarder } from '../forward/forwarder.ts'
-import { QueryReader, questionName } from '../message/query.ts'
+import type { DnsMetrics, NotForwarded } from '../config/config.ts'
+import type { Forwarder } from '../forward/forward.ts'
 import {
   CLASS_IN,
   type CompiledAnswer,
   MAX_TCP_SIZE,
   MAX_UDP_SIZE,
+  QueryReader,
   RCODE,
   TYPE_A,
   type Transport,
-} from '../message/wire.ts'
-import { cutAnswer, extendedError, writeAnswer, writeCode } from '../message/write-response.ts'
-import { answer as answerOf, isTransfer } from '../zone/answer.ts'
-import { compileAnswer } from '../zone/compile.ts'
-import { KeptAnswers } from '../zone/kept-answers.ts'
-import type { ServiceIndex } from '../zone/service-index.ts'
+  cutAnswer,
+  extendedError,
+  questionName,
+  writeAnswer,
+  writeCode,
+} from '../message/message.ts'
+import { KeptAnswers, type ServiceIndex, answer as answerOf, compileAnswer, isTransfer } from '../zone/zone.ts'
 
 export interface PipelineDeps {
   readonly clock: Pick<Clock, 'monotonic'>

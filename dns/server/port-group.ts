@@ -5,7 +5,7 @@
  * no second one the kernel goes on spreading, so that a lone process still gets everything.
  */
 import { readdirSync, readlinkSync } from 'node:fs'
-import type { SocketAddress } from '../config/dns-config.ts'
+import type { SocketAddress } from '../config/config.ts'
 
 export interface PortGroup {
   /**

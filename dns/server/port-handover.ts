@@ -4,10 +4,10 @@
  * port, it waits for a moment only: clients then get SERVFAIL, which is true, and not silence.
  */
 import { readFileSync } from 'node:fs'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config/dns-config.ts'
-import type { ServiceIndex } from '../zone/service-index.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config/config.ts'
+import type { ServiceIndex } from '../zone/zone.ts'
 import type { Listener } from './listener.ts'
 import type { Pipeline } from './pipeline.ts'
 

@@ -3,10 +3,9 @@
  * they come. Connections, their buffers and their patience are bounded.
  */
 import { type Server, type Socket, createServer } from 'node:net'
-import { formatAddress } from '../../model/addresses/ip.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { SocketAddress } from '../config/dns-config.ts'
-import type { DropReason } from '../config/metrics.ts'
+import { formatAddress } from '../../model/addresses/addresses.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { DropReason, SocketAddress } from '../config/config.ts'
 import type { Clients } from '../clients/clients.ts'
 import type { Pipeline } from './pipeline.ts'
 

@@ -2,9 +2,14 @@
  * What the zone clusterset.local answers: a pure function of the services known, the question and a rotation number.
  * Record forms: specification.md of KEP-1645 (schema 1.0.0); no-answer rules: RFC 2308 and RFC 8020.
  */
-import { type ZoneName, formatZoneName } from '../../model/dns-name.ts'
-import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE, MCS_DNS_SCHEMA_VERSION } from '../../model/spec-constants.ts'
-import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/wire.ts'
+import {
+  CLUSTERSET_NAME_SERVER,
+  CLUSTERSET_ZONE,
+  MCS_DNS_SCHEMA_VERSION,
+  type ZoneName,
+  formatZoneName,
+} from '../../model/model.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../message/message.ts'
 
 /** RFC 1035 section 3.2.2, RFC 3596, RFC 2782, RFC 8482. */
 /** Zone transfers and mail agents of old, RFC 1035 section 3.2.3 and RFC 1995. */

@@ -6,10 +6,10 @@
  * Names inside SRV records are not compressed (RFC 2782), which is why records go through dns2 one at a time.
  */
 import { Packet } from 'dns2'
-import { parseAddress } from '../../model/addresses/ip.ts'
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { parseAddress } from '../../model/addresses/addresses.ts'
+import { CLUSTERSET_ZONE } from '../../model/model.ts'
 import type { DnsAnswer, DnsRecord, SoaData } from './answer.ts'
-import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../message/wire.ts'
+import { type CompiledAnswer, HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../message/message.ts'
 
 /** Highest octet a compression pointer can name. */
 const MAX_POINTER = 0x3fff

@@ -2,8 +2,7 @@
  * Answers kept ready as bytes. Each is kept until its service changes; names that are not there have an answer ready
  * for each length of question, so that made-up names take no room.
  */
-import type { ZoneName } from '../../model/dns-name.ts'
-import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import { type ServiceKey, type ZoneName, serviceKey } from '../../model/model.ts'
 import {
   type CompiledAnswer,
   HEADER_LENGTH,
@@ -14,7 +13,7 @@ import {
   TYPE_SRV,
   TYPE_TXT,
   byte,
-} from '../message/wire.ts'
+} from '../message/message.ts'
 import { isTransfer, soaRecord } from './answer.ts'
 import { compileAnswer } from './compile.ts'
 import { NO_SERVICE, isServiceName, labelsHash } from './known-labels.ts'

@@ -4,8 +4,8 @@
  * in particular must be cheap: clients try their search domains first, and it cannot be kept, since such names have no
  * end.
  */
-import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { HEADER_LENGTH, byte } from '../message/wire.ts'
+import { CLUSTERSET_ZONE } from '../../model/model.ts'
+import { HEADER_LENGTH, byte } from '../message/message.ts'
 
 /** Makes small letters of capital ones. What else it makes equal costs a closer look, and no wrong answer. */
 const FOLD = 0x20

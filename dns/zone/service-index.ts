@@ -3,28 +3,37 @@
  * its own service: the entry is dropped, and built anew by the next question for it. Objects are kept by reference;
  * the caches hold them anyway.
  */
-import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { type Family, type Prefix, classifyAddress, formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import {
   type ClusterValidation,
+  type Family,
+  type Prefix,
   checkRemoteClusters,
+  classifyAddress,
+  formatAddress,
+  parseAddress,
   underlayAddresses,
-} from '../../model/addresses/remote-clusters.ts'
-import { MAX_DNS_NAME_LENGTH, dashedAddress, formatZoneName } from '../../model/dns-name.ts'
-import { type ServiceKey, isDnsLabel, serviceKey } from '../../model/ids.ts'
-import { usableClusters } from '../../model/lanes/liveness.ts'
-import type {
-  Cluster,
-  EndpointSlice,
-  Gateway,
-  ImportPort,
-  Node,
-  ServiceImport,
-  SliceEndpoint,
-} from '../../model/objects.ts'
-import { podsOf } from '../../model/services/endpoint-pods.ts'
-import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
+} from '../../model/addresses/addresses.ts'
+import {
+  type Cluster,
+  type EndpointSlice,
+  type Gateway,
+  type ImportPort,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  MAX_DNS_NAME_LENGTH,
+  type Node,
+  type ServiceImport,
+  type ServiceKey,
+  type SliceEndpoint,
+  dashedAddress,
+  formatZoneName,
+  isDnsLabel,
+  serviceKey,
+} from '../../model/model.ts'
+import { usableClusters } from '../../model/lanes/lanes.ts'
+import { podsOf } from '../../model/services/services.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
 import type { SiteNetworks } from '../clients/clients.ts'
 import type { DnsHost, DnsService, NamedPort, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'

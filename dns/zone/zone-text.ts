@@ -1,7 +1,7 @@
 /** Records and answers as zone-file text (RFC 1035 section 5), one line per record: for tests and /debug/plan. Pure. */
-import type { ZoneName } from '../../model/dns-name.ts'
+import type { ZoneName } from '../../model/model.ts'
 import { type DnsAnswer, type DnsRecord, type DnsService, type ZoneView, answer } from './answer.ts'
-import { TYPE_A, TYPE_AAAA, TYPE_SRV } from '../message/wire.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_SRV } from '../message/message.ts'
 
 /** `owner ttl IN type rdata`. */
 export function formatRecord(record: DnsRecord): string {

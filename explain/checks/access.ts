@@ -1,18 +1,19 @@
 /** What the API server does not let parts of this cluster do: the cause of much that they do not report any more. */
-import type { Cause, Finding } from '../facts/finding.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import type { RefusalReport } from '../facts/shapes.ts'
 import {
   API_SERVER,
+  type Cause,
+  type Finding,
   IDENTITY_SECRET,
   MEMBER_PARTS,
   type MemberPart,
   REFUSED_PART,
+  type RefusalReport,
+  type Seen,
   type World,
   named,
   seenAt,
   workloadSubject,
-} from '../facts/world.ts'
+} from '../facts/facts.ts'
 
 /** So many are named; the others are counted. */
 const MOST_NAMED = 3

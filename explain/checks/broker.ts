@@ -1,11 +1,13 @@
 /** Whether this cluster publishes and learns: the agent, its way to the broker, its certificate. */
-import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
+import { CONDITION_IN_CONTACT, findCondition } from '../../model/model.ts'
 import { type ReasonCode, knownReason, reasonRow } from '../../model/reasons/reasons.ts'
-import type { Cause, Finding, Subject } from '../facts/finding.ts'
-import type { BrokerCall } from '../facts/probe-shapes.ts'
-import type { Seen } from '../facts/read-facts.ts'
 import {
+  type BrokerCall,
+  type Cause,
+  type Finding,
   IDENTITY_MISSING,
+  type Seen,
+  type Subject,
   type World,
   durationText,
   hangingHere,
@@ -13,7 +15,7 @@ import {
   refusalCauses,
   seenAt,
   seenSubject,
-} from '../facts/world.ts'
+} from '../facts/facts.ts'
 
 /** By the clocks of two machines. A holder renews every few seconds. */
 const LEASE_OLD_MS = 45_000

@@ -1,9 +1,16 @@
 /** Whether the names of the clusterset are answered where pods ask. Plain sites have no such DNS. */
-import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/conditions.ts'
-import type { Cause, Finding } from '../facts/finding.ts'
-import type { DnsAnswer } from '../facts/probe-shapes.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import { type World, hangingHere, refusalCauses, seenAt, unjoinedCauses } from '../facts/world.ts'
+import { CONDITION_CLUSTER_DNS, findCondition } from '../../model/model.ts'
+import {
+  type Cause,
+  type DnsAnswer,
+  type Finding,
+  type Seen,
+  type World,
+  hangingHere,
+  refusalCauses,
+  seenAt,
+  unjoinedCauses,
+} from '../facts/facts.ts'
 
 export function clusterDns(world: World): readonly Finding[] {
   const { objects, self, selfSubject } = world

@@ -1,21 +1,21 @@
 /** Whether this cluster has gateways, and whether they report. */
-import { CONDITION_READY, findCondition } from '../../model/conditions.ts'
-import { LABEL_GATEWAY, gatewayProblem, leavingReason } from '../../model/lanes/gateway-node.ts'
-import { heartbeatAgeMs } from '../../model/lanes/liveness.ts'
+import { CONDITION_READY, findCondition } from '../../model/model.ts'
+import { LABEL_GATEWAY, gatewayProblem, heartbeatAgeMs, leavingReason } from '../../model/lanes/lanes.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import type { Cause, Finding } from '../facts/finding.ts'
 import {
+  type Cause,
+  type FactObjects,
+  type Finding,
   NOTHING_RUNS,
+  type Seen,
   type World,
   absentAt,
   durationText,
   hangingHere,
+  refusalCauses,
   seenAt,
   seenSubject,
-  refusalCauses,
-} from '../facts/world.ts'
+} from '../facts/facts.ts'
 
 type SeenGateway = Seen<FactObjects['Gateway']>
 type SeenNode = Seen<FactObjects['Node']>

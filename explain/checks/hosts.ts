@@ -1,7 +1,7 @@
 /** How the kernels of machines that were looked at stand, and what is about to run out there. */
-import { containsAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
-import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts'
+import { containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
+  CONDITION_NODES_ANSWER,
   LANE_BASE_PORT,
   NFT_TABLE_GATEWAY,
   NFT_TABLE_NODE,
@@ -12,13 +12,11 @@ import {
   ROUTE_TABLE_NODE_PUBLIC,
   VXLAN_DEVICE,
   VXLAN_PORT,
-} from '../../model/kernel-ids.ts'
-import { LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
-import type { Finding } from '../facts/finding.ts'
-import type { HostReport } from '../facts/probe-shapes.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import { type World, named, seenAt, seenSubject } from '../facts/world.ts'
-import { type Drop, type Packet, dropOf } from '../packet-filter/nft-chains.ts'
+  findCondition,
+} from '../../model/model.ts'
+import { LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
+import { type Finding, type HostReport, type Seen, type World, named, seenAt, seenSubject } from '../facts/facts.ts'
+import { type Drop, type Packet, dropOf } from '../packet-filter/packet-filter.ts'
 
 type Host = Seen<HostReport>
 type Found = Pick<Finding, 'reason' | 'severity' | 'seen'> & Partial<Pick<Finding, 'because'>>

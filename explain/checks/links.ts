@@ -2,11 +2,19 @@
  * Which other clusters are reached, and what the links that are not up have in common: everything, a cluster, a gateway
  * here, a gateway there. One cause is one finding, and the links are counted under it.
  */
-import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Cause, Finding, Subject } from '../facts/finding.ts'
-import { type Link, type World, absentAt, named, seenAt } from '../facts/world.ts'
+import { CONDITION_CONNECTED, CONDITION_IN_CONTACT, findCondition } from '../../model/model.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import {
+  type Cause,
+  type FactObjects,
+  type Finding,
+  type Link,
+  type Subject,
+  type World,
+  absentAt,
+  named,
+  seenAt,
+} from '../facts/facts.ts'
 
 export function links(world: World): readonly Finding[] {
   const { reached, others, silent } = world

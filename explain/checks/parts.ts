@@ -1,17 +1,18 @@
 /** Whether the parts of an installation run, belong to a clusterset, and are of one release. */
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { MEMBERSHIP_NAME } from '../../model/model.ts'
 import { reasonRow } from '../../model/reasons/reasons.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Cause, Finding } from '../facts/finding.ts'
-import type { Seen } from '../facts/read-facts.ts'
 import {
   CONTROL_PLANE_CAUSES,
+  type Cause,
+  type FactObjects,
+  type Finding,
   IDENTITY_MISSING,
   LABEL_COMPONENT,
   MEMBER_PARTS,
   type MemberPart,
   OWN_MEMBERSHIP,
   PART_WORKLOADS,
+  type Seen,
   type World,
   absentAt,
   durationText,
@@ -23,7 +24,7 @@ import {
   seenSubject,
   unjoinedCauses,
   workloadName,
-} from '../facts/world.ts'
+} from '../facts/facts.ts'
 
 type Workload = Seen<FactObjects['Deployment']>
 type Pod = Seen<FactObjects['Pod']>

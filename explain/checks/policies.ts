@@ -2,13 +2,21 @@
  * Whether NetworkPolicies let pods of other clusters call exported services. Which pods a policy is about is known as far
  * as the Service's selector says it: where it may be about them, what it lets in counts, and what it keeps out does not.
  */
-import { type Prefix, addressBits, parseAddress } from '../../model/addresses/ip.ts'
-import { CONDITION_READY, isConditionTrue } from '../../model/conditions.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Finding, Subject } from '../facts/finding.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import { DNS_POD_PORT, LABEL_COMPONENT, type World, named, seenAt, seenSubject, workloadName } from '../facts/world.ts'
+import { type Prefix, addressBits, parseAddress } from '../../model/addresses/addresses.ts'
+import { CONDITION_READY, SYSTEM_NAMESPACE, isConditionTrue } from '../../model/model.ts'
+import {
+  DNS_POD_PORT,
+  type FactObjects,
+  type Finding,
+  LABEL_COMPONENT,
+  type Seen,
+  type Subject,
+  type World,
+  named,
+  seenAt,
+  seenSubject,
+  workloadName,
+} from '../facts/facts.ts'
 import {
   type Addresses,
   type Direction,
@@ -24,7 +32,7 @@ import {
   rulesOf,
   selects,
   selectsAll,
-} from '../packet-filter/network-policy.ts'
+} from '../packet-filter/packet-filter.ts'
 
 interface ReadPolicy extends Seen<FactObjects['NetworkPolicy']> {
   readonly rules: readonly PolicyRule[]

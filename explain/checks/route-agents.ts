@@ -1,10 +1,19 @@
 /** Whether the pods of every node have a way to the other clusters. */
-import { CONDITION_NODES_ANSWER, findCondition } from '../../model/conditions.ts'
+import { CONDITION_NODES_ANSWER, findCondition } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import type { Cause, Finding } from '../facts/finding.ts'
-import { NOTHING_RUNS, type World, absentAt, named, seenAt, seenSubject, refusalCauses } from '../facts/world.ts'
+import {
+  type Cause,
+  type FactObjects,
+  type Finding,
+  NOTHING_RUNS,
+  type Seen,
+  type World,
+  absentAt,
+  named,
+  refusalCauses,
+  seenAt,
+  seenSubject,
+} from '../facts/facts.ts'
 
 type SeenAgent = Seen<FactObjects['RouteAgent']>
 

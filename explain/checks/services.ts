@@ -1,12 +1,20 @@
 /** What became of this cluster's exports, and of what it imports. */
-import { CONDITION_COMPLETE, CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
-import type { Condition } from '../../model/objects.ts'
+import { CONDITION_COMPLETE, CONDITION_IMPORTED, type Condition, findCondition } from '../../model/model.ts'
 import { type ReasonCode, firstReason, knownReason } from '../../model/reasons/reasons.ts'
-import type { FactObjects } from '../facts/fact.ts'
-import type { Cause, Finding } from '../facts/finding.ts'
-import { type ImportState, importStates } from '../facts/import-states.ts'
-import type { Seen } from '../facts/read-facts.ts'
-import { CONTROL_PLANE_CAUSES, type World, named, refusalCauses, seenAt, seenSubject } from '../facts/world.ts'
+import {
+  CONTROL_PLANE_CAUSES,
+  type Cause,
+  type FactObjects,
+  type Finding,
+  type ImportState,
+  type Seen,
+  type World,
+  importStates,
+  named,
+  refusalCauses,
+  seenAt,
+  seenSubject,
+} from '../facts/facts.ts'
 
 type SeenExport = Seen<FactObjects['ServiceExport']>
 

@@ -13,7 +13,7 @@ import type {
   RouteAgent,
   ServiceExport,
   ServiceImport,
-} from '../../model/objects.ts'
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ProbeItems, ProbeKind } from './probe-shapes.ts'
 import type { FactKind, NetworkPolicy, NodeConditions, PartReport, Pod, ServiceFact, Workload } from './shapes.ts'

@@ -1,5 +1,5 @@
 /** What a check finds, and what becomes of it once all causes are known. */
-import { fitText, printable } from '../../model/conditions.ts'
+import { fitText, printable } from '../../model/model.ts'
 import { type ReasonCode, reasonRow } from '../../model/reasons/reasons.ts'
 
 /**

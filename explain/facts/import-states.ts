@@ -1,5 +1,5 @@
 /** For each imported service: its pods that are ready, and those of them that can be reached. Pure. */
-import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/model.ts'
 import type { FactObjects } from './fact.ts'
 import type { Seen } from './read-facts.ts'
 import type { PartReport } from './shapes.ts'

@@ -2,7 +2,7 @@
  * From what drivers bring, or a file has, to what checks may rely on. Nothing here throws: what cannot be used is named,
  * and the rest counts. The order of facts makes no difference.
  */
-import { fitText, printable } from '../../model/conditions.ts'
+import { fitText, printable } from '../../model/model.ts'
 import type { FactObjects, UnansweredFact } from './fact.ts'
 import { PROBE_KINDS, PROBE_NAMES, PROBE_SHAPES, type ProbeItems, type ProbeKind } from './probe-shapes.ts'
 import { FACT_KINDS, type FactKind, OBJECT_SHAPES, type PartReport, factSetShape, factShape } from './shapes.ts'

@@ -1,6 +1,6 @@
 /** What checks look at: the facts, and what several checks would otherwise each work out. Pure. */
-import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/liveness.ts'
-import { type ConnectionStatus, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/lanes.ts'
+import { type ConnectionStatus, MEMBERSHIP_NAME } from '../../model/model.ts'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import type { FactObjects } from './fact.ts'
 import type { Cause, Finding, Subject } from './finding.ts'

@@ -2,20 +2,20 @@
  * Which addresses outside the cluster NetworkPolicies let through. Policies add to each other: what the rules of one let
  * through, none takes away. Where nobody can say, it counts as let through. Pure.
  */
-import { plannedFamilies, routedPrefixes } from '../../model/addresses/addressing.ts'
 import {
   type Family,
   type Prefix,
   addressBits,
   containsPrefix,
   formatPrefix,
+  meantPrefixes,
   overlaps,
   parseAddress,
+  plannedFamilies,
   prefixOf,
-} from '../../model/addresses/ip.ts'
-import { meantPrefixes } from '../../model/addresses/prefix-set.ts'
-import type { LabelSelector, NetworkPolicy } from '../facts/shapes.ts'
-import { type World, named } from '../facts/world.ts'
+  routedPrefixes,
+} from '../../model/addresses/addresses.ts'
+import { type LabelSelector, type NetworkPolicy, type World, named } from '../facts/facts.ts'
 
 export type Direction = 'Ingress' | 'Egress'
 

@@ -2,7 +2,7 @@
  * Whether a packet is dropped on its way through firewalls, as far as that is certain: a rule that may let it pass, or
  * that nobody understands, ends the certainty. Families of IPv4 alone. Pure.
  */
-import type { FirewallChain, FirewallRule, PacketMatch } from '../facts/probe-shapes.ts'
+import type { FirewallChain, FirewallRule, PacketMatch } from '../facts/facts.ts'
 
 export type Hook = 'ingress' | 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
 

@@ -5,12 +5,10 @@
  * their Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance:
  * test/compliance/cable.ts, on WireGuard and on a cable without keys.
  */
-import type { Round } from '../../kernel/apply/round.ts'
-import type { RouteTable } from '../../kernel/route/route-table.ts'
-import type { AddressPort } from '../../model/addresses/address-port.ts'
-import type { Address } from '../../model/addresses/ip.ts'
-import { LANE_DEVICE_PREFIX } from '../../model/kernel-ids.ts'
-import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
+import type { Round } from '../../kernel/apply/apply.ts'
+import type { RouteTable } from '../../kernel/route/route.ts'
+import type { Address, AddressPort } from '../../model/addresses/addresses.ts'
+import { type Endpoint, type EndpointSpec, LANE_DEVICE_PREFIX } from '../../model/model.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
 
 /** A gateway of another cluster. */

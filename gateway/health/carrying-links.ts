@@ -1,10 +1,15 @@
 /** Which links carry traffic now, by their health and by what else there is. Pure. */
-import { CAPABILITY_DRAINING, remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { Endpoint, Gateway } from '../../model/objects.ts'
-import type { CableRules, LaneState } from '../cable/cable-driver.ts'
-import { farEnds, linkAsAny } from '../links/check-remotes.ts'
-import type { GatewayLaneConfig } from '../world/config.ts'
-import { type GatewayWorld, type PeerHealthView, clusterOfKey, healthKey } from '../world/gateway-world.ts'
+import { CAPABILITY_DRAINING, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import type { Endpoint, Gateway } from '../../model/model.ts'
+import type { CableRules, LaneState } from '../cable/cable.ts'
+import { farEnds, linkAsAny } from '../links/links.ts'
+import {
+  type GatewayLaneConfig,
+  type GatewayWorld,
+  type PeerHealthView,
+  clusterOfKey,
+  healthKey,
+} from '../world/world.ts'
 
 export type CarryingFacts = Pick<
   GatewayWorld,

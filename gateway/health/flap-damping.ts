@@ -4,7 +4,7 @@
  * further time. The idea is that of route flap damping (RFC 2439), with figures for links that are probed several times
  * a second. What is held out and the only way is used all the same: carryingLinks().
  */
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** What counted of a link fades by half in this time. */
 export const HALF_LIFE_MS = 60_000

@@ -2,8 +2,8 @@
  * Over which links traffic flowed lately, by what their device counts beside our own probes: where it did, a link is
  * asked more often.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { LaneState } from '../cable/cable-driver.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { LaneState } from '../cable/cable.ts'
 
 /** Probes received and sent since the prober knows the far end. */
 export interface ProbeCount {

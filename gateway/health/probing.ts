@@ -1,19 +1,20 @@
 /** The prober of this node's lane: started, kept and stopped as the plan has it. */
-import type { Notice } from '../../kernel/probing/probe-packet.ts'
-import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
-import { type MeasuredPeer, type ProbedPeer, Prober } from '../../kernel/probing/prober.ts'
-import type { ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { ConnectionState, Gateway } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type Failure, messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type LaneState, linkKey } from '../cable/cable-driver.ts'
-import type { LanePlan, PlannedLink } from '../links/plan-lanes.ts'
-import type { GatewayConfig } from '../world/config.ts'
-import { clusterOfKey, healthKey } from '../world/gateway-world.ts'
-import { type GatewayMetrics, laneLabels } from '../world/metrics.ts'
+import {
+  type MeasuredPeer,
+  type Notice,
+  type OpenProbeSocket,
+  type ProbedPeer,
+  Prober,
+} from '../../kernel/probing/probing.ts'
+import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { type ConnectionState, type Gateway, LANE_PROBE_PORT } from '../../model/model.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Failure, messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type LaneState, linkKey } from '../cable/cable.ts'
+import type { LanePlan, PlannedLink } from '../links/links.ts'
+import { type GatewayConfig, type GatewayMetrics, clusterOfKey, healthKey, laneLabels } from '../world/world.ts'
 import { FlapDamping } from './flap-damping.ts'
 import { BusyLinks } from './link-traffic.ts'
 

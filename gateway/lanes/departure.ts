@@ -4,11 +4,10 @@
  *   stays ─ leaving ─► says so ─ its Endpoint is written, 1.5 s ─► withdrawn
  *                         └────── it cannot be written, 30 s ─────────┘
  */
-import { CONDITION_DRAINED, isConditionTrue } from '../../model/conditions.ts'
-import { CAPABILITY_DRAINING } from '../../model/lanes/lane-number.ts'
-import type { Endpoint } from '../../model/objects.ts'
-import { leavingNodes } from '../health/carrying-links.ts'
-import type { GatewayDeps } from '../world/deps.ts'
+import { CONDITION_DRAINED, type Endpoint, isConditionTrue } from '../../model/model.ts'
+import { CAPABILITY_DRAINING } from '../../model/lanes/lanes.ts'
+import { leavingNodes } from '../health/health.ts'
+import type { GatewayDeps } from '../world/world.ts'
 import { readMembership } from './read-world.ts'
 
 /** The other gateways and the nodes follow a published Endpoint in some hundred milliseconds. */

@@ -1,9 +1,7 @@
 /** Writes this node's Endpoints: what the other clusters learn of its lanes. */
-import { isNodeOfSite, owningNode, sameOwners } from '../../model/node-owner.ts'
-import type { Endpoint, KubeObject } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { GatewayDeps } from '../world/deps.ts'
-import type { GatewayWorld } from '../world/gateway-world.ts'
+import { type Endpoint, type KubeObject, isNodeOfSite, owningNode, sameOwners } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { GatewayDeps, GatewayWorld } from '../world/world.ts'
 import { planEndpoints } from './plan-gateway.ts'
 
 /** Without owner for so long. A cache is late by less, and who removes objects by hand gets them owned again. */

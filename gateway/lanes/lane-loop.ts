@@ -3,34 +3,34 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
-import { applyRouting } from '../../kernel/apply/apply-routing.ts'
-import { Round } from '../../kernel/apply/round.ts'
-import { Drift } from '../../kernel/drift.ts'
-import { ensureForwarding } from '../../kernel/tuning/ip-forwarding.ts'
-import type { Family } from '../../model/addresses/ip.ts'
-import { reportedOtherRanges } from '../../model/addresses/pod-ranges.ts'
-import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
-import type { LoopRun } from '../../runtime/component.ts'
-import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
-import { SerialQueue } from '../../reconcile/serial-queue.ts'
-import { WakeTimer } from '../../reconcile/wait.ts'
-import { type Failure, messageOf } from '../../runtime/errors.ts'
-import { type LaneState, linkKey } from '../cable/cable-driver.ts'
-import { type LanePlan, isMade, plannedLinks } from '../links/plan-lanes.ts'
-import { NftApplier } from '../nft/apply-nft.ts'
+import { Round, applyRouting } from '../../kernel/apply/apply.ts'
+import { Drift } from '../../kernel/kernel.ts'
+import { ensureForwarding } from '../../kernel/tuning/tuning.ts'
+import { type Family, reportedOtherRanges } from '../../model/addresses/addresses.ts'
+import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
+import { type Failure, type LoopRun, messageOf } from '../../runtime/runtime.ts'
+import { DEFAULT_LOOP, type LoopInit, ReconcileLoop, SerialQueue, WakeTimer } from '../../reconcile/reconcile.ts'
+import { type LaneState, linkKey } from '../cable/cable.ts'
+import { type LanePlan, type Refusal, isMade, plannedLinks } from '../links/links.ts'
+import { NftApplier } from '../nft/nft.ts'
 import { laneScope, planLaneRoutes } from './plan-lane-routes.ts'
-import { type GatewayConfig, forwarding } from '../world/config.ts'
-import { type GatewayDeps, type GatewayLoopDeps, loopDeps } from '../world/deps.ts'
-import { carryingText, handedOverHealth } from '../health/carrying-links.ts'
-import { type GatewayMetrics, laneLabels } from '../world/metrics.ts'
+import {
+  type GatewayConfig,
+  type GatewayDeps,
+  type GatewayLoopDeps,
+  type GatewayMetrics,
+  type GatewayWorld,
+  forwarding,
+  healthKey,
+  laneLabels,
+  loopDeps,
+} from '../world/world.ts'
+import { type Probing, carryingText, handedOverHealth } from '../health/health.ts'
 import { Departure, Returning } from './departure.ts'
 import { EndpointWriter, ownEndpoints } from './endpoint-writer.ts'
-import { HandshakeRetries, RoamedPeers } from '../reach/call-history.ts'
+import { HandshakeRetries, RoamedPeers } from '../reach/reach.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
-import type { Refusal } from '../links/check-remotes.ts'
-import type { Probing } from '../health/probing.ts'
 import { GATEWAY_KINDS, type Known, isLeaving, readGatewayWorld, readWays } from './read-world.ts'
-import { type GatewayWorld, healthKey } from '../world/gateway-world.ts'
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
 const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }

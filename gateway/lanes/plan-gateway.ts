@@ -1,20 +1,22 @@
 /** The whole plan of a gateway node from one world. Pure. */
-import { formatNft } from '../../kernel/nft/nft-text.ts'
-import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import { formatRoute, formatRule } from '../../kernel/route/format-ip.ts'
-import { formatGroup, formatHop } from '../../kernel/route/next-hop-table.ts'
-import { type PrefixPair, plannedFamilies, prefixPairs } from '../../model/addresses/addressing.ts'
-import { type Family, ofFamily } from '../../model/addresses/ip.ts'
-import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
-import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING, CAPABILITY_SIZED_PROBES } from '../../model/lanes/lane-number.ts'
-import { ownedByNode } from '../../model/node-owner.ts'
-import { type Endpoint, endpointName } from '../../model/objects.ts'
+import { type NftStatement, formatNft } from '../../kernel/nft/nft.ts'
+import { formatGroup, formatHop, formatRoute, formatRule } from '../../kernel/route/route.ts'
+import {
+  type Family,
+  type PrefixPair,
+  ofFamily,
+  plannedFamilies,
+  podPrefixes,
+  prefixPairs,
+} from '../../model/addresses/addresses.ts'
+import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING, CAPABILITY_SIZED_PROBES } from '../../model/lanes/lanes.ts'
+import { type Endpoint, endpointName, ownedByNode } from '../../model/model.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
-import type { CableRules } from '../cable/cable-driver.ts'
-import { type LanesPlan, planLanes } from '../links/plan-lanes.ts'
-import { planTranslation } from '../nft/plan-translation.ts'
-import { planCandidates } from '../reach/plan-candidates.ts'
-import type { GatewayWorld } from '../world/gateway-world.ts'
+import type { CableRules } from '../cable/cable.ts'
+import { type LanesPlan, planLanes } from '../links/links.ts'
+import { planTranslation } from '../nft/nft.ts'
+import { planCandidates } from '../reach/reach.ts'
+import type { GatewayWorld } from '../world/world.ts'
 import { type LaneRoutesPlan, planLaneRoutes, podsElsewhere } from './plan-lane-routes.ts'
 
 export interface GatewayPlan {

@@ -1,29 +1,33 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
-import type { RoutingScope } from '../../kernel/apply/apply-routing.ts'
-import { groupRoutes } from '../../kernel/apply/plan-next-hops.ts'
-import { NO_NEXT_HOP_FEATURES, type NextHopListing, type NextHopTable } from '../../kernel/route/next-hop-table.ts'
-import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
-import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { type RoutingScope, groupRoutes } from '../../kernel/apply/apply.ts'
+import {
+  NO_NEXT_HOP_FEATURES,
+  type NextHop,
+  type NextHopListing,
+  type NextHopTable,
+  type Route,
+  type Rule,
+} from '../../kernel/route/route.ts'
 import {
   FAMILIES,
   type Family,
   InvalidAddressError,
-  type Prefix,
-  familyOf,
-  parsePrefix,
-} from '../../model/addresses/ip.ts'
-import {
   type NodeRanges,
+  type Prefix,
+  comparePrefixes,
   elsewherePrefixes,
+  familyOf,
+  isPublicSpace,
   nodeClaim,
   ownPodAddress,
+  parsePrefix,
+  plannedFamilies,
   podPlaces,
   podPrefixes,
-} from '../../model/addresses/pod-ranges.ts'
-import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
-import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
-import { isPublicSpace } from '../../model/addresses/required-ranges.ts'
+  underlayAddresses,
+} from '../../model/addresses/addresses.ts'
 import {
+  IPV6_MIN_MTU,
   LANE_MARK,
   LOOPBACK_DEVICE,
   NEXT_HOP_IDS_LANES,
@@ -31,11 +35,10 @@ import {
   ROUTE_TABLE_LANES_PUBLIC,
   RULE_LANES,
   RULE_LANES_OWN_SOURCE,
-} from '../../model/kernel-ids.ts'
-import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { carryingLinks } from '../health/carrying-links.ts'
-import { type LanePlan, linkMtu } from '../links/plan-lanes.ts'
-import { type GatewayWorld, healthKey } from '../world/gateway-world.ts'
+} from '../../model/model.ts'
+import { carryingLinks } from '../health/health.ts'
+import { type LanePlan, linkMtu } from '../links/links.ts'
+import { type GatewayWorld, healthKey } from '../world/world.ts'
 
 /** All tables that the gateway has routes in. */
 export const LANE_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])

@@ -1,21 +1,22 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
-import { plannedFamilies } from '../../model/addresses/addressing.ts'
-import { formatAddress } from '../../model/addresses/ip.ts'
-import { IPV6_FORWARDING, LANE_MARK } from '../../model/kernel-ids.ts'
-import { leavingReason } from '../../model/lanes/gateway-node.ts'
-import { isLaneNumber, remoteLanes, statedRemoteLanes } from '../../model/lanes/lane-number.ts'
-import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../../model/objects.ts'
-import { withoutIpv6Pods } from '../../model/addresses/pod-ranges.ts'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { KernelError } from '../../kernel/errors.ts'
-import type { RouteTable } from '../../kernel/route/route-table.ts'
-import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
-import type { GatewayConfig } from '../world/config.ts'
-import type { GatewayDeps } from '../world/deps.ts'
-import { type LaneState, laneDeviceNames } from '../cable/cable-driver.ts'
-import { drainingLinks, leavingNodes, reachedByOthers } from '../health/carrying-links.ts'
-import { canLink, farEnds } from '../links/check-remotes.ts'
-import type { GatewayWorld } from '../world/gateway-world.ts'
+import { formatAddress, plannedFamilies, withoutIpv6Pods } from '../../model/addresses/addresses.ts'
+import {
+  type Cluster,
+  type Endpoint,
+  IPV6_FORWARDING,
+  LANE_MARK,
+  MEMBERSHIP_NAME,
+  type Membership,
+} from '../../model/model.ts'
+import { isLaneNumber, leavingReason, remoteLanes, statedRemoteLanes } from '../../model/lanes/lanes.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { KernelError } from '../../kernel/kernel.ts'
+import type { RouteTable } from '../../kernel/route/route.ts'
+import type { Sysctl } from '../../kernel/tuning/tuning.ts'
+import type { GatewayConfig, GatewayDeps, GatewayWorld } from '../world/world.ts'
+import { type LaneState, laneDeviceNames } from '../cable/cable.ts'
+import { drainingLinks, leavingNodes, reachedByOthers } from '../health/health.ts'
+import { canLink, farEnds } from '../links/links.ts'
 
 export type WorldDeps = Pick<
   GatewayDeps,

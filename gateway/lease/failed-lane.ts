@@ -3,8 +3,8 @@
  * the port or the kernel refuses. After a while another node should have the lane, and this one takes none that others
  * offer; after some minutes without a try it may try again. One for a process, whatever lanes it had in turn.
  */
-import { fitText } from '../../model/conditions.ts'
-import type { Clock } from '../../reconcile/clock.ts'
+import { fitText } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** A program that ends, as an earlier gateway does, has given its port back by then. */
 export const UNMADE_MS = 10_000

@@ -2,10 +2,10 @@
  * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
  * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
  */
-import { isNotReady, leavingReason } from '../../model/lanes/gateway-node.ts'
-import type { GatewayDeps } from '../world/deps.ts'
+import { isNotReady, leavingReason } from '../../model/lanes/lanes.ts'
+import type { GatewayDeps } from '../world/world.ts'
 import { DRAIN_LEAD_MS, type LaneTenure } from './lane-lease.ts'
-import { untilAborted, withDeadline } from '../../reconcile/wait.ts'
+import { untilAborted, withDeadline } from '../../reconcile/reconcile.ts'
 
 /** Offered for so long, and nobody has begun: the others are away as well. */
 const UNTAKEN_MS = 5000

@@ -3,26 +3,21 @@
  * may come, change and go while the process runs. The holder of a lane's Lease serves it, and the others stand by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no
  * more: a user who takes the label off gets the node back as it was.
  */
-import type { LeaseStore } from '../../kubeapi/cluster-api.ts'
-import { watchLeaving } from '../../kubeapi/membership.ts'
+import { type LeaseStore, watchLeaving } from '../../kubeapi/kubeapi.ts'
 import {
   type GatewayLabel,
   type GatewayLane,
   LABEL_GATEWAY,
   gatewayLabel,
   gatewayProblem,
-} from '../../model/lanes/gateway-node.ts'
-import { laneLeaseName } from '../../model/lanes/lane-servers.ts'
-import type { Node } from '../../model/objects.ts'
-import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { knock } from '../../runtime/tcp-probe.ts'
-import { readMembership, whenCachesSynced } from '../lanes/read-world.ts'
-import { leaveUntilDone } from '../leave-node.ts'
-import { runGateway } from '../main.ts'
-import type { GatewayConfig } from '../world/config.ts'
-import type { GatewayDeps } from '../world/deps.ts'
-import { gatewayMetrics } from '../world/metrics.ts'
+  laneLeaseName,
+} from '../../model/lanes/lanes.ts'
+import type { Node } from '../../model/model.ts'
+import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/reconcile.ts'
+import { knock, messageOf } from '../../runtime/runtime.ts'
+import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
+import { leaveUntilDone, runGateway } from '../main.ts'
+import { type GatewayConfig, type GatewayDeps, gatewayMetrics } from '../world/world.ts'
 import { UnmadeLane } from './failed-lane.ts'
 import { handLaneOver } from './hand-over.ts'
 import { LaneTenure } from './lane-lease.ts'

@@ -5,21 +5,23 @@
  * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed,
  * and then the holder is asked after (lease-watch.ts).
  */
-import { type ClusterApi, ClusterApiError, type StoredLease } from '../../kubeapi/cluster-api.ts'
+import { type ClusterApi, ClusterApiError, type StoredLease } from '../../kubeapi/kubeapi.ts'
 import {
   ANY_LANE_VALUE,
   LABEL_GATEWAY,
+  LANE_LEASE_MS,
   laneCandidates,
+  laneClaims,
+  laneHolders,
+  laneLeaseName,
   leavingReason,
   standbys,
-} from '../../model/lanes/gateway-node.ts'
-import { LANE_LEASE_MS, laneClaims, laneHolders, laneLeaseName } from '../../model/lanes/lane-servers.ts'
-import { type Gateway, MEMBERSHIP_NAME, endpointName } from '../../model/objects.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import { unlessAborted } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { readMembership, whenCachesSynced } from '../lanes/read-world.ts'
-import type { GatewayDeps } from '../world/deps.ts'
+} from '../../model/lanes/lanes.ts'
+import { type Gateway, MEMBERSHIP_NAME, endpointName } from '../../model/model.ts'
+import { DEFAULT_LOOP, ReconcileLoop, unlessAborted } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
+import type { GatewayDeps } from '../world/world.ts'
 import type { UnmadeLane } from './failed-lane.ts'
 import { type Tenure, type Turn, TurnChanges, roleIn, tenureText } from './lane-role.ts'
 import { LeaseWatch, type LeaseWatchDeps, leaseOf, viewOf } from './lease-watch.ts'

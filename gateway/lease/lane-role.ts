@@ -1,5 +1,5 @@
 /** What a node is to a lane that it may serve. */
-import { Listeners } from '../../reconcile/listeners.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
 
 /** unknown: the API has not said yet who holds the lane. */
 export type Tenure =

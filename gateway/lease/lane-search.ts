@@ -2,14 +2,12 @@
  * A node whose label leaves the number of its lane open looks for one: the one that it holds, or one that nobody has.
  * Which is plan-lease.ts's; here the Leases are read. Until it has found one the node stands by for all of them.
  */
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { laneCandidates, leavingReason, standbys } from '../../model/lanes/gateway-node.ts'
-import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
-import { endpointName } from '../../model/objects.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import { unlessAborted } from '../../reconcile/wait.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { readMembership, whenCachesSynced } from '../lanes/read-world.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { LANE_LEASE_PREFIX, laneCandidates, leavingReason, standbys } from '../../model/lanes/lanes.ts'
+import { endpointName } from '../../model/model.ts'
+import { DEFAULT_LOOP, ReconcileLoop, unlessAborted } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { readMembership, whenCachesSynced } from '../lanes/lanes.ts'
 import { LeaseWatch, type LeaseWatchDeps } from './lease-watch.ts'
 import { RELOOK_MS, planSearch } from './plan-lease.ts'
 import { type Turn, TurnChanges } from './lane-role.ts'

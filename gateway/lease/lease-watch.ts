@@ -2,14 +2,12 @@
  * The Lease of one lane as this node sees it: who holds it, whether that holder is lost, and since when others may take
  * it. Only what has not changed while it could be read all the time has lapsed, so a look that failed forgets all.
  */
-import type { LeaseStore, StoredLease } from '../../kubeapi/cluster-api.ts'
-import { LABEL_DRAIN } from '../../model/lanes/gateway-node.ts'
-import { ANNOTATION_HANDOVER, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lane-servers.ts'
-import type { Lease, Membership } from '../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import type { Knock } from '../../reconcile/failure-detector.ts'
-import type { CableRules } from '../cable/cable-driver.ts'
-import type { GatewayDeps } from '../world/deps.ts'
+import type { LeaseStore, StoredLease } from '../../kubeapi/kubeapi.ts'
+import { ANNOTATION_HANDOVER, LABEL_DRAIN, LANE_LEASE_MS, laneLeaseName } from '../../model/lanes/lanes.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, type Lease, type Membership } from '../../model/model.ts'
+import type { Knock } from '../../reconcile/reconcile.ts'
+import type { CableRules } from '../cable/cable.ts'
+import type { GatewayDeps } from '../world/world.ts'
 import { type LeaseView, hasLapsed, whyLost, whyOpen } from './plan-lease.ts'
 
 type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {

@@ -6,11 +6,10 @@
  * its end of the lane to the other clusters goes on serving until the holder is up wherever it was up itself; so
  * nothing is lost when a Lease changes hands, wrongly or rightly.
  */
-import { leavingReason, mayServe } from '../../model/lanes/gateway-node.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { ConnectionStatus, Gateway, Node } from '../../model/objects.ts'
-import type { CableRules } from '../cable/cable-driver.ts'
-import { clusterOfKey, healthKey } from '../world/gateway-world.ts'
+import { leavingReason, mayServe, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import type { ConnectionStatus, Gateway, Node } from '../../model/model.ts'
+import type { CableRules } from '../cable/cable.ts'
+import { clusterOfKey, healthKey } from '../world/world.ts'
 
 /** What a Lease says. */
 export interface LeaseView {

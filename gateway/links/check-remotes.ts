@@ -1,27 +1,30 @@
 /** What other clusters claim with their Clusters and Endpoints, checked before it reaches the lanes. Pure. */
 import {
   type Prefix,
+  type RemoteCluster,
+  checkRemoteClusters,
   classifyAddress,
   containsAddress,
   formatAddress,
   formatPrefix,
+  machineNeeds,
   parseAddress,
-} from '../../model/addresses/ip.ts'
-import {
-  type RemoteCluster,
-  checkRemoteClusters,
   reservedPrefixes,
   underlayAddresses,
-} from '../../model/addresses/remote-clusters.ts'
-import { machineNeeds } from '../../model/addresses/required-ranges.ts'
-import { CAPABILITY_ALL_PAIRS, CAPABILITY_SIZED_PROBES, MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
-import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
-import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/objects.ts'
+} from '../../model/addresses/addresses.ts'
+import {
+  CAPABILITY_ALL_PAIRS,
+  CAPABILITY_SIZED_PROBES,
+  MAX_LANE,
+  isLaneNumber,
+  laneClaims,
+  laneServerKey,
+} from '../../model/lanes/lanes.ts'
+import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
-import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable-driver.ts'
-import { isHidden, linkPort, observedValidator, ownAddresses } from '../reach/plan-candidates.ts'
-import type { GatewayLaneConfig } from '../world/config.ts'
-import { type GatewayWorld, healthKey } from '../world/gateway-world.ts'
+import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
+import { isHidden, linkPort, observedValidator, ownAddresses } from '../reach/reach.ts'
+import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 
 /** One remote gateway that a link may lead to. */

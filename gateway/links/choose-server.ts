@@ -6,8 +6,8 @@
  * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way
  * by one that came before it, if that answers: the order in which they came may be known late, or wrongly.
  */
-import type { Endpoint } from '../../model/objects.ts'
-import type { LinkState } from '../cable/cable-driver.ts'
+import type { Endpoint } from '../../model/model.ts'
+import type { LinkState } from '../cable/cable.ts'
 
 export interface LaneServer {
   readonly server: Endpoint

@@ -1,19 +1,32 @@
 /** The devices of the lane that this node serves, and the links over them, in words that every cable understands. Pure. */
-import { SIZE_STEP, type SizeBounds } from '../../kernel/probing/path-size.ts'
-import { containsAddress, formatAddress, parseAddress, prefixOf } from '../../model/addresses/ip.ts'
-import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
-import { UNGRANTED_SPACE } from '../../model/addresses/required-ranges.ts'
-import { NEITHER_CALLABLE } from '../../model/conditions.ts'
-import { laneDevice } from '../../model/kernel-ids.ts'
-import { ANNOTATION_PUBLIC_ADDRESS } from '../../model/lanes/gateway-node.ts'
-import { remoteLanes } from '../../model/lanes/lane-number.ts'
-import type { ConnectionCause, EndpointCandidate } from '../../model/objects.ts'
-import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { type CableDevice, type CableRules, type LaneState, linkKey } from '../cable/cable-driver.ts'
-import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
-import { isBehindNat, isOwnLaneHidden, linkPort, ownAddresses, planCandidates } from '../reach/plan-candidates.ts'
-import type { GatewayLaneConfig } from '../world/config.ts'
-import { type GatewayWorld, type PeerHealthView, healthKey } from '../world/gateway-world.ts'
+import { SIZE_STEP, type SizeBounds } from '../../kernel/probing/probing.ts'
+import {
+  type RemoteCluster,
+  UNGRANTED_SPACE,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+  prefixOf,
+} from '../../model/addresses/addresses.ts'
+import {
+  type ConnectionCause,
+  type EndpointCandidate,
+  IPV6_MIN_MTU,
+  NEITHER_CALLABLE,
+  laneDevice,
+} from '../../model/model.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, remoteLanes } from '../../model/lanes/lanes.ts'
+import { type CableDevice, type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
+import {
+  type EndpointChoice,
+  chooseEndpoint,
+  isBehindNat,
+  isOwnLaneHidden,
+  linkPort,
+  ownAddresses,
+  planCandidates,
+} from '../reach/reach.ts'
+import { type GatewayLaneConfig, type GatewayWorld, type PeerHealthView, healthKey } from '../world/world.ts'
 import { type Refusal, type RemoteLink, checkClusters, checkEndpoints } from './check-remotes.ts'
 import { nextLookMs } from './choose-server.ts'
 

@@ -2,12 +2,11 @@
  * Brings the gateway's nft table to the plan: in one transaction, only when the plan or the table changed. Where
  * nothing but elements of a set differ, the transaction has these alone.
  */
-import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { tableDrift } from '../../kernel/drift.ts'
-import { formatNft } from '../../kernel/nft/nft-text.ts'
-import type { Nft, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { Round } from '../../kernel/apply/round.ts'
+import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { tableDrift } from '../../kernel/kernel.ts'
+import { type Nft, type NftFamily, type NftStatement, formatNft } from '../../kernel/nft/nft.ts'
+import type { Round } from '../../kernel/apply/apply.ts'
 
 /** Reading the table back costs a process; somebody else's hand in it is rare. */
 const VERIFY_MS = 25_000

@@ -1,10 +1,9 @@
 /** Looks now and then at what the tables sealane_gateway have dropped. */
-import { DroppedPackets } from '../../kernel/nft/dropped-packets.ts'
-import type { Nft } from '../../kernel/nft/nft-transaction.ts'
-import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
+import { DroppedPackets, type Nft } from '../../kernel/nft/nft.ts'
+import { NFT_TABLE_GATEWAY } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { GatewayMetrics } from '../world/metrics.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { GatewayMetrics } from '../world/world.ts'
 
 export const DROP_REASONS = {
   'in-not-ours': 'not for an address of this cluster',

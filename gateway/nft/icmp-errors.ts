@@ -15,7 +15,7 @@
  * the unused bytes 6 and 7, which are zero (RFC 792, RFC 4884). The checksum of the inner IP header itself is left as
  * it was: no receiver of an error checks it (Linux does not), and nft has no name for it. Pure.
  */
-import { type Prefix, addressBits } from '../../model/addresses/ip.ts'
+import { type Prefix, addressBits } from '../../model/addresses/addresses.ts'
 
 /** Bit offsets, from the ICMP header, of the inner header's addresses: 8 bytes of ICMP, then 12 or 16 of IP. */
 export const INNER_SOURCE = 160

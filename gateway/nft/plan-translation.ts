@@ -9,26 +9,27 @@
  * Both rewrites lie outside connection tracking (before it on the way in, after it on the way out), so a tracked
  * connection of a local pod sees the pod's own address in both directions.
  */
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
-import type { NftBaseChain, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
-import type { PrefixPair } from '../../model/addresses/addressing.ts'
+import {
+  LED_ELSEWHERE,
+  type NftBaseChain,
+  type NftFamily,
+  type NftStatement,
+  hostMatches,
+  ledElsewhereMatches,
+  refusingRules,
+} from '../../kernel/nft/nft.ts'
 import {
   type Family,
+  type OpenPort,
   type Prefix,
+  type PrefixPair,
   addressBits,
   formatAddress,
   formatPrefix,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { withoutContained } from '../../model/addresses/prefix-set.ts'
-import {
-  LANE_ADDRESS_RANGE,
-  LANE_PROBE_PORT,
-  NFT_TABLE_GATEWAY,
-  VXLAN_DEVICE,
-  laneCable,
-} from '../../model/kernel-ids.ts'
+  withoutContained,
+} from '../../model/addresses/addresses.ts'
+import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../../model/model.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-counts.ts'
 import {
   ICMP_ERROR_TYPES,

@@ -3,9 +3,9 @@
  * else is known of that address. Behind NAT it is the only way to the far end, and the next round must not put a
  * candidate in its place.
  */
-import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
-import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable-driver.ts'
-import type { RoamedLink } from '../world/gateway-world.ts'
+import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
+import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable.ts'
+import type { RoamedLink } from '../world/world.ts'
 import type { EndpointChoice } from './choose-endpoint.ts'
 
 interface Trace {

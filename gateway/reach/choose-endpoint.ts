@@ -1,9 +1,8 @@
 /** Which underlay address a peer is called at, when it is called again, and why. Pure. */
-import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
-import { parseAddress } from '../../model/addresses/ip.ts'
-import type { EndpointCandidate } from '../../model/objects.ts'
-import type { CallChoice, LinkState } from '../cable/cable-driver.ts'
-import type { PeerHealthView, RoamedLink } from '../world/gateway-world.ts'
+import { type AddressPort, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
+import type { EndpointCandidate } from '../../model/model.ts'
+import type { CallChoice, LinkState } from '../cable/cable.ts'
+import type { PeerHealthView, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**

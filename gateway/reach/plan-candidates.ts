@@ -1,6 +1,7 @@
 /** Where the lanes of this node can be called. Pure. */
 import {
   type Prefix,
+  UNGRANTED_SPACE,
   classifyAddress,
   containsAddress,
   formatAddress,
@@ -8,13 +9,10 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../model/addresses/ip.ts'
-import { reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
-import { UNGRANTED_SPACE } from '../../model/addresses/required-ranges.ts'
-import { DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
-import type { EndpointCandidate } from '../../model/objects.ts'
-import type { GatewayLaneConfig } from '../world/config.ts'
-import type { GatewayWorld } from '../world/gateway-world.ts'
+  reservedPrefixes,
+} from '../../model/addresses/addresses.ts'
+import { DEFAULT_GLOBAL_RANGE, type EndpointCandidate } from '../../model/model.ts'
+import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
  * Where this lane may be called, best first: public addresses (the one that an operator gave, the node's own), the

@@ -1,12 +1,12 @@
 /** Far ends that take another identity: what they say of it in the tunnel is heard, and their links follow. */
 import { createHash } from 'node:crypto'
-import type { Notice } from '../../kernel/probing/probe-packet.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { CableRotation } from '../cable/cable-driver.ts'
-import type { LanePlan, PlannedLink } from '../links/plan-lanes.ts'
-import { healthKey } from '../world/gateway-world.ts'
+import type { Notice } from '../../kernel/probing/probing.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { CableRotation } from '../cable/cable.ts'
+import type { LanePlan, PlannedLink } from '../links/links.ts'
+import { healthKey } from '../world/world.ts'
 
 export interface FollowingDeps {
   readonly clock: Clock

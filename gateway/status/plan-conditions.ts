@@ -1,18 +1,19 @@
 /** What a gateway says of itself as a whole, and what it reports when that changes. Pure. */
-import type { MeasuredPeer } from '../../kernel/probing/prober.ts'
-import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import type { MeasuredPeer } from '../../kernel/probing/probing.ts'
+import type { ObjectEvent } from '../../kubeapi/kubeapi.ts'
 import {
   CONDITION_DRAINED,
   CONDITION_READY,
   type ConditionFinding,
+  type ConnectionStatus,
+  type Gateway,
   NEITHER_CALLABLE,
   findCondition,
-} from '../../model/conditions.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
+} from '../../model/model.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { type Problem, type ReasonCode, problem } from '../../model/reasons/reasons.ts'
-import { type LanePlan, linkMtu } from '../links/plan-lanes.ts'
-import { healthKey } from '../world/gateway-world.ts'
+import { type LanePlan, linkMtu } from '../links/links.ts'
+import { healthKey } from '../world/world.ts'
 
 /** Most clusters that one sentence names. */
 const MOST_NAMES = 10

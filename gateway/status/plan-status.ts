@@ -1,24 +1,27 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
-import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
-import { formatAddress } from '../../model/addresses/ip.ts'
+import { type AddressPort, formatAddress, formatAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
+  type Condition,
   type ConditionFinding,
+  type ConnectionCause,
+  type ConnectionState,
+  type ConnectionStatus,
+  type Gateway,
   HEARS_NOTHING,
   MAX_CONNECTION_MESSAGE_LENGTH,
   MAX_FAILURE_LENGTH,
   fitText,
   setCondition,
-} from '../../model/conditions.ts'
-import type { Condition, ConnectionCause, ConnectionState, ConnectionStatus, Gateway } from '../../model/objects.ts'
+} from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
-import type { Failure } from '../../runtime/errors.ts'
-import { type LaneState, type LinkState, linkKey } from '../cable/cable-driver.ts'
-import type { LinkHealth } from '../health/probing.ts'
-import { type LaneDoubt, type LanePlan, type PlannedLink, linkMtu } from '../links/plan-lanes.ts'
-import type { EndpointChoice } from '../reach/choose-endpoint.ts'
-import { healthKey } from '../world/gateway-world.ts'
+import type { Failure } from '../../runtime/runtime.ts'
+import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
+import type { LinkHealth } from '../health/health.ts'
+import { type LaneDoubt, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
+import type { EndpointChoice } from '../reach/reach.ts'
+import { healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {

@@ -3,27 +3,26 @@
  * differs than figures that never stand still, and at least every heartbeatMs: its time says that this gateway is
  * alive. Every write goes to every node of the cluster.
  */
-import type { ConditionFinding } from '../../model/conditions.ts'
-import { remoteLaneOf } from '../../model/lanes/lane-number.ts'
-import { isNodeOfSite, ownedByNode, sameOwners } from '../../model/node-owner.ts'
-import type { Gateway } from '../../model/objects.ts'
-import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { isNotFound } from '../../kernel/errors.ts'
-import type { Nft } from '../../kernel/nft/nft-transaction.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
-import { WakeTimer } from '../../reconcile/wait.ts'
-import type { GatewayConfig } from '../world/config.ts'
-import { DropCounts } from '../nft/drop-counts.ts'
-import { type GatewayDeps, loopDeps } from '../world/deps.ts'
-import type { LaneLoop } from '../lanes/lane-loop.ts'
-import { HeardLinks } from '../health/link-traffic.ts'
-import { type GatewayMetrics, laneLabels } from '../world/metrics.ts'
+import { type ConditionFinding, type Gateway, isNodeOfSite, ownedByNode, sameOwners } from '../../model/model.ts'
+import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
+import { isNotFound } from '../../kernel/kernel.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
+import { DEFAULT_LOOP, ReconcileLoop, WakeTimer } from '../../reconcile/reconcile.ts'
+import {
+  type GatewayConfig,
+  type GatewayDeps,
+  type GatewayMetrics,
+  healthKey,
+  laneLabels,
+  loopDeps,
+} from '../world/world.ts'
+import { DropCounts } from '../nft/nft.ts'
+import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
+import { HeardLinks, type LinkHealth, type Probing } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
-import { StaleOwnerGuard } from '../lanes/endpoint-writer.ts'
-import { type LanePlan, plannedLinks } from '../links/plan-lanes.ts'
+import { type LanePlan, plannedLinks } from '../links/links.ts'
 import { planStatus } from './plan-status.ts'
-import type { LinkHealth, Probing } from '../health/probing.ts'
-import { healthKey } from '../world/gateway-world.ts'
 
 export interface StatusInit {
   readonly config: GatewayConfig

@@ -2,11 +2,9 @@
  * Configuration of the gateway of one node, with defaults. compose/site/gateway.ts fills it from site.yaml and flags.
  */
 import { join } from 'node:path'
-import { type Family, classifyAddress, parseAddress } from '../../model/addresses/ip.ts'
-import { HEARTBEAT_BOUNDS, HEARTBEAT_MS } from '../../model/lanes/liveness.ts'
-import { MAX_LANE, isLaneNumber } from '../../model/lanes/lane-number.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
-import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../../model/kernel-ids.ts'
+import { type Family, type OpenPort, classifyAddress, parseAddress } from '../../model/addresses/addresses.ts'
+import { HEARTBEAT_BOUNDS, HEARTBEAT_MS, MAX_LANE, isLaneNumber } from '../../model/lanes/lanes.ts'
+import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../../model/model.ts'
 
 export interface GatewayLaneConfig {
   readonly lane: number

@@ -1,18 +1,21 @@
 /** What the gateway works with. */
-import type { Nft } from '../../kernel/nft/nft-transaction.ts'
-import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
-import type { NextHopTable } from '../../kernel/route/next-hop-table.ts'
-import type { RouteTable } from '../../kernel/route/route-table.ts'
-import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Knock } from '../../reconcile/failure-detector.ts'
-import type { LoopDeps } from '../../reconcile/loop.ts'
-import { type ComponentDeps, type LoopRun, reportedLoop } from '../../runtime/component.ts'
-import { type Failure, messageOf, reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { MachineNetwork } from '../../runtime/machine-network.ts'
-import type { Cable } from '../cable/cable-driver.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
+import type { OpenProbeSocket } from '../../kernel/probing/probing.ts'
+import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
+import type { Sysctl } from '../../kernel/tuning/tuning.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { Clock, Knock, LoopDeps } from '../../reconcile/reconcile.ts'
+import {
+  type ComponentDeps,
+  type Failure,
+  type LoopRun,
+  type MachineNetwork,
+  messageOf,
+  reasonOf,
+  reportedLoop,
+} from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Cable } from '../cable/cable.ts'
 
 /** What is known of the node that takes over the lane of this one. */
 export interface Handover {

@@ -1,10 +1,9 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
-import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/objects.ts'
-import type { AddressPort, OpenPort } from '../../model/addresses/address-port.ts'
-import type { NextHopFeatures } from '../../kernel/route/next-hop-table.ts'
-import type { InterfaceAddress } from '../../kernel/route/route-table.ts'
-import type { MachineNetwork } from '../../runtime/machine-network.ts'
-import type { LaneState } from '../cable/cable-driver.ts'
+import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/model.ts'
+import type { AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
+import type { InterfaceAddress, NextHopFeatures } from '../../kernel/route/route.ts'
+import type { MachineNetwork } from '../../runtime/runtime.ts'
+import type { LaneState } from '../cable/cable.ts'
 import type { GatewayLaneConfig } from './config.ts'
 
 /** What the probes say about one peer. */

@@ -1,5 +1,5 @@
 /** Every metric of the gateway. */
-import type { Counter, Gauge, Histogram, LabelledCounter, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Counter, Gauge, Histogram, LabelledCounter, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface GatewayMetrics {
   readonly connectionUp: Gauge

@@ -1,8 +1,11 @@
 /** The CRDs of sealane.io/v1alpha1, and what they have in common. */
-import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
-import { MAX_REPORTED_BY_NODE } from '../../model/addresses/required-ranges.ts'
-import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, MAX_SILENT_NODES } from '../../model/conditions.ts'
-import { MAX_OPEN_CONNECTIONS } from '../../model/member-status.ts'
+import { MAX_POD_RANGES, MAX_REPORTED_BY_NODE } from '../../model/addresses/addresses.ts'
+import {
+  MAX_CONNECTION_MESSAGE_LENGTH,
+  MAX_FAILURE_LENGTH,
+  MAX_OPEN_CONNECTIONS,
+  MAX_SILENT_NODES,
+} from '../../model/model.ts'
 import {
   AGE,
   CONDITIONS,

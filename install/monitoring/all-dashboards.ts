@@ -1,6 +1,5 @@
 /** The dashboards, as files and as objects that Grafana's sidecar finds. */
-import type { ManifestObject } from '../values/manifest.ts'
-import { partLabels } from '../values/names.ts'
+import { type ManifestObject, partLabels } from '../values/values.ts'
 import { CLUSTERSET_DASHBOARD } from './clusterset-dashboard.ts'
 import { CONTROL_PLANE_DASHBOARD } from './control-plane-dashboard.ts'
 import { type Dashboard, dashboardModel } from './dashboard.ts'

@@ -1,6 +1,5 @@
 /** All alerts, as a file of Prometheus and as objects of its Operator. */
-import type { ManifestObject } from '../values/manifest.ts'
-import { partLabels } from '../values/names.ts'
+import { type ManifestObject, partLabels } from '../values/values.ts'
 import { type Alert, type AlertGroup, BROKER_ALERTS, LANE_ALERTS, MEMBER_ALERTS } from './alerts.ts'
 
 export const ALERT_GROUPS: readonly AlertGroup[] = [LANE_ALERTS, MEMBER_ALERTS, BROKER_ALERTS]

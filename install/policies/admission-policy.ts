@@ -1,6 +1,5 @@
 /** ValidatingAdmissionPolicies in short, each with the binding that puts it in force. */
-import type { ManifestObject } from '../values/manifest.ts'
-import { type PartName, objectName, partLabels } from '../values/names.ts'
+import { type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
 
 const GROUP = 'admissionregistration.k8s.io'
 

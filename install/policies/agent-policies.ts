@@ -1,24 +1,24 @@
 /** What the agent may do beyond its role: somebody who steals its token gets no further than its own objects. */
-import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { GUARDED_NAMESPACES, GUARDED_PREFIXES } from '../../model/ids.ts'
-import { CLUSTERSET_IPV6_PREFIX } from '../../model/kernel-ids.ts'
-import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
-import { LEAVE_REQUESTED_ANNOTATION } from '../../model/membership.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import {
   APP_MANAGED_BY_SEALANE,
+  CLUSTERSET_IPV6_PREFIX,
+  GUARDED_NAMESPACES,
+  GUARDED_PREFIXES,
   LABEL_APP_MANAGED_BY,
   LABEL_K8S_SERVICE_NAME,
   LABEL_MANAGED_BY,
   LABEL_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
+  LEAVE_REQUESTED_ANNOTATION,
   MANAGED_BY_SEALANE,
+  MEMBERSHIP_NAME,
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
-} from '../../model/spec-constants.ts'
+} from '../../model/model.ts'
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
 import { MEMBERSHIP_KIND, account, celList, constraints, matching, policy } from './admission-policy.ts'
-import type { ManifestObject } from '../values/manifest.ts'
-import { AGENT_LEASE, SITE_CONFIG, SITE_KEY } from '../values/names.ts'
+import { AGENT_LEASE, type ManifestObject, SITE_CONFIG, SITE_KEY } from '../values/values.ts'
 
 function byAgent(namespace: string): object {
   return {

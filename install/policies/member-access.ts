@@ -2,10 +2,9 @@
  * What each component of a member may do with the API: what it reads and writes, nothing else. Server-side apply needs
  * `patch`, and `create` for what does not exist yet.
  */
-import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
-import type { ManifestObject } from '../values/manifest.ts'
-import { IDENTITY_SECRET, type PartName, objectName, partLabels } from '../values/names.ts'
-import type { PartRef } from '../workloads/workload.ts'
+import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
+import { IDENTITY_SECRET, type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
+import type { PartRef } from '../workloads/workloads.ts'
 
 interface AccessRule {
   readonly apiGroups: readonly string[]

@@ -4,14 +4,12 @@
  * (KEP-2149), and one the way out of a clusterset. None of them concerns what an administrator does with objects of
  * other products.
  */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
-import { LANE_LEASE_PREFIX } from '../../model/lanes/lane-servers.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY, LANE_LEASE_PREFIX } from '../../model/lanes/lanes.ts'
+import { MEMBERSHIP_NAME, PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/model.ts'
 import { MEMBERSHIP_KIND, account, constraints, policy } from './admission-policy.ts'
 import { agentPolicies } from './agent-policies.ts'
 import { podPolicies } from './pod-policies.ts'
-import type { ManifestObject } from '../values/manifest.ts'
+import type { ManifestObject } from '../values/values.ts'
 
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
 

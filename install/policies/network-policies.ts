@@ -3,9 +3,15 @@
  * status port from elsewhere than loopback learns whether the part is well and no more, unless metrics are open
  * (pod.ts): so it is not closed here, where some pod networks might take the kubelet for a stranger.
  */
-import { type ManifestObject, when } from '../values/manifest.ts'
-import { BROKER_PORT, DNS_CONTAINER_PORT, STATUS_PORTS, selectorLabels } from '../values/names.ts'
-import { type PartRef, metadataOf } from '../workloads/workload.ts'
+import {
+  BROKER_PORT,
+  DNS_CONTAINER_PORT,
+  type ManifestObject,
+  STATUS_PORTS,
+  selectorLabels,
+  when,
+} from '../values/values.ts'
+import { type PartRef, metadataOf } from '../workloads/workloads.ts'
 
 interface OpenPort {
   readonly protocol: 'TCP' | 'UDP'

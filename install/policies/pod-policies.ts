@@ -3,9 +3,8 @@
  * routeagent need the node's network: so it is `privileged`, and this policy says who gets what of it
  * (docs/decisions/0085-who-is-privileged-in-our-namespace.md).
  */
-import type { ManifestObject } from '../values/manifest.ts'
-import { objectName } from '../values/names.ts'
-import { NODE_PATHS } from '../workloads/pod.ts'
+import { type ManifestObject, objectName } from '../values/values.ts'
+import { NODE_PATHS } from '../workloads/workloads.ts'
 import { celList, matching, policy } from './admission-policy.ts'
 
 const NODE_ACCOUNTS = (['gateway', 'routeagent'] as const).map((part) => objectName(part))

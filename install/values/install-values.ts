@@ -1,5 +1,5 @@
 /** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 import project from '../../package.json' with { type: 'json' }
 import type { MarkValues, Marks } from './marks.ts'
 import { ETCD_CLIENT_SECRET, includedEtcdUrl } from './names.ts'

@@ -1,5 +1,5 @@
 /** Labels and annotations that a user asks for on what is installed. */
-import { isLabelValue, isQualifiedName } from '../../model/ids.ts'
+import { isLabelValue, isQualifiedName } from '../../model/model.ts'
 import { Conditional, type ManifestObject, jsonText, when, withOurs } from './manifest.ts'
 
 type TextMap = Readonly<Record<string, string>>

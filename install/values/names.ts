@@ -1,5 +1,5 @@
 /** Names and labels of what is installed. */
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import type { ManifestObject } from './manifest.ts'
 
 export type ComponentName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'

@@ -1,16 +1,20 @@
 /** The pods of all components: what they share, and how little each may do. */
-import type { InstallValues, PodValues, StatusPlace } from '../values/install-values.ts'
-import { digest, whenEither, whenIs } from '../values/manifest.ts'
-import { objectMarksEnv } from '../values/marks.ts'
 import {
   type ComponentName,
+  type InstallValues,
+  type PodValues,
   SITE_CONFIG,
   SITE_KEY,
   STATUS_PORTS,
   STATUS_PORT_NAME,
+  type StatusPlace,
+  digest,
+  objectMarksEnv,
   objectName,
   partLabels,
-} from '../values/names.ts'
+  whenEither,
+  whenIs,
+} from '../values/values.ts'
 
 /** Nobody in particular; the number that distroless images use too. */
 const UNPRIVILEGED_ID = 65_532

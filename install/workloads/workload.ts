@@ -1,8 +1,17 @@
 /** Deployments, their disruption budgets, and ServiceAccounts. */
-import { LABEL_ZONE } from '../../model/spec-constants.ts'
-import type { InstallValues } from '../values/install-values.ts'
-import { type ManifestObject, when, whenIs, withOurs } from '../values/manifest.ts'
-import { type PartName, STATUS_PORT_NAME, objectName, partLabels, selectorLabels } from '../values/names.ts'
+import { LABEL_ZONE } from '../../model/model.ts'
+import {
+  type InstallValues,
+  type ManifestObject,
+  type PartName,
+  STATUS_PORT_NAME,
+  objectName,
+  partLabels,
+  selectorLabels,
+  when,
+  whenIs,
+  withOurs,
+} from '../values/values.ts'
 
 export interface PartRef {
   readonly part: PartName

@@ -2,21 +2,25 @@
  * Brings routes, rules, next hops, neighbours and forwarding entries to a plan: reads what is there, adds before it
  * deletes, goes on past failures. Looks only at the tables, ids and the device that the caller names as its own.
  */
-import type { NextHopIds } from '../../model/kernel-ids.ts'
-import { keyedDiff } from '../../reconcile/incremental.ts'
-import { isExists, isNotFound } from '../errors.ts'
-import { normalHop } from '../route/check-next-hop.ts'
-import * as format from '../route/format-ip.ts'
+import type { NextHopIds } from '../../model/model.ts'
+import { keyedDiff } from '../../reconcile/reconcile.ts'
+import { isExists, isNotFound } from '../kernel.ts'
 import {
+  type ForwardingEntry,
+  type Neighbour,
   type NextHopGroup,
   type NextHopListing,
   type NextHopObject,
   type NextHopTable,
+  type Route,
+  type RouteTable,
+  type Rule,
   formatGroup,
   formatHop,
   formatNextHopDeletion,
-} from '../route/next-hop-table.ts'
-import type { ForwardingEntry, Neighbour, Route, RouteTable, Rule } from '../route/route-table.ts'
+  normalHop,
+} from '../route/route.ts'
+import * as format from '../route/route.ts'
 import { planClearance, planGroups } from './plan-next-hops.ts'
 import type { ChangeKind, Round } from './round.ts'
 

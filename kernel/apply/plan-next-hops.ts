@@ -1,9 +1,15 @@
 /** What has to be done about next-hop objects and groups before the usual difference will do. Pure. */
-import { type Family, familyOf } from '../../model/addresses/ip.ts'
-import type { NextHopIds } from '../../model/kernel-ids.ts'
-import { cannotReplace } from '../route/check-next-hop.ts'
-import type { NextHopFeatures, NextHopGroup, NextHopListing, NextHopObject } from '../route/next-hop-table.ts'
-import type { NextHop, Route } from '../route/route-table.ts'
+import { type Family, familyOf } from '../../model/addresses/addresses.ts'
+import type { NextHopIds } from '../../model/model.ts'
+import {
+  type NextHop,
+  type NextHopFeatures,
+  type NextHopGroup,
+  type NextHopListing,
+  type NextHopObject,
+  type Route,
+  cannotReplace,
+} from '../route/route.ts'
 
 /**
  * What has to be removed before the plan can be applied, since the kernel refuses to replace it in place: an item of

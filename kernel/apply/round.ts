@@ -2,10 +2,10 @@
  * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
  * failed is kept, and the failures are thrown together at the end.
  */
-import { type Failure, errorOf, firstReasonOf } from '../../runtime/errors.ts'
-import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
-import type { Counter } from '../../runtime/metrics/instruments.ts'
-import type { Drift } from '../drift.ts'
+import { type Failure, errorOf, firstReasonOf } from '../../runtime/runtime.ts'
+import type { LogFields, Logger } from '../../runtime/logging/logging.ts'
+import type { Counter } from '../../runtime/metrics/metrics.ts'
+import type { Drift } from '../kernel.ts'
 
 export type ChangeKind =
   | 'device'

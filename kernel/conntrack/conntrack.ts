@@ -4,12 +4,13 @@
  * closing the socket ends the listing.
  */
 import { Protocol, RawNetlinkSocket, formatMessage, parseError, parseMessages } from 'netlink'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { KernelError } from '../errors.ts'
-import { NLM_F_DUMP, closeAtExit, errnoError } from '../route/netlink-socket.ts'
-import { AF_INET, type Attribute, body, readU16, readU32 } from '../route/rtnetlink-codec.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { KernelError } from '../kernel.ts'
+import { AF_INET, type Attribute, NLM_F_DUMP, body, closeAtExit, errnoError, readU16, readU32 } from '../route/route.ts'
 import type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
+
+export type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
 
 // Bytes of ctnetlink: linux/netfilter/nfnetlink_conntrack.h. What the kernel sends is in network byte order.
 

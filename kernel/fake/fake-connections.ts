@@ -1,7 +1,7 @@
 /** Connection tracking in memory: it has what it is given. */
-import { parseAddress } from '../../model/addresses/ip.ts'
-import type { ConnectionScan, ConnectionTable, TrackedConnection } from '../conntrack/connection-table.ts'
-import { KernelError } from '../errors.ts'
+import { parseAddress } from '../../model/addresses/addresses.ts'
+import type { ConnectionScan, ConnectionTable, TrackedConnection } from '../conntrack/conntrack.ts'
+import { KernelError } from '../kernel.ts'
 
 export class FakeConnections implements ConnectionTable {
   readonly #connections = new Set<TrackedConnection>()

@@ -8,38 +8,35 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../model/addresses/ip.ts'
-import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { KernelError } from '../errors.ts'
-import { usualAddress, usualInterfaceAddress } from '../route/address-text.ts'
+} from '../../model/addresses/addresses.ts'
+import { IPV6_MIN_MTU } from '../../model/model.ts'
+import { KernelError } from '../kernel.ts'
 import {
+  type ForwardingEntry,
+  type InterfaceAddress,
+  type Link,
+  type MainRoute,
+  type Neighbour,
+  type NewAddress,
+  type NewLink,
+  type NextHopFeatures,
+  type Route,
+  type Rule,
+  type VxlanLink,
   checkDeviceName,
   checkInterfaceAddress,
   checkMac,
-  normalRoute,
-  refuseInvalid,
-  routeMetric,
-} from '../route/check-route.ts'
-import {
   formatAddress,
   formatForwardingEntry,
   formatLink,
   formatLinkChange,
   formatNeighbour,
-} from '../route/format-ip.ts'
-import type { NextHopFeatures } from '../route/next-hop-table.ts'
-import type {
-  ForwardingEntry,
-  InterfaceAddress,
-  Link,
-  MainRoute,
-  Neighbour,
-  NewAddress,
-  NewLink,
-  Route,
-  Rule,
-  VxlanLink,
-} from '../route/route-table.ts'
+  normalRoute,
+  refuseInvalid,
+  routeMetric,
+  usualAddress,
+  usualInterfaceAddress,
+} from '../route/route.ts'
 
 export interface FakeNode {
   /** Devices that are there from the start and are not ours. */

@@ -1,25 +1,23 @@
 /** Next-hop objects and groups in memory: what is there, and what the kernel refuses and drops about them. */
-import type { Family } from '../../model/addresses/ip.ts'
-import { KernelError } from '../errors.ts'
-import {
-  checkGroup,
-  checkHop,
-  checkNextHopId,
-  checkReplacement,
-  normalGroup,
-  normalHop,
-} from '../route/check-next-hop.ts'
-import type * as item from '../route/next-hop-table.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
+import { KernelError } from '../kernel.ts'
 import {
   type Bucket,
   type NextHopGroup,
   type NextHopListing,
   type NextHopObject,
   type ResilientGroup,
+  checkGroup,
+  checkHop,
+  checkNextHopId,
+  checkReplacement,
   formatGroup,
   formatHop,
   formatNextHopDeletion,
-} from '../route/next-hop-table.ts'
+  normalGroup,
+  normalHop,
+} from '../route/route.ts'
+import type * as item from '../route/route.ts'
 import { type FakeLinks, needReach } from './fake-links.ts'
 
 /** Buckets of a resilient group: who gets how many, and which of them move (net/ipv4/nexthop.c nh_res_table_upkeep). */

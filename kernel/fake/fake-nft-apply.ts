@@ -2,8 +2,8 @@
  * One statement applied to the fake's tables. Every change leaves a function that takes it back, so that a
  * transaction which fails in the middle, or is only checked, leaves no trace.
  */
-import { KernelError, type KernelErrorCode } from '../errors.ts'
-import { formatMapType, formatStatement } from '../nft/nft-text.ts'
+import { KernelError, type KernelErrorCode } from '../kernel.ts'
+import { type NftElement, type NftFamily, type NftStatement, formatMapType, formatStatement } from '../nft/nft.ts'
 import {
   type FakeNftChain,
   type FakeNftMap,
@@ -15,7 +15,6 @@ import {
   overlappingInterval,
 } from './fake-nft-table.ts'
 import { rejectFault } from './fake-nft-rule.ts'
-import type { NftElement, NftFamily, NftStatement } from '../nft/nft-transaction.ts'
 
 export type Undo = () => void
 /** The statements that may have one of these verbs. */

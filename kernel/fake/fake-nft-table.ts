@@ -1,8 +1,15 @@
 /** What a table of the fake holds, and how it prints: nft's layout, everything sorted, so that texts compare. */
-import { InvalidAddressError, addressBits, familyOf, parseAddress } from '../../model/addresses/ip.ts'
-import { formatBase, formatMapType, formatRule } from '../nft/nft-text.ts'
-import type { NftBaseChain, NftElement, NftFamily, NftMapType } from '../nft/nft-transaction.ts'
-import { usualAddress } from '../route/address-text.ts'
+import { InvalidAddressError, addressBits, familyOf, parseAddress } from '../../model/addresses/addresses.ts'
+import {
+  type NftBaseChain,
+  type NftElement,
+  type NftFamily,
+  type NftMapType,
+  formatBase,
+  formatMapType,
+  formatRule,
+} from '../nft/nft.ts'
+import { usualAddress } from '../route/route.ts'
 
 export interface FakeNftRule {
   readonly rule: string

@@ -4,11 +4,11 @@
  * a test never passes by luck. Addresses of packets are in their usual form.
  * A match that fails ends the rule, and the rest of it is not looked at.
  */
-import { familyOf, formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { familyOf, formatAddress, parseAddress } from '../../model/addresses/addresses.ts'
 import type { FakeNft } from './fake-nft.ts'
 import { type FakeNftChain, type FakeNftTable, intervalContains } from './fake-nft-table.ts'
 import { RuleText, isIcmpType, rejectAnswer } from './fake-nft-rule.ts'
-import type { NftBaseChain } from '../nft/nft-transaction.ts'
+import type { NftBaseChain } from '../nft/nft.ts'
 
 export interface TracePacket {
   readonly iif?: string

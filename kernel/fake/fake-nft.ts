@@ -3,11 +3,10 @@
  * missing tables, chains, maps and jump targets (ENOENT), an element with another value and overlapping intervals
  * (EEXIST), chains and maps that are in use (EBUSY), a jump to a base chain (EOPNOTSUPP). Rules are kept as text.
  */
-import { KernelError } from '../errors.ts'
-import { formatStatement } from '../nft/nft-text.ts'
+import { KernelError } from '../kernel.ts'
+import { type Nft, type NftElement, type NftFamily, type NftStatement, formatStatement } from '../nft/nft.ts'
 import { type FakeNftTable, printTable } from './fake-nft-table.ts'
 import { applyStatement, type Undo } from './fake-nft-apply.ts'
-import type { Nft, NftElement, NftFamily, NftStatement } from '../nft/nft-transaction.ts'
 
 export interface FakeNftInit {
   /** Default ip. */

@@ -3,15 +3,21 @@
  * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
  * drops when a device goes, and prints itself as the commands that would make it.
  */
-import { FAMILIES, type Family, familyOf, parseAddress } from '../../model/addresses/ip.ts'
-import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
-import { KernelError } from '../errors.ts'
-import { usualAddress } from '../route/address-text.ts'
-import { checkRoute, checkRule, normalRoute, refuseInvalid } from '../route/check-route.ts'
-import * as format from '../route/format-ip.ts'
-import type * as item from '../route/route-table.ts'
-import type { NextHop, Route } from '../route/route-table.ts'
+import { FAMILIES, type Family, familyOf, parseAddress } from '../../model/addresses/addresses.ts'
+import { IPV6_MIN_MTU } from '../../model/model.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
+import { KernelError } from '../kernel.ts'
+import {
+  type NextHop,
+  type Route,
+  checkRoute,
+  checkRule,
+  normalRoute,
+  refuseInvalid,
+  usualAddress,
+} from '../route/route.ts'
+import * as format from '../route/route.ts'
+import type * as item from '../route/route.ts'
 import {
   FakeLinks,
   FakeNeighbours,

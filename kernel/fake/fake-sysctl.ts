@@ -1,6 +1,6 @@
 /** /proc/sys in memory: only settings that it was made with exist. */
-import { KernelError } from '../errors.ts'
-import { type Sysctl, sysctlPath } from '../tuning/sysctl.ts'
+import { KernelError } from '../kernel.ts'
+import { type Sysctl, sysctlPath } from '../tuning/tuning.ts'
 
 export class FakeSysctl implements Sysctl {
   readonly #settings = new Map<string, string>()

@@ -3,8 +3,8 @@
  * peer that names it last, as the kernel does. Tests bring peers to life with handshake() and traffic().
  */
 import { readFile } from 'node:fs/promises'
-import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
-import { usualPrefix } from '../route/address-text.ts'
+import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
+import { usualPrefix } from '../route/route.ts'
 import {
   type DeviceConfig,
   type DeviceState,
@@ -15,12 +15,12 @@ import {
   type WireguardDriver,
   checkDeviceConfig,
   checkWireguardName,
+  formatDevice,
   generateWireguardKey,
   publicKeyOf,
-} from '../wireguard/wireguard-device.ts'
-import { KernelError } from '../errors.ts'
+} from '../wireguard/wireguard.ts'
+import { KernelError } from '../kernel.ts'
 import type { FakeRouteTable } from './fake-route-table.ts'
-import { formatDevice } from '../wireguard/wg-text.ts'
 
 interface FakePeer {
   config: PeerConfig

@@ -5,7 +5,7 @@
 import { readFile, readdir, statfs } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
-import { FAMILIES, type Family } from '../../model/addresses/ip.ts'
+import { FAMILIES, type Family } from '../../model/addresses/addresses.ts'
 import {
   LANE_DEVICE_PREFIX,
   NFT_TABLE_GATEWAY,
@@ -13,10 +13,10 @@ import {
   ROUTE_TABLE_LANES_PUBLIC,
   ROUTE_TABLE_NODE,
   ROUTE_TABLE_NODE_PUBLIC,
-} from '../../model/kernel-ids.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { type RunCommand, runCommand } from '../run-command.ts'
-import { type DeviceSetting, deviceSettings } from '../tuning/device-settings.ts'
+} from '../../model/model.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { type RunCommand, runCommand } from '../kernel.ts'
+import { type DeviceSetting, deviceSettings } from '../tuning/tuning.ts'
 import { type RulesetLook, parseRuleset } from './parse-ruleset.ts'
 
 // JSON of a tool of the kernel, which may print half of it when what it lists changes meanwhile.

@@ -1,5 +1,5 @@
 /** Takes what the named counters of a table have seen over into a metric, whatever becomes of the table. */
-import type { Counter } from '../../runtime/metrics/instruments.ts'
+import type { Counter } from '../../runtime/metrics/metrics.ts'
 import type { Nft, NftFamily } from './nft-transaction.ts'
 
 export interface DroppedPacketsInit<Reason extends string> {

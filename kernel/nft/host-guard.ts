@@ -2,8 +2,7 @@
  * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node
  * asked, and ports that the operator named; and the rules that refuse the rest. Pure.
  */
-import { type Family, familyOf } from '../../model/addresses/ip.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
+import { type Family, type OpenPort, familyOf } from '../../model/addresses/addresses.ts'
 
 const ICMP: Readonly<Record<Family, string>> = {
   4: 'icmp type { echo-request, destination-unreachable, time-exceeded, parameter-problem }',

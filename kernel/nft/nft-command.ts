@@ -2,12 +2,11 @@
  * nftables through its own command: `nft -f -` changes, `nft list` reads. The command is the interface that
  * nftables documents and keeps stable; its netlink messages are not.
  */
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { isNotFound, KernelError, type KernelErrorCode } from '../errors.ts'
+import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
+import { KernelError, type KernelErrorCode, type RunCommand, isNotFound, runCommand } from '../kernel.ts'
 import { formatNft, parseCounters, parseElements } from './nft-text.ts'
 import type { Nft, NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 import { NftWatch } from './nft-watch.ts'
-import { type RunCommand, runCommand } from '../run-command.ts'
 
 export interface NftCommandInit {
   /** Default ip. */

@@ -9,13 +9,11 @@
  * Whatever the session refuses is put to `nft -f -` as well, which decides, and explains, better.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { SerialQueue } from '../../reconcile/serial-queue.ts'
-import { KernelError } from '../errors.ts'
+import { type Clock, SerialQueue, SystemClock } from '../../reconcile/reconcile.ts'
+import { KernelError, toolEnvironment } from '../kernel.ts'
 import { formatStatement } from './nft-text.ts'
 import { NftCommand, type NftCommandInit } from './nft-command.ts'
 import type { NftFamily, NftStatement } from './nft-transaction.ts'
-import { toolEnvironment } from '../run-command.ts'
 
 export type NftSessionInit = NftCommandInit
 

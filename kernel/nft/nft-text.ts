@@ -3,7 +3,7 @@
  * nft's own messages (which quote the line) stay short. Everything that is printed has been checked first: nothing
  * that a statement carries can end it and begin another.
  */
-import { KernelError } from '../errors.ts'
+import { KernelError } from '../kernel.ts'
 import type { NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
 
 /**

@@ -4,10 +4,9 @@
  * comes while a transaction of ours is under way, or just after it, is taken for ours where it is about elements, and
  * else reported once that is over: somebody may have been there at the same time.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import { type KernelMessage, watchMessages } from '../route/netlink-socket.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type KernelMessage, attributes, readCString, watchMessages } from '../route/route.ts'
 import type { NftFamily } from './nft-transaction.ts'
-import { attributes, readCString } from '../route/rtnetlink-codec.ts'
 
 /** linux/netfilter/nfnetlink.h and nf_tables.h. */
 const NFNLGRP_NFTABLES = 7

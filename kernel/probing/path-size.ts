@@ -1,5 +1,5 @@
 /** Finds out by padded questions which packets get to one far end, as time passes. */
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /**
  * Which packets get to a far end whole, by padded probes (RFC 8899). Pure: time and answers come from outside.

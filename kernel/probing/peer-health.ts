@@ -19,8 +19,8 @@
  * time is over. The last miss waits while the far kernel's answer may still be on its way: up to then, nobody knows
  * whether it is the way that is silent, or a process.
  */
-import type { ConnectionState } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
+import type { ConnectionState } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** `sinceMs` and `answeredMs` (the last answer) are of the monotonic clock. */
 export type HealthState =

@@ -1,7 +1,7 @@
 /** The UDP socket that probes travel through, and the knock at a far kernel, as an interface, and the real ones. */
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
-import { PortTakenError, describePortHolders } from '../port-holders.ts'
+import { PortTakenError, describePortHolders } from '../kernel.ts'
 
 export interface ProbeSocket {
   /** Never throws: what cannot be sent is a probe that gets no answer. */

@@ -1,6 +1,6 @@
 /** What is kept of one far end that is probed. */
-import type { ConnectionState } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
+import type { ConnectionState } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import type { PathSize, SizeBounds } from './path-size.ts'
 import { PeerHealth, type PeerHealthInit, type ProbeFigures, ProbeStats } from './peer-health.ts'
 import { PROBE_BYTES, PROBE_HEADERS } from './probe-packet.ts'

@@ -9,10 +9,10 @@
  * A process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So a known
  * peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the way is open.
  */
-import type { ConnectionState } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { type Failure, messageOf, reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ConnectionState } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Failure, messageOf, reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import { PathSize, type SizeBounds } from './path-size.ts'
 import type { PeerHealthInit } from './peer-health.ts'
 import {

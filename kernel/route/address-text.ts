@@ -1,5 +1,5 @@
 /** Usual forms of addresses that are text in plans and listings. */
-import { familyOf, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { familyOf, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 
 /** The form in which listings give it (RFC 5952); IPv4 has one form only. Throws InvalidAddressError for IPv6. */
 export function usualAddress(text: string): string {

@@ -1,7 +1,7 @@
 /** What both drivers refuse before they ask anything, and the form in which listings give items. KernelError EINVAL. */
-import { InvalidAddressError, parseAddress } from '../../model/addresses/ip.ts'
-import { NEXT_HOP_IDS } from '../../model/kernel-ids.ts'
-import { KernelError } from '../errors.ts'
+import { InvalidAddressError, parseAddress } from '../../model/addresses/addresses.ts'
+import { NEXT_HOP_IDS } from '../../model/model.ts'
+import { KernelError } from '../kernel.ts'
 import { usualAddress } from './address-text.ts'
 import { checkDeviceName, refuseInvalid } from './check-route.ts'
 import {

@@ -1,7 +1,13 @@
 /** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
-import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family } from '../../model/addresses/ip.ts'
+import {
+  familyOf,
+  InvalidAddressError,
+  parseAddress,
+  parsePrefix,
+  type Family,
+} from '../../model/addresses/addresses.ts'
 import { usualAddress, usualPrefix } from './address-text.ts'
-import { KernelError } from '../errors.ts'
+import { KernelError } from '../kernel.ts'
 import { formatRoute } from './format-ip.ts'
 import type { InterfaceAddress, NextHop, Route, Rule } from './route-table.ts'
 

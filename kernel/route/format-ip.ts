@@ -2,8 +2,8 @@
  * Links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` command that makes
  * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
  */
-import { familyOf } from '../../model/addresses/ip.ts'
-import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
+import { familyOf } from '../../model/addresses/addresses.ts'
+import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import type { ForwardingEntry, Neighbour, NewAddress, NewLink, NextHop, Route, Rule } from './route-table.ts'
 
 export function formatLink(link: NewLink): string {

@@ -7,9 +7,9 @@
  */
 import { getSystemErrorName } from 'node:util'
 import { type NetlinkSocket, Protocol, createNetlink, parseError } from 'netlink'
-import { SerialQueue } from '../../reconcile/serial-queue.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { KernelError, type KernelErrorCode } from '../errors.ts'
+import { SerialQueue } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { KernelError, type KernelErrorCode } from '../kernel.ts'
 
 /**
  * Netlink sockets that are open when the process ends. The kernel may have sent a notification meanwhile: npm `netlink`

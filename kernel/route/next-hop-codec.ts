@@ -1,5 +1,5 @@
 /** Next-hop objects, groups and buckets as rtnetlink messages: struct nhmsg and nexthop_grp, linux/nexthop.h. */
-import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
+import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import { normalGroup, normalHop } from './check-next-hop.ts'
 import { watchGroups } from './netlink-socket.ts'
 import type { Bucket, GroupMember, NextHopGroup, NextHopObject } from './next-hop-table.ts'

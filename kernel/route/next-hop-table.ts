@@ -4,8 +4,8 @@
  * Drivers: rtnetlink-next-hops.ts and fake-next-hops.ts. Compliance: test/compliance/next-hop-table.ts.
  * The kernel's own words: Documentation/networking/nexthop-group-resilient.rst.
  */
-import type { Family } from '../../model/addresses/ip.ts'
-import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
+import { ROUTE_PROTOCOL } from '../../model/model.ts'
 
 export interface NextHopObject {
   /** Within NEXT_HOP_IDS (model/kernel-ids.ts); hops and groups share the numbers. */

@@ -1,6 +1,6 @@
 /** Bytes of rtnetlink: attributes, addresses and fixed heads, in host byte order. linux/rtnetlink.h. */
 import { parseAttributes } from 'netlink'
-import { addressBits, formatAddress, parseAddress, type Family } from '../../model/addresses/ip.ts'
+import { addressBits, formatAddress, parseAddress, type Family } from '../../model/addresses/addresses.ts'
 
 export type AttributeValue = Uint8Array | readonly Attribute[]
 export type Attribute = readonly [type: number, value: AttributeValue]

@@ -1,6 +1,6 @@
 /** Links and addresses as rtnetlink messages: struct ifinfomsg and ifaddrmsg, linux/if_link.h and if_addr.h. */
-import { type Family, familyOf } from '../../model/addresses/ip.ts'
-import { KernelError, isNotFound } from '../errors.ts'
+import { type Family, familyOf } from '../../model/addresses/addresses.ts'
+import { KernelError, isNotFound } from '../kernel.ts'
 import { checkDeviceName } from './check-route.ts'
 import type { RtnetlinkSocket } from './netlink-socket.ts'
 import type {

@@ -1,6 +1,6 @@
 /** The next-hop objects and groups of this network namespace, by rtnetlink. */
-import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
-import { isNotFound, KernelError } from '../errors.ts'
+import { ROUTE_PROTOCOL } from '../../model/model.ts'
+import { isNotFound, KernelError } from '../kernel.ts'
 import { NLM_F_CREATE, NLM_F_REPLACE, RtnetlinkSocket, watchGroups, type KernelMessage } from './netlink-socket.ts'
 import { deviceNames, needDevice } from './rtnetlink-link.ts'
 import type { RtnetlinkInit } from './rtnetlink.ts'

@@ -1,6 +1,6 @@
 /** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
-import { familyOf, type Family } from '../../model/addresses/ip.ts'
-import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
+import { familyOf, type Family } from '../../model/addresses/addresses.ts'
+import { ROUTE_PROTOCOL } from '../../model/model.ts'
 import { normalRoute, routeMetric } from './check-route.ts'
 import {
   addressBytes,

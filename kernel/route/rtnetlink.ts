@@ -1,5 +1,5 @@
 /** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
-import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
+import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/addresses.ts'
 import {
   checkDeviceName,
   checkInterfaceAddress,
@@ -10,7 +10,7 @@ import {
   refuseInvalid,
   routeMetric,
 } from './check-route.ts'
-import { KernelError } from '../errors.ts'
+import { KernelError, namingPortHolders } from '../kernel.ts'
 import {
   formatAddress,
   formatForwardingEntry,
@@ -47,7 +47,6 @@ import type {
   Rule,
   VxlanLink,
 } from './route-table.ts'
-import { namingPortHolders } from '../port-holders.ts'
 import * as link from './rtnetlink-link.ts'
 import * as neigh from './rtnetlink-link.ts'
 import { allDevices, deviceNames, needDevice } from './rtnetlink-link.ts'

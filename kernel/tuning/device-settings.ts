@@ -7,8 +7,8 @@
  * nobody asks on these devices), addr_gen_mode (no address of the link is needed), and log_martians, which is the
  * operator's. Offloads are not inherited.
  */
-import type { Family } from '../../model/addresses/ip.ts'
-import type { Round } from '../apply/round.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
+import type { Round } from '../apply/apply.ts'
 import type { Sysctl } from './sysctl.ts'
 
 export interface DeviceSetting {

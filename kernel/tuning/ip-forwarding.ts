@@ -10,7 +10,7 @@
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING } from '../../model/kernel-ids.ts'
+import { HASH_POLICY, IPV6_FORWARDING, IPV6_HASH_POLICY, IP_FORWARDING } from '../../model/model.ts'
 import type { Sysctl } from './sysctl.ts'
 
 /** Of the marker's files. The first two are those of releases up to 0.1. */

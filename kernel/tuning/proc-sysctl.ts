@@ -1,7 +1,7 @@
 /** /proc/sys of this network namespace. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { KernelError } from '../errors.ts'
+import { KernelError } from '../kernel.ts'
 import { type Sysctl, sysctlParts } from './sysctl.ts'
 
 export class ProcSysctl implements Sysctl {

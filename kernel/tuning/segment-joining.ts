@@ -12,11 +12,10 @@
  */
 import { access, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LANE_CABLE_ADDRESS, LANE_DEVICE_PREFIX, laneCable } from '../../model/kernel-ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { KernelError } from '../errors.ts'
-import { type RunCommand, runCommand } from '../run-command.ts'
+import { LANE_CABLE_ADDRESS, LANE_DEVICE_PREFIX, laneCable } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { KernelError, type RunCommand, runCommand } from '../kernel.ts'
 
 export interface ReceiveCoalescing {
   /**

@@ -1,5 +1,5 @@
 /** /proc/sys, by dotted name; '/' separates parts that contain dots (net/ipv4/conf/eth0.5/rp_filter). */
-import { KernelError } from '../errors.ts'
+import { KernelError } from '../kernel.ts'
 
 /** Settings of the kernel, of this network namespace where they are per namespace. */
 export interface Sysctl {

@@ -1,6 +1,6 @@
 /** The arguments of `wg set` that bring a device to its configuration: only what differs. */
-import { formatAddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
-import { usualPrefix } from '../route/address-text.ts'
+import { formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
+import { usualPrefix } from '../route/route.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
 
 /** Arguments after `wg set DEVICE`; empty when nothing differs. Peers are in the order of their keys. */

@@ -7,12 +7,18 @@ import { randomBytes } from 'node:crypto'
 import { type FileHandle, constants, open, readFile, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { formatAddressPort } from '../../model/addresses/address-port.ts'
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { KernelError, type KernelErrorCode, isExists, isNotFound } from '../errors.ts'
-import { namingPortHolders } from '../port-holders.ts'
-import type { Link, RouteTable } from '../route/route-table.ts'
-import { type RunCommand, runCommand } from '../run-command.ts'
+import { formatAddressPort } from '../../model/addresses/addresses.ts'
+import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
+import {
+  KernelError,
+  type KernelErrorCode,
+  type RunCommand,
+  isExists,
+  isNotFound,
+  namingPortHolders,
+  runCommand,
+} from '../kernel.ts'
+import type { Link, RouteTable } from '../route/route.ts'
 import { planReplacement, planWgSync } from './plan-wg-sync.ts'
 import { parseDump } from './wg-text.ts'
 import {

@@ -1,7 +1,12 @@
 /** Peers as the text that `wg syncconf` reads. Holds no secret: the private key stays in its file. */
-import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
-import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { KernelError } from '../errors.ts'
+import {
+  type AddressPort,
+  formatAddressPort,
+  formatPrefix,
+  parseAddressPort,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { KernelError } from '../kernel.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard-device.ts'
 
 /** Peers in the order of their keys. */

@@ -4,9 +4,8 @@
  * wireguard-go) and fake-wireguard.ts. Compliance: test/compliance/wireguard.ts.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
-import type { AddressPort } from '../../model/addresses/address-port.ts'
-import { InvalidAddressError, parsePrefix } from '../../model/addresses/ip.ts'
-import { KernelError } from '../errors.ts'
+import { type AddressPort, InvalidAddressError, parsePrefix } from '../../model/addresses/addresses.ts'
+import { KernelError } from '../kernel.ts'
 
 export interface PeerConfig {
   /** base64. */

@@ -5,10 +5,9 @@
 import { spawn } from 'node:child_process'
 import { readFile, readdir, readlink, rm, stat } from 'node:fs/promises'
 import { createConnection } from 'node:net'
-import type { Clock } from '../../reconcile/clock.ts'
-import { favourStarted } from '../../runtime/process-resources.ts'
-import { KernelError } from '../errors.ts'
-import { toolEnvironment } from '../run-command.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { favourStarted } from '../../runtime/runtime.ts'
+import { KernelError, toolEnvironment } from '../kernel.ts'
 import { readEndpoint, readPrefixes } from './wg-text.ts'
 import { type DeviceState, type PeerState, publicKeyOf } from './wireguard-device.ts'
 

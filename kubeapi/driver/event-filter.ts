@@ -1,6 +1,6 @@
 /** What ClusterApi.report() promises in every driver: bounded texts, and the same thing said once in ten minutes. */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { ObjectEvent } from '../cluster-api.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { ObjectEvent } from '../kubeapi.ts'
 import { objectKey } from './object-key.ts'
 
 /** The same event again within this time is dropped. */

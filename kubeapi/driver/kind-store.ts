@@ -3,9 +3,9 @@
  * The cache shows the merged view. Both drivers keep their state in it.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/objects.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
-import type { ObjectCache, ObjectChange } from '../cluster-api.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/model.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
+import type { ObjectCache, ObjectChange } from '../kubeapi.ts'
 import { type ObjectKey, objectKey } from './object-key.ts'
 
 type Listener<T> = (change: ObjectChange<T> | undefined) => void

@@ -1,7 +1,13 @@
 /** How objects are addressed, and what every object must have before a driver takes it. */
-import { isDnsLabel, isObjectName } from '../../model/ids.ts'
-import { CLUSTER_SCOPED, type Kind, type KubeObject, type Namespace } from '../../model/objects.ts'
-import { ClusterApiError } from '../cluster-api.ts'
+import {
+  CLUSTER_SCOPED,
+  type Kind,
+  type KubeObject,
+  type Namespace,
+  isDnsLabel,
+  isObjectName,
+} from '../../model/model.ts'
+import { ClusterApiError } from '../kubeapi.ts'
 
 /** `namespace/name`, or `_/name` for cluster-scoped kinds: '_' is no legal namespace. */
 export type ObjectKey = string

@@ -1,7 +1,7 @@
 /** Files of a site: written whole, in folders that are made where they are missing (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { TEMPORARY_NAME, replaceFile, temporaryPath, writeTemporary } from '../../runtime/atomic-file.ts'
+import { TEMPORARY_NAME, replaceFile, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
 /** Makes the folder and those above it where they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {

@@ -5,9 +5,9 @@
 import { randomUUID } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
+import { type Clock, WriteQueue } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import {
   type ClusterApi,
   ClusterApiError,
@@ -15,20 +15,23 @@ import {
   type ObjectCache,
   type ObjectEvent,
   type ObjectName,
-} from '../cluster-api.ts'
-import { EventFilter } from '../driver/event-filter.ts'
+} from '../kubeapi.ts'
 import {
   type CreationMetadata,
+  EventFilter,
+  ResidentNamespaces,
+  checkAddress,
+  keyOf,
+  objectKey,
+  objectTitle,
   plain,
   sameOwnedParts,
   withCondition,
   withServerMetadata,
-} from '../driver/kind-store.ts'
-import { ResidentNamespaces, checkAddress, keyOf, objectKey, objectTitle } from '../driver/object-key.ts'
-import { WriteQueue } from '../../reconcile/serial-queue.ts'
+} from '../driver/driver.ts'
 import { makeFolder } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
-import { type NodeGateway, withGatewayLabels } from '../../model/lanes/gateway-node.ts'
+import { type NodeGateway, withGatewayLabels } from '../../model/lanes/lanes.ts'
 import { KindFiles } from './kind-files.ts'
 import { FileLeases } from './file-leases.ts'
 import { type FileProblem, ProblemBoard, type StateTrouble } from './problem-board.ts'

@@ -1,6 +1,6 @@
 /** Which file's object counts, where several files hold the same one. Pure bookkeeping. */
-import type { Kind, KubeObject } from '../../model/objects.ts'
-import { type ObjectKey, objectTitle } from '../driver/object-key.ts'
+import type { Kind, KubeObject } from '../../model/model.ts'
+import { type ObjectKey, objectTitle } from '../driver/driver.ts'
 import type { ParsedFile, ParsedObject } from './user/parse-objects.ts'
 import type { FileProblem } from './problem-board.ts'
 

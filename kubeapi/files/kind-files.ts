@@ -3,10 +3,9 @@
  * followed by watches. What is shown is always what was last read from disk, so that processes agree.
  */
 import { createHash, randomUUID } from 'node:crypto'
-import type { Kind, KubeObject } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { KindStore, specParts } from '../driver/kind-store.ts'
-import type { ObjectKey } from '../driver/object-key.ts'
+import type { Kind, KubeObject } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { KindStore, type ObjectKey, specParts } from '../driver/driver.ts'
 import { removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'

@@ -15,7 +15,7 @@ import {
   unlinkSync,
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { isObjectName } from '../../model/ids.ts'
+import { isObjectName } from '../../model/model.ts'
 import {
   complaintOf,
   field,
@@ -27,10 +27,9 @@ import {
   text,
   textMap,
   timestamp,
-} from '../../model/schemas/fields.ts'
-import { temporaryPath } from '../../runtime/atomic-file.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { ClusterApiError, type StoredLease } from '../cluster-api.ts'
+} from '../../model/schemas/schemas.ts'
+import { messageOf, temporaryPath } from '../../runtime/runtime.ts'
+import { ClusterApiError, type StoredLease } from '../kubeapi.ts'
 import { errorCode, isMissing, writeAside } from './atomic-write.ts'
 
 // Which files of a Lease's folder are its versions. Pure.

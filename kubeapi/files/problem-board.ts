@@ -1,6 +1,6 @@
 /** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
-import { messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import { diskReason } from './atomic-write.ts'
 
 /** What is wrong in a file, and where. */

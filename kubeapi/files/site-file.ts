@@ -2,16 +2,16 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
-import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import {
   type OpenPort,
   formatAddressPort,
+  overlaps,
   parseAddressPort,
   parseOpenPort,
-} from '../../model/addresses/address-port.ts'
-import { DEFAULT_ACTIVE_GATEWAYS } from '../../model/lanes/gateway-node.ts'
-import { MAX_LANE } from '../../model/lanes/lane-number.ts'
-import { messageOf } from '../../runtime/errors.ts'
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { DEFAULT_ACTIVE_GATEWAYS, MAX_LANE } from '../../model/lanes/lanes.ts'
+import { messageOf } from '../../runtime/runtime.ts'
 import { isMissing } from './atomic-write.ts'
 import {
   type FieldPath,
@@ -27,10 +27,10 @@ import {
   text,
   textMap,
   throws,
-} from '../../model/schemas/fields.ts'
+} from '../../model/schemas/schemas.ts'
 import { type FileProblem, InvalidFileError } from './problem-board.ts'
 import { type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
-import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { SYSTEM_NAMESPACE } from '../../model/model.ts'
 
 export interface SiteGateway {
   readonly node: string

@@ -5,13 +5,11 @@
  */
 import { readFileSync, statSync, unlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import type { Kind, KubeObject } from '../../model/objects.ts'
-import { complaintOf, integer, map, text, textMap } from '../../model/schemas/fields.ts'
-import { SPEC_SHAPES, STATUS_SHAPES } from '../../model/schemas/own-objects.ts'
-import { messageOf } from '../../runtime/errors.ts'
-import { ClusterApiError } from '../cluster-api.ts'
-import type { StoredStatus } from '../driver/kind-store.ts'
-import { NO_NAMESPACE, type ObjectKey, keyOf } from '../driver/object-key.ts'
+import type { Kind, KubeObject } from '../../model/model.ts'
+import { SPEC_SHAPES, STATUS_SHAPES, complaintOf, integer, map, text, textMap } from '../../model/schemas/schemas.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { ClusterApiError } from '../kubeapi.ts'
+import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
 import { createFileOnce, errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
 import { stampOf } from './user/user-file.ts'
 

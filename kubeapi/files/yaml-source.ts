@@ -1,9 +1,9 @@
 /** YAML text with the way back from a field to its line. */
 import { type Document, LineCounter, isNode } from 'yaml'
 import type { z } from 'zod'
-import { messageOf } from '../../runtime/errors.ts'
-import { parseDocuments } from '../yaml.ts'
-import { type FieldPath, pathText } from '../../model/schemas/fields.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { parseDocuments } from '../kubeapi.ts'
+import { type FieldPath, pathText } from '../../model/schemas/schemas.ts'
 import type { FileProblem } from './problem-board.ts'
 
 /** One document of a file. */

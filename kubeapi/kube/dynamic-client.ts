@@ -1,5 +1,5 @@
 /** Any object of any kind that the server knows, by apiVersion and kind: for installing, looking and cleaning up. */
-import { ClusterApiError } from '../cluster-api.ts'
+import { ClusterApiError } from '../kubeapi.ts'
 import { type KindPlace, type ObjectRef, type ObjectType, groupPath, refOf, resourcePath, titleOf } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { FIELD_MANAGER, NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/owned-fields.ts'

@@ -4,13 +4,17 @@
  * fingerprint of what we own of it.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { LiveCache, deepFreeze } from '../driver/kind-store.ts'
-import { type ObjectKey, objectKey } from '../driver/object-key.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  type Kind,
+  type KubeObject,
+  LABEL_APP_MANAGED_BY,
+  type ObjectKinds,
+} from '../../model/model.ts'
+import { LiveCache, type ObjectKey, deepFreeze, objectKey } from '../driver/driver.ts'
 import { KIND_PLACES } from './kinds.ts'
 import { type FieldSet, type ManagedFieldsEntry, appliedFields, fingerprint, ownedPart } from './write/owned-fields.ts'
-import { type RawObject, slimObject } from '../../model/schemas/slim-objects.ts'
+import { type RawObject, slimObject } from '../../model/schemas/schemas.ts'
 
 export interface CachedObject {
   readonly uid: string

@@ -6,12 +6,11 @@
  *      ▲           │
  *      └─ resting ◄┴─ any failure, 410, a version that went back
  */
-import type { Kind } from '../../model/objects.ts'
-import type { RawObject } from '../../model/schemas/slim-objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import { errorOf, messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Kind } from '../../model/model.ts'
+import type { RawObject } from '../../model/schemas/schemas.ts'
+import { Backoff, type Clock } from '../../reconcile/reconcile.ts'
+import { errorOf, messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import type { HttpClient, HttpRequest } from './http/http-client.ts'
 import type { KindObjects } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from './kinds.ts'

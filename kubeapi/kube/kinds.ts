@@ -1,5 +1,5 @@
 /** Where an API server keeps each kind. */
-import { CLUSTER_SCOPED, type Kind, type ObjectKinds } from '../../model/objects.ts'
+import { CLUSTER_SCOPED, type Kind, type ObjectKinds } from '../../model/model.ts'
 
 export interface KindPlace {
   readonly apiVersion: string

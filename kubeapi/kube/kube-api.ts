@@ -1,20 +1,20 @@
 /** The ClusterApi of a Kubernetes cluster. */
-import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
+import { type Clock, WriteQueue } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import {
   type ClusterApi,
   ClusterApiError,
+  Election,
+  type ElectionInit,
   type LeaseStore,
   type ObjectCache,
   type ObjectEvent,
   type ObjectName,
-} from '../cluster-api.ts'
-import { checkAddress, objectKey, objectTitle } from '../driver/object-key.ts'
-import { WriteQueue } from '../../reconcile/serial-queue.ts'
+} from '../kubeapi.ts'
+import { checkAddress, objectKey, objectTitle } from '../driver/driver.ts'
 import { DynamicClient } from './dynamic-client.ts'
-import { Election, type ElectionInit } from '../election.ts'
 import { EventRecorder } from './write/event-recorder.ts'
 import { ResourceClient } from './resource-client.ts'
 import type { Selector } from './kind-watch.ts'

@@ -1,6 +1,6 @@
 /** What an API server, or its absence, says: classified here and nowhere else. */
-import { messageOf } from '../../runtime/errors.ts'
-import { ClusterApiError, type ClusterApiErrorCode } from '../cluster-api.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import { ClusterApiError, type ClusterApiErrorCode } from '../kubeapi.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** What was asked: `apply`, `ServiceImport shop/web`. */

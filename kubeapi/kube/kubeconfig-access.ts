@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises'
 import type { Agent, RequestOptions } from 'node:https'
 import { resolve } from 'node:path'
 import type { Cluster, Context, User } from '@kubernetes/client-node/dist/config_types.js'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { type Credentials, type RequestHeaders, type ServerAccess, TokenFile } from './server-access.ts'
 
 /** Adds what a way to log in gives: headers, sometimes a certificate. */

@@ -13,9 +13,9 @@ import {
   newContexts,
   newUsers,
 } from '@kubernetes/client-node/dist/config_types.js'
-import type { Clock } from '../../reconcile/clock.ts'
-import { parseYaml } from '../yaml.ts'
-import { UserError } from '../../runtime/errors.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { parseYaml } from '../kubeapi.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import { type Kubeconfig, type KubeconfigUser, kubeconfigAccess, readImpersonation } from './kubeconfig-access.ts'
 import { type ServerAccess, podAccess } from './server-access.ts'
 

@@ -1,5 +1,5 @@
 /** What the Kubernetes driver counts. */
-import type { Counter, Gauge, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Counter, Gauge, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface KubeMetrics {
   readonly requests: Counter

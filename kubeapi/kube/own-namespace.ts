@@ -1,7 +1,6 @@
 /** Named Secrets in our own namespace. Their contents appear in no log and no message. */
-import { isDnsSubdomain } from '../../model/ids.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { ClusterApiError, type LeaseStore, type StoredLease } from '../cluster-api.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, isDnsSubdomain } from '../../model/model.ts'
+import { ClusterApiError, type LeaseStore, type StoredLease } from '../kubeapi.ts'
 import type { HttpClient, HttpRequest } from './http/http-client.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'

@@ -1,13 +1,13 @@
 /**
  * Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it.
  */
-import type { Kind, KubeObject } from '../../model/objects.ts'
+import type { Kind, KubeObject } from '../../model/model.ts'
 import { type CachedObject, KindObjects, cachedObject } from './kind-objects.ts'
 import { KubeError } from './kube-error.ts'
 import { KindWatch, type KindWatchDeps, type Selector } from './kind-watch.ts'
 import { KIND_PLACES, kindPath } from './kinds.ts'
-import { objectKey, objectTitle } from '../driver/object-key.ts'
-import { type RawObject, slimObject } from '../../model/schemas/slim-objects.ts'
+import { objectKey, objectTitle } from '../driver/driver.ts'
+import { type RawObject, slimObject } from '../../model/schemas/schemas.ts'
 
 export type ResourceClientDeps = Omit<KindWatchDeps<Kind>, 'objects'>
 

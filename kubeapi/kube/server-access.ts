@@ -4,8 +4,8 @@ import { readFile } from 'node:fs/promises'
 import type { Agent } from 'node:http'
 import { isIPv6 } from 'node:net'
 import { join } from 'node:path'
-import type { Clock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/errors.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 export type RequestHeaders = Readonly<Record<string, string | string[]>>
 

@@ -3,25 +3,23 @@
  * the same compliance suite. put() and drop() are the user's hand.
  */
 import { randomUUID } from 'node:crypto'
-import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import {
-  type ClusterApi,
-  ClusterApiError,
-  type ObjectCache,
-  type ObjectEvent,
-  type ObjectName,
-} from '../cluster-api.ts'
-import { EventFilter } from '../driver/event-filter.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
+import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
+import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent, type ObjectName } from '../kubeapi.ts'
 import {
   type CreationMetadata,
+  EventFilter,
   KindStore,
+  ResidentNamespaces,
+  checkAddress,
+  keyOf,
+  objectKey,
+  objectTitle,
   plain,
   sameOwnedParts,
   withCondition,
   withServerMetadata,
-} from '../driver/kind-store.ts'
-import { ResidentNamespaces, checkAddress, keyOf, objectKey, objectTitle } from '../driver/object-key.ts'
+} from '../driver/driver.ts'
 
 export interface MemoryApiInit {
   readonly clock?: Clock

@@ -1,6 +1,5 @@
 /** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
-import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
-import type { Cluster, ClusterSpec } from '../objects.ts'
+import { CLUSTERSET_IPV6_PREFIX, type Cluster, type ClusterSpec, LANE_ADDRESS_RANGE } from '../model.ts'
 import {
   type Address,
   FAMILIES,

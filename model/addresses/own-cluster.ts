@@ -13,9 +13,7 @@ import {
   parsePrefix,
   specialPart,
 } from './ip.ts'
-import { LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
-import type { ClusterId } from '../ids.ts'
-import type { Cluster, ClusterSpec } from '../objects.ts'
+import { type Cluster, type ClusterId, type ClusterSpec, LANE_ADDRESS_RANGE } from '../model.ts'
 
 /** Pod and Service CIDRs as a cluster states them. */
 export type StatedRanges = Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>

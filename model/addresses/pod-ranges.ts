@@ -5,7 +5,7 @@
  * the reading node, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is on
  * its own: a CNI may allocate one of them by itself. Pure.
  */
-import type { Cluster, Node, RouteAgent } from '../objects.ts'
+import type { Cluster, Node, RouteAgent } from '../model.ts'
 import {
   type Address,
   type Family,

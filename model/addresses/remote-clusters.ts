@@ -4,7 +4,15 @@
  * say to each other outside the tunnels. Pure.
  */
 import { laneAddress, plannedFamilies, routedPrefixes } from './addressing.ts'
-import { parseClusterId } from '../ids.ts'
+import {
+  CLUSTERSET_IPV6_PREFIX,
+  type Cluster,
+  type ClusterSpec,
+  DEFAULT_CLUSTERSET_IP_RANGE,
+  LANE_ADDRESS_RANGE,
+  type Node,
+  parseClusterId,
+} from '../model.ts'
 import {
   type Family,
   type Prefix,
@@ -16,9 +24,7 @@ import {
   parseAddress,
   parsePrefix,
 } from './ip.ts'
-import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
 import { type NeededRange, neededIn, neededText } from './required-ranges.ts'
-import type { Cluster, ClusterSpec, Node } from '../objects.ts'
 import { comparePrefixes } from './prefix-set.ts'
 import { type Problem, type ReasonCode, problem } from '../reasons/reasons.ts'
 

@@ -2,8 +2,8 @@
  * Which Nodes of a real cluster are gateways, and on which lane: stated on the Node itself, by an operator or by join.
  * Most leave the number open; Leases then decide who has which one.
  */
-import { classifyAddress, parseAddress } from '../addresses/ip.ts'
-import type { Node } from '../objects.ts'
+import { classifyAddress, parseAddress } from '../addresses/addresses.ts'
+import type { Node } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
 import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 

@@ -3,21 +3,22 @@
  * drop what comes out of a lane from any other source than the ranges of other clusters, so these are all there are. Pure.
  * docs/decisions/0040-status-pages.md
  */
-import { routedPrefixes } from '../addresses/addressing.ts'
 import {
-  InvalidAddressError,
   type Address,
+  InvalidAddressError,
+  type LabelledPrefix,
   type Prefix,
   addressBits,
+  checkRemoteClusters,
   containsAddress,
+  meantPrefixes,
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../addresses/ip.ts'
-import { type LabelledPrefix, meantPrefixes } from '../addresses/prefix-set.ts'
-import { checkRemoteClusters, underlayAddresses } from '../addresses/remote-clusters.ts'
-import { LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
-import type { Cluster, ClusterSpec, Node } from '../objects.ts'
+  routedPrefixes,
+  underlayAddresses,
+} from '../addresses/addresses.ts'
+import { type Cluster, type ClusterSpec, LANE_ADDRESS_RANGE, type Node } from '../model.ts'
 
 /** Cluster and Node objects, as each part of a member reads them. */
 export interface MemberObjects {

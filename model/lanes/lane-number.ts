@@ -1,5 +1,5 @@
 /** Which numbers a lane may have, and what a gateway states of the links that it can have. */
-import type { ConnectionStatus, Endpoint } from '../objects.ts'
+import type { ConnectionStatus, Endpoint } from '../model.ts'
 
 /** A cluster has eight gateways at once at most. A gateway has a device for each number that others have. */
 export const MAX_LANE = 7

@@ -4,7 +4,7 @@
  * The newest: a gateway that was replaced may be dead and cannot say so. "Newest" is by the time of cameAt(),
  * then the first by name. While a lane is handed over both claim it, until the newcomer is up everywhere.
  */
-import type { Endpoint, Gateway, Lease } from '../objects.ts'
+import type { Endpoint, Gateway, Lease } from '../model.ts'
 import { MAX_LANE } from './lane-number.ts'
 
 /**

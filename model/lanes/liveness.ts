@@ -2,9 +2,8 @@
  * A gateway's status has a time. Readers of the status find by it how much the status still says. Pure;
  * reconcile/failure-detector.ts finds which heartbeats have stopped.
  */
-import type { ClusterValidation } from '../addresses/remote-clusters.ts'
-import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../conditions.ts'
-import type { ConnectionStatus, Gateway } from '../objects.ts'
+import type { ClusterValidation } from '../addresses/addresses.ts'
+import { CONDITION_READY, type ConnectionStatus, type Gateway, REASON_STATUS_STALE, findCondition } from '../model.ts'
 
 /** Gateway.status is written at least this often, where SEALANE_HEARTBEAT does not say otherwise. */
 export const HEARTBEAT_MS = 5000

@@ -12,6 +12,8 @@ import type { ReasonRow, RefusalCode } from './reason-row.ts'
 import { RECORD_REASONS } from './record-reasons.ts'
 import { SERVICE_REASONS } from './service-reasons.ts'
 
+export type { RefusalCode } from './reason-row.ts'
+
 /** The parts of the table, by the heading that they have in the document. */
 export const REASON_PARTS = {
   'Exported and imported services': SERVICE_REASONS,

@@ -1,7 +1,7 @@
 /** Field checks for the schemas. The message of each is what was expected; schemaProblems() says the rest. */
 import { z } from 'zod'
-import { isDnsLabel, isDnsSubdomain } from '../ids.ts'
-import { type Family, parseAddress, parsePrefix } from '../addresses/ip.ts'
+import { isDnsLabel, isDnsSubdomain } from '../model.ts'
+import { type Family, parseAddress, parsePrefix } from '../addresses/addresses.ts'
 
 /** A field that passes `test`. */
 export function field<T>(expected: string, test: (value: unknown) => boolean): z.ZodType<T> {

@@ -3,7 +3,7 @@
  * have spoilt them since.
  */
 import type { z } from 'zod'
-import type { Kind } from '../objects.ts'
+import type { Kind } from '../model.ts'
 import { cidr, dnsLabel, flag, integer, list, map, oneOf, port, text, textMap } from './fields.ts'
 
 const LARGEST = Number.MAX_SAFE_INTEGER

@@ -9,7 +9,7 @@ import {
   type ObjectKinds,
   type ObjectMeta,
   type SliceEndpoint,
-} from '../objects.ts'
+} from '../model.ts'
 
 /** An object as the server sends it. */
 export interface RawObject {

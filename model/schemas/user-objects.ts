@@ -3,8 +3,8 @@
  * Other fields are dropped. Kinds that Sealane writes itself are not taken from the user.
  */
 import type { z } from 'zod'
-import { type FamilyName, familyNumber } from '../addresses/ip.ts'
-import type { Kind } from '../objects.ts'
+import { type FamilyName, familyNumber } from '../addresses/addresses.ts'
+import type { Kind } from '../model.ts'
 import {
   cidr,
   dnsLabel,

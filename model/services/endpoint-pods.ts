@@ -2,8 +2,7 @@
  * Which endpoints of a service are one pod. An EndpointSlice has one family, so a pod with two is in two slices, by
  * addresses that have nothing in common. Pure.
  */
-import { nameHash } from '../ids.ts'
-import type { EndpointSlice, SliceEndpoint } from '../objects.ts'
+import { type EndpointSlice, type SliceEndpoint, nameHash } from '../model.ts'
 
 /** On imported slices: the keys of its endpoints in their order, with commas between; empty for none. */
 export const ANNOTATION_PODS = 'sealane.io/pods'

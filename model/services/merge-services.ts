@@ -2,10 +2,8 @@
  * Joins what several clusters export under one namespace and name into one service (KEP-1645 "Constraints and
  * Conflict Resolution"). Pure: every cluster that knows the same exports computes the same result.
  */
-import type { ImportPort, ServiceImportSpec } from '../objects.ts'
+import { CARRIED_FAMILIES, type ImportPort, type ServiceExportBody, type ServiceImportSpec } from '../model.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
-import type { ServiceExportBody } from '../records.ts'
-import { CARRIED_FAMILIES } from '../spec-constants.ts'
 
 // Where the exports of one service disagree, in the words of the MCS API (condition Conflict). Pure.
 

@@ -3,7 +3,7 @@
  */
 import { toUSVString } from 'node:util'
 import type { Pair } from '../gen/broker.ts'
-import { MAX_LABELS, MAX_LABEL_KEY, MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../limits.ts'
+import { MAX_LABELS, MAX_LABEL_KEY, MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../protocol.ts'
 
 /** What came over the wire (or from disk) is not a message that we accept. The text is fit for the sender's eyes. */
 export class CodecError extends Error {

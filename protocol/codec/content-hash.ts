@@ -3,8 +3,8 @@
  * sorted keys. Absent and empty are different content.
  */
 import { createHash } from 'node:crypto'
-import type { MemberRecord, StoredRecord } from '../../model/records.ts'
-import type { MemberKey } from '../broker-api.ts'
+import type { MemberRecord, StoredRecord } from '../../model/model.ts'
+import type { MemberKey } from '../protocol.ts'
 
 /** 32 bytes. A stored record of the same key and body has the same hash: see storedContentHash. */
 export function contentHash(record: MemberRecord): Uint8Array {

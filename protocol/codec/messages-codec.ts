@@ -1,23 +1,24 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
-import { MAX_NEEDED } from '../../model/addresses/required-ranges.ts'
-import type { QuotaReport } from '../../model/member-quota.ts'
-import { openConnectionsProblem } from '../../model/member-status.ts'
+import { MAX_NEEDED } from '../../model/addresses/addresses.ts'
+import { type QuotaReport, openConnectionsProblem } from '../../model/model.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
-import type {
-  ClusterFacts,
-  JoinLook,
-  JoinRequest,
-  JoinResponse,
-  PublishMessage,
-  PublishReply,
-  RenewResponse,
-  Renumbered,
-  WatchMessage,
-} from '../broker-api.ts'
+import {
+  type ClusterFacts,
+  HASH_BYTES,
+  type JoinLook,
+  type JoinRequest,
+  type JoinResponse,
+  MAX_BATCH_EVENTS,
+  MAX_HELD_RECORDS,
+  type PublishMessage,
+  type PublishReply,
+  type RenewResponse,
+  type Renumbered,
+  type WatchMessage,
+} from '../protocol.ts'
 import * as wire from '../gen/broker.ts'
-import * as limits from '../limits.ts'
-import { HASH_BYTES, MAX_BATCH_EVENTS, MAX_HELD_RECORDS } from '../limits.ts'
+import * as limits from '../protocol.ts'
 import * as check from './codec-checks.ts'
 import { CodecError, buffer, count, limited } from './codec-checks.ts'
 import { copied, statusFromWire, statusToWire } from './record-bodies.ts'

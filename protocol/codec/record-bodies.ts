@@ -1,31 +1,31 @@
 /** Record bodies between the wire and the model: shapes, sizes, counts and known words. */
 import {
+  type ClusterBody,
+  type ClusterSetIpBody,
+  type EndpointBody,
+  type EndpointPort,
+  type EndpointSliceBody,
+  type ImportPort,
   MAX_NOT_IMPORTED,
   MAX_REPORTED_PROBLEMS,
   MAX_REPORTED_TEXT,
   MAX_REPORTED_VERSIONS,
+  MAX_ZONE_HINTS,
   type MemberReport,
   type MemberStatus,
   NOT_IMPORTED_REASONS,
   type NotImported,
   type OpenConnections,
   PROBLEM_SEVERITIES,
+  type Protocol,
+  type PublishedEndpoint,
+  type RecordBody,
   type ReportedProblem,
-} from '../../model/member-status.ts'
-import type { EndpointPort, ImportPort, Protocol } from '../../model/objects.ts'
-import type {
-  ClusterBody,
-  ClusterSetIpBody,
-  EndpointBody,
-  EndpointSliceBody,
-  PublishedEndpoint,
-  RecordBody,
-  ServiceExportBody,
-} from '../../model/records.ts'
-import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
+  type ServiceExportBody,
+} from '../../model/model.ts'
 import type * as wire from '../gen/broker.ts'
-import * as limits from '../limits.ts'
-import { MAX_NAME } from '../limits.ts'
+import * as limits from '../protocol.ts'
+import { MAX_NAME } from '../protocol.ts'
 import {
   CodecError,
   count,

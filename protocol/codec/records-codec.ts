@@ -2,19 +2,18 @@
  * Records between bytes and the model. Decoders check types, sizes, counts and known words, and throw CodecError;
  * whether a record is allowed is the broker's admission to say. Fields of later versions are skipped.
  */
-import type { RecordEvent, MemberKey } from '../broker-api.ts'
-import type { ClusterId } from '../../model/ids.ts'
+import { MAX_EVENT_BYTES, MAX_RECORD_BYTES, type MemberKey, type RecordEvent } from '../protocol.ts'
 import type {
+  ClusterId,
   MemberRecord,
   MemberRecordKind,
   RecordBody,
   RecordKey,
   RecordKind,
   StoredRecord,
-} from '../../model/records.ts'
+} from '../../model/model.ts'
 import { CodecError, count, keyPart, oneOf, parseWire, present } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
-import { MAX_EVENT_BYTES, MAX_RECORD_BYTES } from '../limits.ts'
 import { bodyFromWire, bodyToWire } from './record-bodies.ts'
 
 const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']

@@ -1,16 +1,26 @@
 /** Watch between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { promisify } from 'node:util'
 import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
-import { MAX_INTEREST, interestProblem } from '../../model/records.ts'
-import type { AskedInterest, Authorities, WatchMessage, WatchRequest, WatchSkill } from '../broker-api.ts'
+import { MAX_INTEREST, interestProblem } from '../../model/model.ts'
+import {
+  type AskedInterest,
+  type Authorities,
+  HASH_BYTES,
+  MAX_CA_BUNDLE,
+  MAX_CLUSTERS,
+  MAX_EXPORTED_PART,
+  MAX_NAME,
+  type WatchMessage,
+  type WatchRequest,
+  type WatchSkill,
+} from '../protocol.ts'
 import * as wire from '../gen/broker.ts'
 import type {
   WatchMessage_OwnersChanged as Wire,
   WatchMessage_ExportedNamespaces as WireExported,
   Interest as WireInterest,
 } from '../gen/broker.ts'
-import * as limits from '../limits.ts'
-import { HASH_BYTES, MAX_CA_BUNDLE, MAX_CLUSTERS, MAX_EXPORTED_PART, MAX_NAME } from '../limits.ts'
+import * as limits from '../protocol.ts'
 import * as check from './codec-checks.ts'
 import { CodecError, buffer, limited } from './codec-checks.ts'
 

@@ -1,7 +1,7 @@
 /** What a certificate says. Reading is not trusting: whether the CA signed it, TLS has checked (or not). */
 import { type KeyObject, X509Certificate, createHash } from 'node:crypto'
 import { type PeerCertificate, checkServerIdentity } from 'node:tls'
-import { type ClusterId, isDnsLabel, isDnsSubdomain } from '../../model/ids.ts'
+import { type ClusterId, isDnsLabel, isDnsSubdomain } from '../../model/model.ts'
 
 /** The name and the lifetimes in the certificates of a clusterset. */
 export const SERVER_NAME = 'broker.sealane.internal'

@@ -5,8 +5,8 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { inspect } from 'node:util'
-import { isDnsSubdomain } from '../../model/ids.ts'
-import { parseBrokerAddress } from '../broker-addresses.ts'
+import { isDnsSubdomain } from '../../model/model.ts'
+import { parseBrokerAddress } from '../protocol.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 const PREFIX = 'sealane1.'

@@ -11,7 +11,7 @@ import './reflect-metadata.ts'
 import { type KeyObject, createPublicKey, randomBytes, type webcrypto } from 'node:crypto'
 import { isIP } from 'node:net'
 import * as x509 from '@peculiar/x509'
-import { type ClusterId, InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
+import { type ClusterId, InvalidNameError, isDnsSubdomain } from '../../model/model.ts'
 import {
   BACKDATE_MS,
   CA_VALIDITY_MS,

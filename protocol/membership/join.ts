@@ -1,18 +1,27 @@
 /** Joining, for the holder of a token: `sealane join` on a plain site, the agent in a real cluster. */
 import type { KeyObject } from 'node:crypto'
-import { ownCluster, ownClusterProblem, rangeProblem } from '../../model/addresses/own-cluster.ts'
-import type { ClusterId } from '../../model/ids.ts'
+import { ownCluster, ownClusterProblem, rangeProblem } from '../../model/addresses/addresses.ts'
+import type { ClusterId } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { Backoff } from '../../reconcile/retry.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type ClusterFacts, type JoinLook, type JoinResponse, RefusedError } from '../broker-api.ts'
-import { BrokerUnreachableError, ProtocolError } from '../broker-client.ts'
-import { certificateProblem, readCertificate } from '../identity/certificates.ts'
-import { keyFingerprint, publicKeyHash } from '../identity/keys.ts'
-import type { JoinToken } from '../identity/token.ts'
-import { createCsr } from '../identity/x509.ts'
-import { connectForJoin } from '../transport/grpc-client.ts'
+import { Backoff, type Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import {
+  BrokerUnreachableError,
+  type ClusterFacts,
+  type JoinLook,
+  type JoinResponse,
+  ProtocolError,
+  RefusedError,
+} from '../protocol.ts'
+import {
+  type JoinToken,
+  certificateProblem,
+  createCsr,
+  keyFingerprint,
+  publicKeyHash,
+  readCertificate,
+} from '../identity/identity.ts'
+import { connectForJoin } from '../transport/transport.ts'
 import type { MemberIdentity } from './member-files.ts'
 
 /** The join request that an installer left in the cluster, and where it reads the answer. */

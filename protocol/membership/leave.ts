@@ -2,12 +2,11 @@
  * Leaving: the holder of the identity tells the broker. That is `sealane leave` on a plain site, the agent in a
  * cluster.
  */
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { AddressBook } from '../broker-addresses.ts'
-import { RefusedError } from '../broker-api.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { AddressBook, RefusedError } from '../protocol.ts'
 import type { MemberIdentity } from './member-files.ts'
-import { connectBroker } from '../transport/grpc-client.ts'
+import { connectBroker } from '../transport/transport.ts'
 
 /** For one call; nothing else waits for it. */
 export const LEAVE_TIMEOUT_MS = 10_000

@@ -6,11 +6,10 @@
 import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type ClusterId, parseClusterId } from '../../model/ids.ts'
-import { replaceFile } from '../../runtime/atomic-file.ts'
-import { brokerAddresses, formatBrokerAddress, parseBrokerAddress } from '../broker-addresses.ts'
-import { certificateToPem, certificatesFromPem } from '../identity/certificates.ts'
-import { keyFromPem, keyToPem } from '../identity/keys.ts'
+import { type ClusterId, parseClusterId } from '../../model/model.ts'
+import { replaceFile } from '../../runtime/runtime.ts'
+import { brokerAddresses, formatBrokerAddress, parseBrokerAddress } from '../protocol.ts'
+import { certificateToPem, certificatesFromPem, keyFromPem, keyToPem } from '../identity/identity.ts'
 
 export interface MemberIdentity {
   readonly cluster: ClusterId

@@ -11,7 +11,7 @@ import {
   decodeMemberIdentity,
   encodeMemberIdentity,
 } from './member-files.ts'
-import { createKey, keyFromPem, keyToPem } from '../identity/keys.ts'
+import { createKey, keyFromPem, keyToPem } from '../identity/identity.ts'
 import type { JoinStore } from './join.ts'
 
 export const TOKEN_PART = 'token'

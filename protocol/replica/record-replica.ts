@@ -18,11 +18,15 @@ import {
   isOfInterest,
   lackingIn,
   recordKeyText,
-} from '../../model/records.ts'
-import type { ListChange, RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import { decodeRecordEvent } from '../codec/records-codec.ts'
-import { MAX_EXPORTED_NAMESPACES } from '../limits.ts'
+} from '../../model/model.ts'
+import {
+  type ListChange,
+  MAX_EXPORTED_NAMESPACES,
+  type RecordEvent,
+  type WatchMessage,
+  type WatchRequest,
+} from '../protocol.ts'
+import { CodecError, decodeRecordEvent } from '../codec/codec.ts'
 
 export type ReplicaChange =
   | { readonly t: 'put'; readonly record: StoredRecord; readonly previous: StoredRecord | undefined }

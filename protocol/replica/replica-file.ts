@@ -5,12 +5,11 @@
 import { createHash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { type RecordKind, recordKeyText } from '../../model/records.ts'
-import { replaceFile } from '../../runtime/atomic-file.ts'
-import { CodecError, count, list, parseWire, text, texts } from '../codec/codec-checks.ts'
+import { type RecordKind, recordKeyText } from '../../model/model.ts'
+import { replaceFile } from '../../runtime/runtime.ts'
+import { CodecError, count, list, parseWire, storedFromWire, storedToWire, text, texts } from '../codec/codec.ts'
 import * as wire from '../gen/broker.ts'
-import * as limits from '../limits.ts'
-import { storedFromWire, storedToWire } from '../codec/records-codec.ts'
+import * as limits from '../protocol.ts'
 import { Replica } from './record-replica.ts'
 
 const MAGIC = Buffer.from('sealane-replica-1\n')

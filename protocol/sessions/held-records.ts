@@ -2,12 +2,10 @@
  * What a member holds of an earlier epoch, for a broker that was restored and asks. Its own watch has to have seen the
  * new snapshot first: only then it is known what the broker has forgotten.
  */
-import type { StoredRecord } from '../../model/records.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { PublishReply } from '../broker-api.ts'
-import type { PublishStream } from '../broker-client.ts'
-import { MAX_HELD_RECORDS } from '../limits.ts'
-import type { Replica } from '../replica/record-replica.ts'
+import type { StoredRecord } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { MAX_HELD_RECORDS, type PublishReply, type PublishStream } from '../protocol.ts'
+import type { Replica } from '../replica/replica.ts'
 import { orAborted } from './session-timing.ts'
 
 /** What the member holds beside that epoch. Rejects with the signal's reason. */

@@ -6,13 +6,24 @@
  * out, and an earlier version that the broker still holds is withdrawn. One that was refused for want of room waits
  * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-for-quota.ts).
  */
-import { type QuotaReason, type QuotaReport, isQuotaReason, quotaProblem } from '../../model/member-quota.ts'
+import {
+  type MemberRecord,
+  type QuotaReason,
+  type QuotaReport,
+  isQuotaReason,
+  quotaProblem,
+} from '../../model/model.ts'
 import type { ReasonCode, RefusalReason } from '../../model/reasons/reasons.ts'
-import type { MemberRecord } from '../../model/records.ts'
-import type { MemberKey } from '../broker-api.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import { canonicalJson, contentHash, memberKey, memberKeyText, setHash } from '../codec/content-hash.ts'
-import { checkMemberRecord } from '../codec/records-codec.ts'
+import type { MemberKey } from '../protocol.ts'
+import {
+  CodecError,
+  canonicalJson,
+  checkMemberRecord,
+  contentHash,
+  memberKey,
+  memberKeyText,
+  setHash,
+} from '../codec/codec.ts'
 import { type WaitingRecord, WaitingRoom, serviceKeyOf } from './waiting-for-quota.ts'
 
 /** As memberKeyText() begins. */

@@ -13,22 +13,23 @@
  * - declaring: the broker has another set; the session sends the hash of each record of ours, and it says what it needs.
  * - live: changes are sent as they come, at most `window` of them unacknowledged.
  */
-import type { QuotaReport } from '../../model/member-quota.ts'
-import type { MemberStatus } from '../../model/member-status.ts'
+import type { MemberRecord, MemberStatus, QuotaReport } from '../../model/model.ts'
 import type { ReasonCode, RefusalReason } from '../../model/reasons/reasons.ts'
-import type { MemberRecord } from '../../model/records.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { errorOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import { type ClusterFacts, type PublishMessage, type PublishReply, RefusedError } from '../broker-api.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { errorOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import {
   type BrokerClient,
   BrokerSilentError,
   BrokerUnreachableError,
+  type ClusterFacts,
   ProtocolError,
+  type PublishMessage,
+  type PublishReply,
   type PublishStream,
-} from '../broker-client.ts'
+  RefusedError,
+} from '../protocol.ts'
 import { type GivesHeld, answerHeld } from './held-records.ts'
 import {
   type Change,

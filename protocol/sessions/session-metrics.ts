@@ -1,9 +1,9 @@
 /** What the member's two sessions count. Without a registry nothing is counted. */
-import { QUOTA_FIELDS, type QuotaReport, isQuotaReason } from '../../model/member-quota.ts'
+import { QUOTA_FIELDS, type QuotaReport, isQuotaReason } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
 /** Of so many changes, and of how long ago at most, the quickest answer counts: one that was late says nothing yet. */
 const LAST = 3

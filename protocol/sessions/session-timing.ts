@@ -1,7 +1,6 @@
 /** Waiting, for the two sessions. */
-import type { Clock } from '../../reconcile/clock.ts'
-import { Backoff, type BackoffInit } from '../../reconcile/retry.ts'
-import { BrokerBusyError } from '../broker-client.ts'
+import { Backoff, type BackoffInit, type Clock } from '../../reconcile/reconcile.ts'
+import { BrokerBusyError } from '../protocol.ts'
 
 /** Ends a stream on which an answer is overdue. */
 export class Watchdog {

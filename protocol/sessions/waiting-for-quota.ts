@@ -3,15 +3,15 @@
  * which of them stay out is always the same, and nothing is sent only to be refused. Pure bookkeeping.
  */
 import {
+  type MemberRecord,
   type QuotaReason,
   type QuotaReport,
   type QuotaUse,
   bodyBytes,
   ceilingOf,
   quotaExcess,
-} from '../../model/member-quota.ts'
-import type { MemberRecord } from '../../model/records.ts'
-import { memberKeyText } from '../codec/content-hash.ts'
+} from '../../model/model.ts'
+import { memberKeyText } from '../codec/codec.ts'
 
 export interface WaitingRecord {
   readonly key: string

@@ -14,15 +14,20 @@
  *   on the same connection takes over from where the old one was.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { Interest } from '../../model/records.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { errorOf, messageOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
-import type { Authorities, SilentMember, WatchMessage } from '../broker-api.ts'
-import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
-import { type Replica, type ReplicaChange, ReplicaError } from '../replica/record-replica.ts'
-import type { ReplicaStore } from '../replica/replica-file.ts'
+import type { Interest } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { errorOf, messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import {
+  type Authorities,
+  type BrokerClient,
+  BrokerSilentError,
+  BrokerUnreachableError,
+  type SilentMember,
+  type WatchMessage,
+} from '../protocol.ts'
+import { type Replica, type ReplicaChange, ReplicaError, type ReplicaStore } from '../replica/replica.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
 import { ReconnectPace } from './session-timing.ts'
 

@@ -7,15 +7,20 @@ import type {
   UntypedServiceImplementation,
   sendUnaryData,
 } from '@grpc/grpc-js'
-import type { Clock } from '../../reconcile/clock.ts'
-import { orAborted } from '../../reconcile/wait.ts'
-import { reasonOf } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { type BrokerApi, type Peer, type PublishReply, type PublishSession, RefusedError } from '../broker-api.ts'
-import { BrokerUnreachableError } from '../broker-client.ts'
-import * as codec from '../codec/messages-codec.ts'
-import { fits, splitBatch, splitNeed } from '../codec/messages-codec.ts'
-import { PROCESS_HEADER, markHashOf } from '../identity/process-mark.ts'
+import { type Clock, orAborted } from '../../reconcile/reconcile.ts'
+import { reasonOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import {
+  type BrokerApi,
+  BrokerUnreachableError,
+  type Peer,
+  type PublishReply,
+  type PublishSession,
+  RefusedError,
+} from '../protocol.ts'
+import * as codec from '../codec/codec.ts'
+import { fits, splitBatch, splitNeed } from '../codec/codec.ts'
+import { PROCESS_HEADER, markHashOf } from '../identity/identity.ts'
 import { reasonField } from './error-reason.ts'
 import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'

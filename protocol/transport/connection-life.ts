@@ -4,7 +4,7 @@
  * its own length, so that at any time a few members connect anew, wherever their next call leads; and before a replica
  * stops, or when it is cut off from what others know, it sends its members away one by one.
  */
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** The shortest life has so much of the mean one, and the longest as much more. */
 const JITTER = 0.5

@@ -7,9 +7,8 @@
  */
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Peer } from '../broker-api.ts'
-import { CertificateError } from '../broker-client.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { CertificateError, type Peer } from '../protocol.ts'
 import { HandshakeTurns, TICK_MS, comeBackAlert } from './handshake-rate-limiter.ts'
 import { type PeerTrust, type PeerValidation, peerOf, validatePeer } from './peer-check.ts'
 import type { ServerMetrics } from './server-metrics.ts'

@@ -1,9 +1,8 @@
 /** The stable name of an error between member and broker (model/reasons/), for logs. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { RefusedError } from '../broker-api.ts'
-import { BrokerUnreachableError, CertificateError } from '../broker-client.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import { TokenError } from '../identity/token.ts'
+import { BrokerUnreachableError, CertificateError, RefusedError } from '../protocol.ts'
+import { CodecError } from '../codec/codec.ts'
+import { TokenError } from '../identity/identity.ts'
 
 /** As a field of a log line; empty where the error has no name. */
 export function reasonField(error: unknown): { readonly reason?: ReasonCode } {

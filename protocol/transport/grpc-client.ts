@@ -10,38 +10,44 @@ import {
   credentials,
   status,
 } from '@grpc/grpc-js'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { AddressBook, type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-addresses.ts'
-import type {
-  JoinLook,
-  JoinRequest,
-  JoinResponse,
-  PublishMessage,
-  PublishReply,
-  RenewResponse,
-  WatchMessage,
-  WatchRequest,
-  WatchSkill,
-} from '../broker-api.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import {
+  AddressBook,
+  type BrokerAddress,
   BrokerBusyError,
   type BrokerClient,
   BrokerSilentError,
   BrokerUnreachableError,
+  type JoinLook,
+  type JoinRequest,
+  type JoinResponse,
+  MAX_MESSAGE_BYTES,
   ProtocolError,
+  type PublishMessage,
+  type PublishReply,
   type PublishStream,
+  type RenewResponse,
+  type WatchMessage,
+  type WatchRequest,
+  type WatchSkill,
   closedError,
-} from '../broker-client.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import * as codec from '../codec/messages-codec.ts'
-import { decodePublishReply, encodePublishMessage } from '../codec/messages-codec.ts'
-import { SERVER_NAME, certificateToPem, checkBrokerName, fingerprint, serverNameOf } from '../identity/certificates.ts'
-import { keyToPem } from '../identity/keys.ts'
-import { PROCESS_HEADER } from '../identity/process-mark.ts'
-import type { JoinToken } from '../identity/token.ts'
-import type { Identity } from '../identity/x509.ts'
-import { MAX_MESSAGE_BYTES } from '../limits.ts'
+  formatBrokerAddress,
+  parseBrokerAddress,
+} from '../protocol.ts'
+import { CodecError, decodePublishReply, encodePublishMessage } from '../codec/codec.ts'
+import * as codec from '../codec/codec.ts'
+import {
+  type Identity,
+  type JoinToken,
+  PROCESS_HEADER,
+  SERVER_NAME,
+  certificateToPem,
+  checkBrokerName,
+  fingerprint,
+  keyToPem,
+  serverNameOf,
+} from '../identity/identity.ts'
 import { comeBackMs } from './handshake-rate-limiter.ts'
 import { limitHandshake } from './limit-handshake.ts'
 import { fetchPinnedCa, probeServer } from './probe-server.ts'

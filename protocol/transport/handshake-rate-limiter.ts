@@ -4,7 +4,7 @@
  * but for no more of it than a turn of an idle event loop takes: a broker that is late, for want of processor time or
  * because the last ones have come with their work, gives fewer, and all that it has begun gets done.
  */
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 export const TICK_MS = 20
 /** Turns that are saved up while nobody comes. */

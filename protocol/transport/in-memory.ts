@@ -2,24 +2,26 @@
  * A BrokerClient joined to a BrokerApi without sockets, for tests and for one process that is both. Messages go
  * through the codecs, so that what works here is fit for the wire; the link can be cut and mended.
  */
-import { SerialQueue } from '../../reconcile/serial-queue.ts'
+import { SerialQueue } from '../../reconcile/reconcile.ts'
 import {
   type BrokerApi,
+  type BrokerClient,
+  BrokerUnreachableError,
   type JoinLook,
   type JoinRequest,
   type JoinResponse,
   type Peer,
   type PublishMessage,
   type PublishReply,
+  type PublishStream,
   RefusedError,
   type RenewResponse,
   type WatchMessage,
   type WatchRequest,
-} from '../broker-api.ts'
-import { type BrokerClient, BrokerUnreachableError, type PublishStream, closedError } from '../broker-client.ts'
-import { CodecError } from '../codec/codec-checks.ts'
-import * as codec from '../codec/messages-codec.ts'
-import { splitBatch, splitNeed } from '../codec/messages-codec.ts'
+  closedError,
+} from '../protocol.ts'
+import { CodecError, splitBatch, splitNeed } from '../codec/codec.ts'
+import * as codec from '../codec/codec.ts'
 
 export interface InMemoryLink {
   /** Every client of this link, old and new, works only while it is up. */

@@ -1,6 +1,6 @@
 /** grpc-js waits for a TLS handshake for ever, and keeps the socket when its channel is closed meanwhile. */
 import type { ChannelCredentials } from '@grpc/grpc-js'
-import type { Clock } from '../../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 
 /** The same credentials; a handshake that takes longer than `timeoutMs` fails, which closes its socket. */
 export function limitHandshake(credentials: ChannelCredentials, clock: Clock, timeoutMs: number): ChannelCredentials {

@@ -5,10 +5,9 @@
  */
 import { X509Certificate } from 'node:crypto'
 import type { TLSSocket } from 'node:tls'
-import type { ClusterId } from '../../model/ids.ts'
-import type { Peer } from '../broker-api.ts'
-import { CertificateError } from '../broker-client.ts'
-import { BACKDATE_MS, type CertificateFacts, fingerprint, readCertificate } from '../identity/certificates.ts'
+import type { ClusterId } from '../../model/model.ts'
+import { CertificateError, type Peer } from '../protocol.ts'
+import { BACKDATE_MS, type CertificateFacts, fingerprint, readCertificate } from '../identity/identity.ts'
 
 export type PeerValidation =
   | {

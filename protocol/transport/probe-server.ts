@@ -5,10 +5,15 @@
 import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, connect } from 'node:tls'
 import { isIP } from 'node:net'
-import type { Clock } from '../../reconcile/clock.ts'
-import { errorOf } from '../../runtime/errors.ts'
-import { type BrokerAddress, formatBrokerAddress } from '../broker-addresses.ts'
-import { BrokerBusyError, BrokerUnreachableError, CertificateError } from '../broker-client.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { errorOf } from '../../runtime/runtime.ts'
+import {
+  type BrokerAddress,
+  BrokerBusyError,
+  BrokerUnreachableError,
+  CertificateError,
+  formatBrokerAddress,
+} from '../protocol.ts'
 import {
   type CertificateFacts,
   SERVER_NAME,
@@ -17,7 +22,7 @@ import {
   fingerprint,
   readCertificate,
   serverNameOf,
-} from '../identity/certificates.ts'
+} from '../identity/identity.ts'
 import { comeBackMs } from './handshake-rate-limiter.ts'
 
 export interface ProbeInit {

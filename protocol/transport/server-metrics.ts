@@ -1,5 +1,5 @@
 /** What the broker's transport counts. */
-import type { Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface ServerMetrics {
   called(method: string, result: 'ok' | 'refused' | 'failed'): void

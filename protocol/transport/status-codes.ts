@@ -1,11 +1,15 @@
 /** Refusals and certificate problems as gRPC statuses, both ways. The only place that knows the numbers. */
 import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
-import type { RefusalCode } from '../../model/reasons/reason-row.ts'
-import { type RefusalReason, knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
-import { RefusedError } from '../broker-api.ts'
-import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
-import { CodecError } from '../codec/codec-checks.ts'
+import { type RefusalCode, type RefusalReason, knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
+import {
+  BrokerUnreachableError,
+  CertificateError,
+  type CertificateProblem,
+  ProtocolError,
+  RefusedError,
+} from '../protocol.ts'
+import { CodecError } from '../codec/codec.ts'
 
 const MAX_DETAILS = 1000
 const FIELD = 'sealane-field-bin'

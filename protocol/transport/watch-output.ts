@@ -3,9 +3,8 @@
  * is; a slow reader has two of them waiting and no more, and they are the same bytes for all.
  */
 import type { ServerWritableStream } from '@grpc/grpc-js'
-import type { WatchMessage } from '../broker-api.ts'
-import { MAX_MESSAGE_BYTES } from '../limits.ts'
-import { encodeWatchMessage } from '../codec/messages-codec.ts'
+import { MAX_MESSAGE_BYTES, type WatchMessage } from '../protocol.ts'
+import { encodeWatchMessage } from '../codec/codec.ts'
 
 const ENVELOPE_BYTES = 5
 /** grpc-js' own mark would let sixteen pile up. */

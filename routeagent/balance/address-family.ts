@@ -1,6 +1,6 @@
 /** What differs between the families in the plans of a node: words of nft, and how to read addresses. Pure. */
-import type { NftFamily } from '../../kernel/nft/nft-transaction.ts'
-import { type Family, type Prefix, addressBits, classifyAddress, prefixSize } from '../../model/addresses/ip.ts'
+import type { NftFamily } from '../../kernel/nft/nft.ts'
+import { type Family, type Prefix, addressBits, classifyAddress, prefixSize } from '../../model/addresses/addresses.ts'
 
 // IPv4 addresses as plain numbers. Tens of thousands of backends are looked at when the table is made, and big
 // integers would be most of that work. Everything that is not hot uses model/addresses/ip.ts. Pure.

@@ -9,9 +9,9 @@
  *
  * Maps only: the number of chains follows from the largest service, not from the number of services.
  */
-import type { NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { Prefix } from '../../model/addresses/ip.ts'
-import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import type { NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft.ts'
+import type { Prefix } from '../../model/addresses/addresses.ts'
+import { NFT_TABLE_NODE } from '../../model/model.ts'
 import type { AddressFamily } from './address-family.ts'
 import type { PortChange } from './plan-balancing.ts'
 import type { PortPlan } from './plan-service.ts'

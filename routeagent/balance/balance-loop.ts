@@ -3,24 +3,30 @@
  * elements of the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it. While the
  * cluster has no pods of the family there is no table.
  */
-import type { Nft } from '../../kernel/nft/nft-transaction.ts'
-import { plannedFamilies } from '../../model/addresses/addressing.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/errors.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
+import { type OpenPort, plannedFamilies } from '../../model/addresses/addresses.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
+import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { messageOf } from '../../runtime/runtime.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
-import { LOOP_PACE, RESYNC_MS, type RouteAgentConfig, loopDeps } from '../world/config.ts'
-import type { FactsReader, NodeRouteWorld } from '../world/node-world.ts'
-import type { RouteAgentMetrics } from '../world/metrics.ts'
-import { ownCluster } from '../world/plan-own-ranges.ts'
-import { changesWays } from '../routes/plan-gateways.ts'
+import {
+  type FactsReader,
+  LOOP_PACE,
+  type NodeRouteWorld,
+  RESYNC_MS,
+  type RouteAgentCaches,
+  type RouteAgentConfig,
+  type RouteAgentMetrics,
+  loopDeps,
+  ownCluster,
+  readWorld,
+  withFacts,
+} from '../world/world.ts'
+import { changesWays } from '../routes/routes.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, serviceContext } from './plan-node-table.ts'
 import { overlayContext } from './plan-overlay-guard.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from '../world/read-world.ts'
 import { NodeTable } from './node-table.ts'
 
 export interface BalanceLoopDeps {

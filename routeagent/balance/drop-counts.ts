@@ -1,8 +1,8 @@
 /** Why the node's table drops a packet, and the named counter of each reason. */
-import { DroppedPackets } from '../../kernel/nft/dropped-packets.ts'
-import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import { DroppedPackets } from '../../kernel/nft/nft.ts'
+import { NFT_TABLE_NODE } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { RouteAgentMetrics } from '../world/metrics.ts'
+import type { RouteAgentMetrics } from '../world/world.ts'
 
 export const NODE_DROP_REASONS = {
   'overlay-stranger': 'for the overlay, but not from a node of this cluster by the underlay',

@@ -1,14 +1,12 @@
 /**
  * Table sealane_node of one family, as far as we know what the kernel has of it: replaced, changed, looked at, removed.
  */
-import { Drift, type DriftReason } from '../../kernel/drift.ts'
-import { isNotFound } from '../../kernel/errors.ts'
-import { formatNft, parseElements } from '../../kernel/nft/nft-text.ts'
-import type { Nft, NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { RouteAgentMetrics } from '../world/metrics.ts'
+import { Drift, type DriftReason, isNotFound } from '../../kernel/kernel.ts'
+import { type Nft, type NftElement, type NftStatement, formatNft, parseElements } from '../../kernel/nft/nft.ts'
+import { NFT_TABLE_NODE } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { RouteAgentMetrics } from '../world/world.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
   type ElementChange,

@@ -2,9 +2,13 @@
  * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was given and
  * nothing else: no clock, no kernel. A change of one service costs the work of one service.
  */
-import { type ServiceKey, serviceKey } from '../../model/ids.ts'
-import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'
-import { LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
+import {
+  type EndpointSlice,
+  LABEL_SERVICE_NAME,
+  type ServiceImport,
+  type ServiceKey,
+  serviceKey,
+} from '../../model/model.ts'
 import { addressFamily } from './address-family.ts'
 import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
 

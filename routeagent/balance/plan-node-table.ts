@@ -1,17 +1,18 @@
 /** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
-import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
-import { type Family, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
-import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
-import { withoutContained } from '../../model/addresses/prefix-set.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
-import { usableClusters } from '../../model/lanes/liveness.ts'
-import type { Node } from '../../model/objects.ts'
-import { LABEL_ZONE } from '../../model/spec-constants.ts'
-import { clustersetRange } from '../routes/plan-family-routes.ts'
-import { clusterValidation } from '../routes/plan-node-routes.ts'
-import { type NodeRouteWorld, bridgeHidesAnswers } from '../world/node-world.ts'
-import { ownCluster, rangeTexts, rangesOfNode } from '../world/plan-own-ranges.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft.ts'
+import {
+  type Family,
+  type OpenPort,
+  formatPrefix,
+  ofFamily,
+  parsePrefix,
+  podPrefixes,
+  withoutContained,
+} from '../../model/addresses/addresses.ts'
+import { LABEL_ZONE, NFT_TABLE_NODE, type Node, VXLAN_DEVICE } from '../../model/model.ts'
+import { usableClusters } from '../../model/lanes/lanes.ts'
+import { clusterValidation, clustersetRange } from '../routes/routes.ts'
+import { type NodeRouteWorld, bridgeHidesAnswers, ownCluster, rangeTexts, rangesOfNode } from '../world/world.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
   type ElementChange,

@@ -8,21 +8,26 @@
  * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
  * who may send. docs/decisions/0036-the-kernels-second-line.md
  */
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
-import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import {
+  LED_ELSEWHERE,
+  type NftBaseChain,
+  type NftStatement,
+  hostMatches,
+  ledElsewhereMatches,
+  refusingRules,
+} from '../../kernel/nft/nft.ts'
 import {
   type Family,
+  type OpenPort,
   containsAddress,
   formatAddress,
   formatPrefix,
   parseAddress,
   parsePrefix,
-} from '../../model/addresses/ip.ts'
-import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
+} from '../../model/addresses/addresses.ts'
+import { NFT_TABLE_NODE, OVERLAY_PROBE_PORT, VXLAN_DEVICE, VXLAN_PORT } from '../../model/model.ts'
 import { type NodeDropReason, nodeDropCounter } from './drop-counts.ts'
-import { type KernelFacts, type NodeRouteWorld, deviceOf } from '../world/node-world.ts'
-import { overlayMac, overlayNodes } from '../world/plan-nodes.ts'
+import { type KernelFacts, type NodeRouteWorld, deviceOf, overlayMac, overlayNodes } from '../world/world.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 

@@ -1,15 +1,15 @@
 /** One imported service: which backends each of its ports leads to. Pure. */
-import type { Prefix } from '../../model/addresses/ip.ts'
-import type {
-  EndpointPort,
-  EndpointSlice,
-  ImportPort,
-  Protocol,
-  ServiceImport,
-  ServiceImportSpec,
-  SliceEndpoint,
-} from '../../model/objects.ts'
-import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { Prefix } from '../../model/addresses/addresses.ts'
+import {
+  type EndpointPort,
+  type EndpointSlice,
+  type ImportPort,
+  LABEL_SOURCE_CLUSTER,
+  type Protocol,
+  type ServiceImport,
+  type ServiceImportSpec,
+  type SliceEndpoint,
+} from '../../model/model.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 
 /**

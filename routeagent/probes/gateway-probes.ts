@@ -4,14 +4,13 @@
  * not answer it hands to another gateway node. One that has never answered is used as it was before: some firewall may
  * keep the probes away.
  */
-import { Prober, type MeasuredPeer, type ProbedPeer } from '../../kernel/probing/prober.ts'
-import type { OpenProbeSocket } from '../../kernel/probing/probe-socket.ts'
-import type { DevicePackets } from '../../kernel/tuning/device-packets.ts'
-import { OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Failure } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { RouteAgentMetrics } from '../world/metrics.ts'
+import { type MeasuredPeer, type OpenProbeSocket, type ProbedPeer, Prober } from '../../kernel/probing/probing.ts'
+import type { DevicePackets } from '../../kernel/tuning/tuning.ts'
+import { OVERLAY_PROBE_PORT, VXLAN_DEVICE } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import type { Failure } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import type { RouteAgentMetrics } from '../world/world.ts'
 import type { ProbedNode } from './plan-probe-routes.ts'
 
 export interface GatewayProbesDeps {

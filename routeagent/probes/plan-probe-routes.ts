@@ -4,11 +4,10 @@
  *
  *   worker 192.168.7.11:4498 ── sealane-vx ──► gateway node 192.168.7.1:4498
  */
-import { formatAddress } from '../../model/addresses/ip.ts'
-import { OVERLAY_PROBE_PORT, ROUTE_TABLE_PROBES, RULE_PROBES } from '../../model/kernel-ids.ts'
-import type { Endpoint } from '../../model/objects.ts'
-import type { Route, Rule } from '../../kernel/route/route-table.ts'
-import { type OverlayNode, hopTo } from '../world/plan-nodes.ts'
+import { formatAddress } from '../../model/addresses/addresses.ts'
+import { type Endpoint, OVERLAY_PROBE_PORT, ROUTE_TABLE_PROBES, RULE_PROBES } from '../../model/model.ts'
+import type { Route, Rule } from '../../kernel/route/route.ts'
+import { type OverlayNode, hopTo } from '../world/world.ts'
 
 export interface ProbedNode {
   readonly node: string

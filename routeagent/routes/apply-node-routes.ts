@@ -16,15 +16,22 @@ import {
   RULE_NODE,
   RULE_NODE_BEFORE,
   VXLAN_DEVICE,
-} from '../../model/kernel-ids.ts'
-import { NO_ROUTING, type RoutingScope, applyRouting } from '../../kernel/apply/apply-routing.ts'
-import type { Round } from '../../kernel/apply/round.ts'
-import { isExists, isNotFound } from '../../kernel/errors.ts'
-import { formatAddress, formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
-import type { NextHopTable } from '../../kernel/route/next-hop-table.ts'
-import type { Link, NewAddress, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
-import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
-import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+} from '../../model/model.ts'
+import { NO_ROUTING, type Round, type RoutingScope, applyRouting } from '../../kernel/apply/apply.ts'
+import { isExists, isNotFound } from '../../kernel/kernel.ts'
+import {
+  type Link,
+  type NewAddress,
+  type NextHopTable,
+  type RouteTable,
+  type Rule,
+  type VxlanLink,
+  formatAddress,
+  formatLink,
+  formatLinkChange,
+  formatLinkDeletion,
+} from '../../kernel/route/route.ts'
+import { type Sysctl, ensureForwarding, restoreForwarding } from '../../kernel/tuning/tuning.ts'
 import type { NodeRoutes } from './plan-node-routes.ts'
 
 export interface ApplyRoutesDeps {

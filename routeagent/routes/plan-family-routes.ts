@@ -2,24 +2,30 @@
  * The routes and rules of one family, and who answers for the next hops. Pure. What is said of tables and their order
  * in plan-node-routes.ts holds for both families; IPv6 rides in the overlay beside IPv4, and is never translated.
  */
-import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
-import { deviceSettings } from '../../kernel/tuning/device-settings.ts'
-import { clustersetIpv6Range } from '../../model/addresses/addressing.ts'
-import { type Family, type Prefix, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
+import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route.ts'
+import { deviceSettings } from '../../kernel/tuning/tuning.ts'
 import {
+  type Family,
   MAX_POD_RANGES,
+  type Prefix,
+  clustersetIpv6Range,
+  formatPrefix,
+  isPublicSpace,
   nodeClaim,
+  ofFamily,
   ownPodAddress,
+  parsePrefix,
   podPlaces,
   podPrefixes,
   specRanges,
-} from '../../model/addresses/pod-ranges.ts'
-import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
-import { isPublicSpace } from '../../model/addresses/required-ranges.ts'
+  underlayAddresses,
+} from '../../model/addresses/addresses.ts'
 import {
+  type Cluster,
   HASH_POLICY,
   IPV6_FORWARDING,
   IPV6_HASH_POLICY,
+  IPV6_MIN_MTU,
   IP_FORWARDING,
   LANE_MARK,
   LOOPBACK_DEVICE,
@@ -34,21 +40,22 @@ import {
   RULE_NODE,
   RULE_NODE_OWN_SOURCE,
   RULE_NO_POD,
+  type RouteAgent,
   VXLAN_DEVICE,
   laneCable,
-} from '../../model/kernel-ids.ts'
-import type { Cluster, RouteAgent } from '../../model/objects.ts'
-import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
-import type { NodeRouteWorld, SysctlSetting } from '../world/node-world.ts'
+} from '../../model/model.ts'
 import {
   METRIC_VIA_GATEWAY,
+  type NodeRouteWorld,
   type OverlayNode,
+  type OwnRanges,
   type PlanProblem,
+  type SysctlSetting,
   hopTo,
   overlayGateway,
   overlayMac,
-} from '../world/plan-nodes.ts'
-import { type OwnRanges, ownCluster } from '../world/plan-own-ranges.ts'
+  ownCluster,
+} from '../world/world.ts'
 import { type Detours, type GatewayNode, NO_DETOURS } from './plan-gateways.ts'
 
 /** What holds for both families. */

@@ -1,11 +1,9 @@
 /** Which nodes of this cluster lead to a remote cluster, by what the gateways report. Pure. */
-import type { ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { FAMILIES } from '../../model/addresses/ip.ts'
-import { CAPABILITY_DRAINING, MAX_LANE } from '../../model/lanes/lane-number.ts'
-import { lanesUp } from '../../model/lanes/lane-servers.ts'
-import type { Endpoint, Gateway } from '../../model/objects.ts'
-import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
-import { type OverlayNode, overlayGateway } from '../world/plan-nodes.ts'
+import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { FAMILIES } from '../../model/addresses/addresses.ts'
+import { CAPABILITY_DRAINING, MAX_LANE, lanesUp } from '../../model/lanes/lanes.ts'
+import { type Endpoint, type Gateway, WIREGUARD_OVERHEAD_IPV6 } from '../../model/model.ts'
+import { type OverlayNode, overlayGateway } from '../world/world.ts'
 
 export interface GatewayNode {
   readonly node: string

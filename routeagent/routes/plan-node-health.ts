@@ -2,10 +2,9 @@
  * What a node says of the ways that its routes have, by its probes over the overlay. Routes keep a gateway node that is
  * silent where there is no other (plan-gateways.ts); a status must not: what does not answer carries nothing. Pure.
  */
-import { CONDITION_NODES_ANSWER, type ConditionFinding, MAX_SILENT_NODES } from '../../model/conditions.ts'
-import type { RouteAgent } from '../../model/objects.ts'
+import { CONDITION_NODES_ANSWER, type ConditionFinding, MAX_SILENT_NODES, type RouteAgent } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import type { ProbedNodeState } from '../probes/gateway-probes.ts'
+import type { ProbedNodeState } from '../probes/probes.ts'
 import type { RemotePath } from './plan-node-routes.ts'
 
 type Reported = NonNullable<RouteAgent['status']>

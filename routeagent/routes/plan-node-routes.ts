@@ -6,33 +6,52 @@
  * 7317, after what the main table knows, is the same for own pods that what comes out of a lane is for. Both families have tables and rules of these numbers; IPv6 is
  * planned only while this cluster has IPv6 pod CIDRs.
  */
-import { type Prefix, formatAddress, formatPrefix } from '../../model/addresses/ip.ts'
 import {
+  type ClusterValidation,
+  MAX_REPORTED_BY_NODE,
+  type NeededRange,
+  type Prefix,
+  checkRemoteClusters,
+  fewRanges,
+  formatAddress,
+  formatPrefix,
+  machineNeeds,
+  underlayAddresses,
+} from '../../model/addresses/addresses.ts'
+import {
+  IPV6_MIN_MTU,
   NEXT_HOP_IDS_NODE,
   OVERLAY_ADDRESS,
   VXLAN_DEVICE,
+  VXLAN_OVERHEAD_IPV4,
   VXLAN_PORT,
   VXLAN_VNI,
   laneDevice,
-} from '../../model/kernel-ids.ts'
-import { statedRemoteLanes } from '../../model/lanes/lane-number.ts'
+} from '../../model/model.ts'
+import { statedRemoteLanes } from '../../model/lanes/lanes.ts'
+import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/apply.ts'
 import {
-  MAX_REPORTED_BY_NODE,
-  type NeededRange,
-  fewRanges,
-  machineNeeds,
-} from '../../model/addresses/required-ranges.ts'
+  type ForwardingEntry,
+  NO_NEXT_HOP_FEATURES,
+  type Neighbour,
+  type NewAddress,
+  type NewLink,
+  type NextHopListing,
+  type Route,
+  type Rule,
+} from '../../kernel/route/route.ts'
 import {
-  type ClusterValidation,
-  checkRemoteClusters,
-  underlayAddresses,
-} from '../../model/addresses/remote-clusters.ts'
-import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
-import { type GroupedRoutes, groupRoutes } from '../../kernel/apply/plan-next-hops.ts'
-import { NO_NEXT_HOP_FEATURES, type NextHopListing } from '../../kernel/route/next-hop-table.ts'
-import type { ForwardingEntry, Neighbour, NewAddress, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
-import { type NodeRouteWorld, type SysctlSetting, deviceOf, ownLanes } from '../world/node-world.ts'
-import { ownCluster, rangesByFamily } from '../world/plan-own-ranges.ts'
+  type NodeRouteWorld,
+  type OverlayNode,
+  type PlanProblem,
+  type SysctlSetting,
+  deviceOf,
+  overlayMac,
+  overlayNodes,
+  ownCluster,
+  ownLanes,
+  rangesByFamily,
+} from '../world/world.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import {
   type GatewayNode,
@@ -42,8 +61,7 @@ import {
   hopNumbers,
   planDetours,
 } from './plan-gateways.ts'
-import { type ProbedNode, planProbeRoutes } from '../probes/plan-probe-routes.ts'
-import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from '../world/plan-nodes.ts'
+import { type ProbedNode, planProbeRoutes } from '../probes/probes.ts'
 import type { Problem, ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface RemotePath {

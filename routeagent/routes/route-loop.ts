@@ -1,38 +1,44 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { Round } from '../../kernel/apply/round.ts'
-import { Drift } from '../../kernel/drift.ts'
-import type { ReceiveCoalescing } from '../../kernel/tuning/segment-joining.ts'
-import type { NextHopTable } from '../../kernel/route/next-hop-table.ts'
-import type { RouteTable } from '../../kernel/route/route-table.ts'
-import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
-import { MAX_FAILURE_LENGTH, fitText, setCondition } from '../../model/conditions.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
-import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
-import type { OpenConnections } from '../../model/member-status.ts'
-import type { Condition, RouteAgent } from '../../model/objects.ts'
+import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import { Round } from '../../kernel/apply/apply.ts'
+import { Drift } from '../../kernel/kernel.ts'
+import type { ReceiveCoalescing, Sysctl } from '../../kernel/tuning/tuning.ts'
+import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
+import {
+  type Condition,
+  MAX_FAILURE_LENGTH,
+  NFT_TABLE_NODE,
+  type OpenConnections,
+  type RouteAgent,
+  VXLAN_DEVICE,
+  fitText,
+  isNodeOfSite,
+  ownedByNode,
+  setCondition,
+} from '../../model/model.ts'
 import { problem, problemText } from '../../model/reasons/reasons.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { ReconcileLoop } from '../../reconcile/loop.ts'
-import type { Failure } from '../../runtime/errors.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
+import type { Failure } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
   DEFAULT_VERSION,
+  type FactsReader,
   LOOP_PACE,
   OVERLAY_HOLD_MICROSECONDS,
   REPORT_AGAIN_MS,
+  type RouteAgentCaches,
   type RouteAgentConfig,
+  type RouteAgentMetrics,
   forwardingMarker,
   loopDeps,
-} from '../world/config.ts'
-import type { FactsReader } from '../world/node-world.ts'
-import type { GatewayProbes } from '../probes/gateway-probes.ts'
-import type { RouteAgentMetrics } from '../world/metrics.ts'
-import { rangeTexts } from '../world/plan-own-ranges.ts'
+  rangeTexts,
+  readWorld,
+  withFacts,
+} from '../world/world.ts'
+import type { GatewayProbes } from '../probes/probes.ts'
 import { type NodeHealth, planNodeHealth } from './plan-node-health.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from '../world/read-world.ts'
 
 export interface RouteLoopDeps {
   readonly api: ClusterApi

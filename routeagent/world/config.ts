@@ -1,10 +1,9 @@
 /** Configuration of the routeagent of one node; everything else it reads from the cluster's objects. */
 import { join } from 'node:path'
-import type { OpenPort } from '../../model/addresses/address-port.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import { DEFAULT_LOOP, type LoopDeps, type LoopInit } from '../../reconcile/loop.ts'
-import { reportedLoop } from '../../runtime/component.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { OpenPort } from '../../model/addresses/addresses.ts'
+import { type Clock, DEFAULT_LOOP, type LoopDeps, type LoopInit } from '../../reconcile/reconcile.ts'
+import { reportedLoop } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
 
 export interface RouteAgentConfig {

@@ -1,6 +1,6 @@
 /** Everything the routeagent counts. */
-import type { Family } from '../../model/addresses/ip.ts'
-import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/instruments.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface RouteAgentMetrics {
   readonly runs: Counter

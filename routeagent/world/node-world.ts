@@ -1,7 +1,13 @@
 /** What the routes of a node depend on, read at one moment. Plain data. */
-import type { NextHopFeatures, NextHopTable } from '../../kernel/route/next-hop-table.ts'
-import type { InterfaceAddress, Link, MainRoute, RouteTable } from '../../kernel/route/route-table.ts'
-import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import type {
+  InterfaceAddress,
+  Link,
+  MainRoute,
+  NextHopFeatures,
+  NextHopTable,
+  RouteTable,
+} from '../../kernel/route/route.ts'
+import type { Sysctl } from '../../kernel/tuning/tuning.ts'
 import {
   type Address,
   type Family,
@@ -9,10 +15,16 @@ import {
   containsAddress,
   formatAddress,
   parseAddress,
-} from '../../model/addresses/ip.ts'
-import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'
-import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../../model/objects.ts'
-import type { MachineNetwork } from '../../runtime/machine-network.ts'
+} from '../../model/addresses/addresses.ts'
+import {
+  type Cluster,
+  type Endpoint,
+  type Gateway,
+  IPV6_FORWARDING,
+  type Node,
+  type RouteAgent,
+} from '../../model/model.ts'
+import type { MachineNetwork } from '../../runtime/runtime.ts'
 
 export interface NodeRouteWorld {
   /** This node's name. */

@@ -6,11 +6,10 @@ import {
   classifyAddress,
   formatAddress,
   parseAddress,
-} from '../../model/addresses/ip.ts'
-import { VXLAN_DEVICE } from '../../model/kernel-ids.ts'
-import type { Node } from '../../model/objects.ts'
-import { specRanges } from '../../model/addresses/pod-ranges.ts'
-import type { NextHop } from '../../kernel/route/route-table.ts'
+  specRanges,
+} from '../../model/addresses/addresses.ts'
+import { type Node, VXLAN_DEVICE } from '../../model/model.ts'
+import type { NextHop } from '../../kernel/route/route.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
 
 /** Something that is left out of the plan, and why, in words an operator can act on. */

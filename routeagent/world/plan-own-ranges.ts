@@ -1,20 +1,24 @@
 /** Which pods this node has, from its Node and its kernel: what it reports to the others, and balances by. Pure. */
-import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route-table.ts'
-import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route.ts'
 import {
   type Family,
+  MAX_POD_RANGES,
   type Prefix,
   addressBits,
+  aggregate,
+  comparePrefixes,
   containsAddress,
   containsPrefix,
   formatPrefix,
+  isInside,
   parseAddress,
   parsePrefix,
+  plannedFamilies,
+  podPrefixes,
   prefixOf,
-} from '../../model/addresses/ip.ts'
-import { MAX_POD_RANGES, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
-import { aggregate, comparePrefixes, isInside } from '../../model/addresses/prefix-set.ts'
-import type { Cluster, Node } from '../../model/objects.ts'
+  specRanges,
+} from '../../model/addresses/addresses.ts'
+import type { Cluster, Node } from '../../model/model.ts'
 import { type KernelFacts, deviceOf } from './node-world.ts'
 import { overlayNodes } from './plan-nodes.ts'
 

@@ -1,7 +1,6 @@
 /** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
-import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluster-api.ts'
-import { plannedFamilies } from '../../model/addresses/addressing.ts'
-import { withoutIpv6Pods } from '../../model/addresses/pod-ranges.ts'
+import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { plannedFamilies, withoutIpv6Pods } from '../../model/addresses/addresses.ts'
 import {
   type Cluster,
   type Endpoint,
@@ -12,8 +11,8 @@ import {
   type Node,
   type RouteAgent,
   type ServiceImport,
-} from '../../model/objects.ts'
-import { Listeners } from '../../reconcile/listeners.ts'
+} from '../../model/model.ts'
+import { Listeners } from '../../reconcile/reconcile.ts'
 import { type KernelFacts, type NodeRouteWorld, ownLanes } from './node-world.ts'
 import { ownCluster } from './plan-own-ranges.ts'
 

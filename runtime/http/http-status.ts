@@ -5,11 +5,9 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { StatusBoard } from '../component.ts'
-import { UserError, messageOf } from '../errors.ts'
-import { type HostPort, formatHostPort, parseHostPort } from '../flag-values.ts'
-import type { Counter, Metrics } from '../metrics/instruments.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { type HostPort, type StatusBoard, UserError, formatHostPort, messageOf, parseHostPort } from '../runtime.ts'
+import type { Counter, Metrics } from '../metrics/metrics.ts'
 import { createServer } from './node-http.ts'
 
 export interface StatusServerInit {

@@ -2,7 +2,7 @@
  * The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino.
  */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
-import { jsonForTerminal } from '../../model/conditions.ts'
+import { jsonForTerminal } from '../../model/model.ts'
 import { type LogFields, LogSwitch, type LogThreshold, type Logger, type ProblemFields, redact } from './logger.ts'
 
 /** Where lines go; a WriteStream or a test's array. */

@@ -2,6 +2,7 @@
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { COMPONENTS, FOUNDATIONS, PRODUCT, importsOf, sourceFiles } from '../support/source-tree.ts'
+import { circlesIn } from './support/circles.ts'
 
 /** Folder → what it may import besides itself. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
@@ -146,48 +147,11 @@ t.test('demos know the product by its command line', async (t) => {
   t.ok(demos.length > 10, 'there are files to judge')
 })
 
-/** Folders that were made for something are looked through with one look. */
-const MOST_FILES = 14
-
-t.test('a folder has few files', async (t) => {
-  const counts = new Map<string, number>()
-  for (const { path } of sourceFiles(/\.ts$/, [...PRODUCT, 'bench', 'demo', 'scripts'])) {
-    counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1)
-  }
-  for (const [folder, count] of counts) {
-    if (count > MOST_FILES) t.fail(`${folder}/ has ${count} source files: expected at most ${MOST_FILES}, in rooms`)
-  }
-  t.ok(counts.size > 20, 'there are folders to count')
-})
-
 t.test('imports go round in no circle', async (t) => {
   const graph = new Map(files.map(({ path, text }) => [path, localTargets(path, text)]))
-  t.same(importCircles(graph), [])
-  t.same(importCircles(new Map(Object.entries({ a: ['b'], b: ['c'], c: ['b'], d: ['a'], e: ['e'] }))), ['b, c', 'e'])
+  t.same(circlesIn(graph), [])
+  t.same(circlesIn(new Map(Object.entries({ a: ['b'], b: ['c'], c: ['b'], d: ['a'], e: ['e'] }))), ['b, c', 'e'])
 })
-
-/** Each set of files that reach each other, as one text. Tarjan's strongly connected components. */
-function importCircles(graph: ReadonlyMap<string, readonly string[]>): string[] {
-  const order = new Map<string, number>()
-  const open: string[] = []
-  const circles: string[] = []
-  const visit = (file: string): number => {
-    let low = order.size
-    order.set(file, low)
-    open.push(file)
-    for (const next of graph.get(file) ?? []) {
-      if (!graph.has(next)) continue
-      if (!order.has(next)) low = Math.min(low, visit(next))
-      else if (open.includes(next)) low = Math.min(low, order.get(next) ?? low)
-    }
-    if (low !== order.get(file)) return low
-    const members = open.splice(open.indexOf(file))
-    if (members.length > 1 || graph.get(file)?.includes(file) === true) circles.push(members.sort().join(', '))
-    return low
-  }
-  for (const file of graph.keys()) if (!order.has(file)) visit(file)
-  return circles.sort()
-}
 
 t.test('each npm package is imported from one folder', async (t) => {
   for (const { path, text } of files) {

@@ -59,13 +59,6 @@ t.test('exports are named', async (t) => {
   for (const { path, text } of files) if (/^export default/m.test(text)) t.fail(`${path} has a default export`)
 })
 
-t.test('files stay short', async (t) => {
-  for (const { path, text } of files) {
-    const lines = text.split('\n').length
-    if (lines > 400) t.fail(`${path} has ${lines} lines; split it where its parts have names`)
-  }
-})
-
 t.test('every component has a README', async (t) => {
   for (const folder of PRODUCT) t.ok(existsSync(join(ROOT, folder, 'README.md')), `${folder}/README.md`)
 })

@@ -1,7 +1,7 @@
 /** The way to the etcd that a broker is configured with. */
-import type { Clock } from '../../../reconcile/clock.ts'
-import type { Logger } from '../../../runtime/logging/logger.ts'
-import type { EtcdStoreConfig } from '../../config/broker-config.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
+import type { EtcdStoreConfig } from '../../config/config.ts'
 import { CredentialFileError, CredentialFiles, type CredentialPaths, EtcdClient } from './client/etcd-client.ts'
 import { EtcdStore } from './etcd-store.ts'
 import { parseEtcdUrl } from './etcd-url.ts'

@@ -4,10 +4,9 @@
  * head, and a decision without a write by a look at the head, after it or after it was asked for.
  */
 import { randomUUID } from 'node:crypto'
-import { Backoff } from '../../../reconcile/retry.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import type { Logger } from '../../../runtime/logging/logger.ts'
-import { messageOf } from '../../../runtime/errors.ts'
+import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import {
   type GroupedLogInit,
   type PendingTransaction,

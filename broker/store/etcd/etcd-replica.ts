@@ -2,11 +2,9 @@
  * What one replica knows of the log: the rows as of a head that it has seen. It moves from commit to commit, whether the
  * replica wrote them itself or was told of them, and each counts once.
  */
-import type { Clock } from '../../../reconcile/clock.ts'
-import { Backoff } from '../../../reconcile/retry.ts'
-import { orAborted } from '../../../reconcile/wait.ts'
-import { errorOf, messageOf } from '../../../runtime/errors.ts'
-import type { Logger } from '../../../runtime/logging/logger.ts'
+import { Backoff, type Clock, orAborted } from '../../../reconcile/reconcile.ts'
+import { errorOf, messageOf } from '../../../runtime/runtime.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { LogState } from '../log-state.ts'
 import { type Change, StateError } from '../record-log.ts'
 import { EtcdError } from './client/etcd-connection.ts'

@@ -2,7 +2,7 @@
  * Values of the log's keys, as JSON. What cannot be read is damage, and is named. Of a record only its beginning and its
  * end are looked at here, as of those in SQLite (decision 57).
  */
-import { messageOf } from '../../../runtime/errors.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import { AS_WRITTEN, type RowPacking } from '../packed-row.ts'
 import { type Change, StateError } from '../record-log.ts'
 import type { Scope, Scopes } from '../rows.ts'

@@ -1,6 +1,5 @@
 /** `etcd://user@h1:2379,h2:2379/prefix`: where a store is, as people write it. */
-import { type HostPort, parseHostPort } from '../../../runtime/flag-values.ts'
-import { UserError } from '../../../runtime/errors.ts'
+import { type HostPort, UserError, parseHostPort } from '../../../runtime/runtime.ts'
 
 const DEFAULT_PORT = 2379
 const DEFAULT_PREFIX = '/sealane'

@@ -2,11 +2,9 @@
  * What replicas of one store say of themselves: which members have a stream open at each. Held by a lease, so that what a
  * replica said that was killed goes by itself. Nothing is decided by it; decisions are in the log.
  */
-import type { Clock } from '../../../reconcile/clock.ts'
-import { Backoff } from '../../../reconcile/retry.ts'
-import { WakeableSleep, withDeadline } from '../../../reconcile/wait.ts'
-import { messageOf } from '../../../runtime/errors.ts'
-import type { Logger } from '../../../runtime/logging/logger.ts'
+import { Backoff, type Clock, WakeableSleep, withDeadline } from '../../../reconcile/reconcile.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { EtcdStore } from './etcd-store.ts'
 
 /** What a replica says of itself in the store, as JSON. A later release may say more, and an earlier one says less. */

@@ -11,8 +11,7 @@
  * so that no wait is longer than MOST_MS. Nothing depends on it but who is first: the comparison of the head decides
  * (decision 57).
  */
-import type { Clock } from '../../../reconcile/clock.ts'
-import { WakeableSleep } from '../../../reconcile/wait.ts'
+import { type Clock, WakeableSleep } from '../../../reconcile/reconcile.ts'
 import { type Head, replicaOf } from './etcd-rows.ts'
 
 /** Who does not write within this may be dead, or far away. */

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { messageOf } from '../../../runtime/errors.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import { StateError, absentState } from '../record-log.ts'
 
 /** PRAGMA application_id of our files: "SLBR". */

@@ -1,9 +1,9 @@
 /** Looks whether a cluster can have a broker as it was asked for, before anything is changed. */
-import type { InstallValues } from '../../../install/values/install-values.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import { type ClusterAdmin, listIfAllowed } from '../../context/cluster-admin.ts'
+import type { InstallValues } from '../../../install/values/values.ts'
+import { UserError } from '../../../runtime/runtime.ts'
+import { type ClusterAdmin, listIfAllowed } from '../../context/context.ts'
 import { type BrokerOptions, deployCommand } from './deploy-options.ts'
-import { type ImageCheckInit, imageExample, imageProblems, imageQuestion } from '../../installation/image-check.ts'
+import { type ImageCheckInit, imageExample, imageProblems, imageQuestion } from '../../installation/installation.ts'
 import { type BrokerWorld, type Gap, addressGap, claimsOf, volumeGap } from './plan-broker-place.ts'
 
 export interface PlaceInit extends ImageCheckInit {

@@ -2,15 +2,12 @@
  * How far a broker has come, and what does not come by itself: a StatefulSet never replaces a pod that is not ready,
  * also where its template is another one by now, and a claim may wait for a volume that nobody makes.
  */
-import { objectName } from '../../../install/values/names.ts'
-import type { InstallValues } from '../../../install/values/install-values.ts'
-import { refOf } from '../../../kubeapi/kube/kinds.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import { type InstallValues, objectName } from '../../../install/values/values.ts'
+import { refOf } from '../../../kubeapi/kube/kube.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
 import { readStorage } from './broker-place.ts'
-import { isReady, rolloutProgress } from '../../installation/rollout.ts'
+import { type Missing, isReady, rolloutProgress, selectorText } from '../../installation/installation.ts'
 import { isBound, volumeGap } from './plan-broker-place.ts'
-import { selectorText } from '../../installation/pod-trouble.ts'
-import type { Missing } from '../../installation/wait-until.ts'
 
 type Hands = Pick<ClusterAdmin, 'get' | 'list' | 'remove'>
 

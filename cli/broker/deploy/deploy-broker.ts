@@ -1,19 +1,34 @@
 /** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
-import { planBroker } from '../../../install/plan-broker.ts'
-import { DEFAULT_VALUES, type InstallValues, type ServiceType, formOf } from '../../../install/values/install-values.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { marked } from '../../../install/values/marks.ts'
-import { BROKER_PORT, ETCD_CLIENT_SECRET, ETCD_SERVER_SECRET, objectName } from '../../../install/values/names.ts'
-import { refOf } from '../../../kubeapi/kube/kinds.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import { formatHostPort } from '../../../runtime/flag-values.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import { type Change, applyObjects, requireAdmission } from '../../installation/apply-objects.ts'
-import { brokerRights, checkRights } from '../../installation/check-rights.ts'
-import { type SecretMarkChange, applySecretMarks, planSecretMarks } from '../../installation/marks.ts'
-import { listOf } from '../../installation/object-status.ts'
-import { type WaitInit, waitUntil } from '../../installation/wait-until.ts'
+import { planBroker } from '../../../install/install.ts'
+import {
+  BROKER_PORT,
+  DEFAULT_VALUES,
+  ETCD_CLIENT_SECRET,
+  ETCD_SERVER_SECRET,
+  type InstallValues,
+  type ManifestObject,
+  type ServiceType,
+  formOf,
+  marked,
+  objectName,
+} from '../../../install/values/values.ts'
+import { refOf } from '../../../kubeapi/kube/kube.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { UserError, formatHostPort } from '../../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import {
+  type Change,
+  type SecretMarkChange,
+  type WaitInit,
+  applyObjects,
+  applySecretMarks,
+  brokerRights,
+  checkRights,
+  listOf,
+  planSecretMarks,
+  requireAdmission,
+  waitUntil,
+} from '../../installation/installation.ts'
 import { requirePlace } from './broker-place.ts'
 import { brokerProgress } from './broker-rollout.ts'
 import { type BrokerOptions, withOptions } from './deploy-options.ts'

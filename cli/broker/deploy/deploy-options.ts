@@ -1,16 +1,16 @@
 /** What the flags of `sealane broker deploy` say of the broker. Pure. */
 import {
   type BrokerForm,
+  ETCD_CLIENT_SECRET,
   type EtcdLogin,
   type InstallValues,
   type ServiceType,
   formOf,
-} from '../../../install/values/install-values.ts'
-import { ETCD_CLIENT_SECRET, includedEtcdUrl } from '../../../install/values/names.ts'
-import { formatBrokerAddress } from '../../../protocol/broker-addresses.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import { type HostPort, parseHostPort } from '../../../runtime/flag-values.ts'
-import { shellWord } from '../../context/target.ts'
+  includedEtcdUrl,
+} from '../../../install/values/values.ts'
+import { formatBrokerAddress } from '../../../protocol/protocol.ts'
+import { type HostPort, UserError, parseHostPort } from '../../../runtime/runtime.ts'
+import { shellWord } from '../../context/context.ts'
 import {
   type ImageOptions,
   type MarkOptions,
@@ -18,7 +18,7 @@ import {
   markFlags,
   withImage,
   withMarks,
-} from '../../installation/values-options.ts'
+} from '../../installation/installation.ts'
 
 // What the flags of `sealane broker deploy` say of replicas and of their etcd. Pure.
 

@@ -6,16 +6,22 @@ import {
   ETCD_CLIENT_SECRET,
   ETCD_SERVER_NAME,
   ETCD_SERVER_SECRET,
+  type ManifestObject,
   etcdHosts,
   partLabels,
-} from '../../../install/values/names.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { createEtcdCa, createEtcdCertificate } from '../../../protocol/identity/etcd-certificates.ts'
-import { keyFromPem, keyToPem } from '../../../protocol/identity/keys.ts'
-import { certificateToPem, certificatesFromPem, readCertificate } from '../../../protocol/identity/certificates.ts'
-import type { Identity } from '../../../protocol/identity/x509.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+} from '../../../install/values/values.ts'
+import {
+  type Identity,
+  certificateToPem,
+  certificatesFromPem,
+  createEtcdCa,
+  createEtcdCertificate,
+  keyFromPem,
+  keyToPem,
+  readCertificate,
+} from '../../../protocol/identity/identity.ts'
+import { UserError } from '../../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
 
 export const ETCD_CA_SECRET = 'sealane-etcd-ca'
 

@@ -1,20 +1,21 @@
 /** A broker that is installed already, wherever it came from: its settings stay until a flag names others. */
-import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
+import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/install.ts'
 import {
+  BROKER_CLAIM,
   DEFAULT_VALUES,
+  ETCD_VOLUME,
   type EtcdLogin,
   type InstallValues,
+  type ManifestObject,
+  type MarkValues,
   type ResourceValues,
   type TolerationValues,
   formatImageName,
+  objectName,
   parseImageName,
-} from '../../../install/values/install-values.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import type { MarkValues } from '../../../install/values/marks.ts'
-import { BROKER_CLAIM, ETCD_VOLUME, objectName } from '../../../install/values/names.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import { hasOpenMetrics, readMarks, upgradedImage } from '../../installation/plan-installed-values.ts'
-import { imageValues } from '../../installation/values-options.ts'
+} from '../../../install/values/values.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import { hasOpenMetrics, imageValues, readMarks, upgradedImage } from '../../installation/installation.ts'
 
 // The arguments that an installed broker is started with, by whatever they were written. Pure.
 

@@ -2,19 +2,27 @@
  * Moves the state of a broker on a cluster between its volume and an etcd, while no broker runs. Broken off anywhere, the
  * same command goes on: what was there before is removed last, and a store that was moved says so.
  */
-import { planBroker } from '../../../install/plan-broker.ts'
-import { planEtcd } from '../../../install/plan-etcd.ts'
-import { type BrokerForm, type InstallValues, formOf } from '../../../install/values/install-values.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { ETCD_MEMBERS, objectName } from '../../../install/values/names.ts'
-import { refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import { type Change, applyObjects } from '../../installation/apply-objects.ts'
-import type { Right } from '../../installation/check-rights.ts'
-import { lastSaid, selectorText } from '../../installation/pod-trouble.ts'
-import { waitUntil } from '../../installation/wait-until.ts'
+import { planBroker, planEtcd } from '../../../install/install.ts'
+import {
+  type BrokerForm,
+  ETCD_MEMBERS,
+  type InstallValues,
+  type ManifestObject,
+  formOf,
+  objectName,
+} from '../../../install/values/values.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { UserError } from '../../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import {
+  type Change,
+  type Right,
+  applyObjects,
+  lastSaid,
+  selectorText,
+  waitUntil,
+} from '../../installation/installation.ts'
 import { readEtcdUrl } from './deploy-options.ts'
 import { MOVE_POD, type MoveInit, canMove, planMovePod } from './plan-move.ts'
 

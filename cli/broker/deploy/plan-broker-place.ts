@@ -2,10 +2,15 @@
  * What a cluster lacks for a broker to be installed as it was asked for, and the flags that help: from objects that
  * were read, so that nothing waits for what can never come. Pure.
  */
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { BROKER_CLAIM, ETCD_MEMBERS, ETCD_VOLUME, objectName } from '../../../install/values/names.ts'
-import type { InstallValues } from '../../../install/values/install-values.ts'
-import { parseQuantity } from '../../installation/quantity.ts'
+import {
+  BROKER_CLAIM,
+  ETCD_MEMBERS,
+  ETCD_VOLUME,
+  type InstallValues,
+  type ManifestObject,
+  objectName,
+} from '../../../install/values/values.ts'
+import { parseQuantity } from '../../installation/installation.ts'
 
 /** Something that prevents the deployment. */
 export interface Gap {

@@ -2,9 +2,8 @@
  * The pod that moves the state of a broker on a cluster between its volume and an etcd: `sealane broker migrate`, with
  * what either form of the broker has at hand. Pure.
  */
-import { ETCD_LOGIN_VOLUME, planBroker } from '../../../install/plan-broker.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { type InstallValues, formOf } from '../../../install/values/install-values.ts'
+import { ETCD_LOGIN_VOLUME, planBroker } from '../../../install/install.ts'
+import { type InstallValues, type ManifestObject, formOf } from '../../../install/values/values.ts'
 
 export const MOVE_POD = 'sealane-broker-move'
 const STATE = '/var/lib/sealane/broker'

@@ -3,32 +3,29 @@
  * its kernel, and then the installation goes. What is broken is named; `--force` mends what it can, and goes past the
  * rest.
  */
-import { planMember } from '../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
-import { objectName } from '../../../install/values/names.ts'
-import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
-import type { ClusterId } from '../../../model/ids.ts'
-import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION } from '../../../model/membership.ts'
-import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
-import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
-import { parseJoinToken } from '../../../protocol/identity/token.ts'
-import { LEAVE_TIMEOUT_MS } from '../../../protocol/membership/leave.ts'
+import { planMember } from '../../../install/install.ts'
+import { DEFAULT_VALUES, type InstallValues, objectName } from '../../../install/values/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
 import {
+  type ClusterId,
+  LEAVE_REQUESTED_ANNOTATION,
+  LEAVE_UNREPORTED_ANNOTATION,
+  MEMBERSHIP_NAME,
+  SYSTEM_NAMESPACE,
+} from '../../../model/model.ts'
+import { parseJoinToken } from '../../../protocol/identity/identity.ts'
+import {
+  LEAVE_TIMEOUT_MS,
   type SecretAccess,
   TOKEN_PART,
   joinProblem,
   secretIdentity,
-} from '../../../protocol/membership/secret-identity.ts'
-import { UserError, messageOf } from '../../../runtime/errors.ts'
-import { createLogger } from '../../../runtime/logging/pino-logger.ts'
-import { sealaneVersion } from '../../../runtime/version.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import { type Discovery, discover } from '../../discovery/discover.ts'
-import { type Lookable, readSnapshot, snapshotReader } from '../../discovery/read-snapshot.ts'
-import { partTrouble } from '../../installation/pod-trouble.ts'
-import { isRolledOut, rolloutOf } from '../../installation/rollout.ts'
-import { imageValues } from '../../installation/values-options.ts'
-import type { Missing } from '../../installation/wait-until.ts'
+} from '../../../protocol/membership/membership.ts'
+import { UserError, messageOf, sealaneVersion } from '../../../runtime/runtime.ts'
+import { createLogger } from '../../../runtime/logging/logging.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import { type Discovery, type Lookable, discover, readSnapshot, snapshotReader } from '../../discovery/discovery.ts'
+import { type Missing, imageValues, isRolledOut, partTrouble, rolloutOf } from '../../installation/installation.ts'
 import { identitySecret } from '../identity-secret.ts'
 import { unwireClusterDns } from '../wire-cluster-dns.ts'
 import { type LeaveClusterInit, removeInstallation, step } from './remove-installation.ts'
@@ -67,7 +64,7 @@ async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveC
   try {
     const key = await secretIdentity(secret).key()
     const ask = { token: parseJoinToken(token, 0), key, ...WITHDRAWN }
-    const { withdrawJoin } = await import('../../../protocol/membership/join.ts')
+    const { withdrawJoin } = await import('../../../protocol/membership/membership.ts')
     await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, signal)
     say('the join that waited for approval is taken back\n')
   } catch (error) {

@@ -1,6 +1,5 @@
 /** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
-import { BROKER_CLAIM, objectName } from '../../../install/values/names.ts'
-import { DEFAULT_VALUES } from '../../../install/values/install-values.ts'
+import { BROKER_CLAIM, DEFAULT_VALUES, objectName } from '../../../install/values/values.ts'
 
 export interface RemovalFacts {
   /** `context "c1" of /home/ana/.kube/config` */

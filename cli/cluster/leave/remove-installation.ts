@@ -1,28 +1,23 @@
 /**
  * Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched.
  */
-import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/all-crds.ts'
-import { planBroker } from '../../../install/plan-broker.ts'
-import { planMember } from '../../../install/plan-member.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../../install/values/install-values.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
-import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kinds.ts'
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/crds.ts'
+import { planBroker, planMember } from '../../../install/install.ts'
+import { DEFAULT_VALUES, type InstallValues, type ManifestObject } from '../../../install/values/values.ts'
+import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
+import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
-} from '../../../model/spec-constants.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { UserError } from '../../../runtime/errors.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import { advice } from '../../discovery/advice/advice.ts'
-import type { Discovery } from '../../discovery/discover.ts'
-import { conditionsOf } from '../../installation/object-status.ts'
-import { selectorText } from '../../installation/pod-trouble.ts'
-import { type Missing, type Probe, waitUntil } from '../../installation/wait-until.ts'
+} from '../../../model/model.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { UserError } from '../../../runtime/runtime.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
+import { type Discovery, advice } from '../../discovery/discovery.ts'
+import { type Missing, type Probe, conditionsOf, selectorText, waitUntil } from '../../installation/installation.ts'
 
 const OURS = 'sealane.io/v1alpha1'
 const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const

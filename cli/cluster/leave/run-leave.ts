@@ -1,22 +1,33 @@
 /** The command lines of leaving and of uninstalling: what would go is listed and asked about before anything does. */
-import { DEFAULT_VALUES } from '../../../install/values/install-values.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { BROKER_CLAIM, ETCD_VOLUME, etcdMembers, includedEtcdUrl, objectName } from '../../../install/values/names.ts'
-import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
-import { UserError, messageOf } from '../../../runtime/errors.ts'
-import { storeUrlOf } from '../../broker/deploy/installed-broker.ts'
-import { podBroker, podClustersets, podMembers } from '../../broker/pod-broker.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
-import type { CommandContext } from '../../context/command-context.ts'
-import { confirm } from '../../context/confirm.ts'
-import { type KubeTarget, targetFlags } from '../../context/target.ts'
-import { withinTime } from '../../context/timeout.ts'
-import { withAdmin } from '../../context/with-admin.ts'
-import { type Discovery, discover } from '../../discovery/discover.ts'
-import type { EarlierInstall } from '../../discovery/earlier-install.ts'
-import { readSnapshot, snapshotReader } from '../../discovery/read-snapshot.ts'
+import {
+  BROKER_CLAIM,
+  DEFAULT_VALUES,
+  ETCD_VOLUME,
+  type ManifestObject,
+  etcdMembers,
+  includedEtcdUrl,
+  objectName,
+} from '../../../install/values/values.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, MEMBERSHIP_NAME } from '../../../model/model.ts'
+import { SystemClock } from '../../../reconcile/reconcile.ts'
+import { UserError, messageOf } from '../../../runtime/runtime.ts'
+import { podBroker, podClustersets, podMembers, storeUrlOf } from '../../broker/broker.ts'
+import {
+  type ClusterAdmin,
+  type CommandContext,
+  type KubeTarget,
+  confirm,
+  targetFlags,
+  withAdmin,
+  withinTime,
+} from '../../context/context.ts'
+import {
+  type Discovery,
+  type EarlierInstall,
+  discover,
+  readSnapshot,
+  snapshotReader,
+} from '../../discovery/discovery.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import {
   type BrokerFacts,

@@ -1,7 +1,6 @@
 /** Advice for each CNI. Our data path is in routeagent/README.md and gateway/README.md. */
-import { addressBits, formatPrefix, parsePrefix } from '../../../model/addresses/ip.ts'
-import { DEFAULT_GLOBAL_RANGE } from '../../../model/kernel-ids.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { addressBits, formatPrefix, parsePrefix } from '../../../model/addresses/addresses.ts'
+import { APP_MANAGED_BY_SEALANE, DEFAULT_GLOBAL_RANGE, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
 import type { Cni, CniName } from '../evidence.ts'
 import { type AdviceRow, type DataPath, says, traitOf } from './advice-row.ts'
 

@@ -1,5 +1,5 @@
 /** What follows from a discovery: what Sealane does itself, what the user must do, what does not work. Pure. */
-import { parsePrefix } from '../../../model/addresses/ip.ts'
+import { parsePrefix } from '../../../model/addresses/addresses.ts'
 import type { Discovery } from '../discover.ts'
 import type { KubeProxyMode } from '../evidence.ts'
 import type { PlatformKey } from '../platform.ts'

@@ -14,7 +14,7 @@ import {
   textsAt,
 } from '../snapshot.ts'
 import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
 
 const V3 = 'projectcalico.org'
 

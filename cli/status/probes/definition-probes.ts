@@ -2,12 +2,16 @@
  * What the CustomResourceDefinitions of a cluster say: whether those of Sealane are as new as this command, and who else
  * takes the objects of multicluster.x-k8s.io for its own. Only their metadata is asked for.
  */
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { Definition, OtherProduct } from '../../../explain/facts/probe-shapes.ts'
-import { ALL_CRDS, compareRevisions, crdRevision, describeRevision } from '../../../install/crds/all-crds.ts'
-import type { CustomResourceDefinition } from '../../../install/crds/custom-resource.ts'
-import type { DynamicClient } from '../../../kubeapi/kube/dynamic-client.ts'
-import { OTHER_PRODUCTS } from '../../discovery/other-products.ts'
+import type { Definition, Fact, OtherProduct } from '../../../explain/facts/facts.ts'
+import {
+  ALL_CRDS,
+  type CustomResourceDefinition,
+  compareRevisions,
+  crdRevision,
+  describeRevision,
+} from '../../../install/crds/crds.ts'
+import type { DynamicClient } from '../../../kubeapi/kube/kube.ts'
+import { OTHER_PRODUCTS } from '../../discovery/discovery.ts'
 import { askFor } from '../ask.ts'
 import { isWanted } from './progress.ts'
 import type { PodProbesInit } from './pod-probes.ts'

@@ -1,7 +1,6 @@
 /** Asks servers of names, each by itself. */
 import { Resolver } from 'node:dns/promises'
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { DnsAnswer } from '../../../explain/facts/probe-shapes.ts'
+import type { DnsAnswer, Fact } from '../../../explain/facts/facts.ts'
 import { askFor } from '../ask.ts'
 
 export interface DnsQuestion {

@@ -1,7 +1,7 @@
 /** Facts about the machine that the command runs on. */
 import { hostname } from 'node:os'
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { Node } from '../../../model/objects.ts'
+import type { Fact } from '../../../explain/facts/facts.ts'
+import type { Node } from '../../../model/model.ts'
 import { askFor } from '../ask.ts'
 
 export interface HostProbeInit {
@@ -22,7 +22,7 @@ export function probeHost(init: HostProbeInit, signal: AbortSignal): Promise<rea
 }
 
 async function hostFacts({ node, nodes, folders }: HostProbeInit, signal: AbortSignal): Promise<readonly Fact[]> {
-  const { lookAtHost } = await import('../../../compose/look.ts')
+  const { lookAtHost } = await import('../../../compose/compose.ts')
   const { look, troubles } = await lookAtHost({ folders, timeoutMs: MS - 500 }, signal)
   const at = new Date().toISOString()
   const { firewall, routes, connections, ...rest } = look

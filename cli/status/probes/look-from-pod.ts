@@ -1,11 +1,10 @@
 /** What the agent's pod finds out about the broker and DNS servers, over its own network: `sealane machine-facts`. */
-import type { Fact } from '../../../explain/facts/fact.ts'
-import { IDENTITY_SECRET } from '../../../install/values/names.ts'
-import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
-import type { MemberIdentity } from '../../../protocol/membership/member-files.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
-import type { CommandContext } from '../../context/command-context.ts'
-import { PlainLogger } from '../../context/output.ts'
+import type { Fact } from '../../../explain/facts/facts.ts'
+import { IDENTITY_SECRET } from '../../../install/values/values.ts'
+import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../../model/model.ts'
+import type { MemberIdentity } from '../../../protocol/membership/membership.ts'
+import { SystemClock } from '../../../reconcile/reconcile.ts'
+import { type CommandContext, PlainLogger } from '../../context/context.ts'
 import { type IdentityPlace, probeBroker } from './broker-probe.ts'
 import { probeDns } from './dns-probe.ts'
 import type { AskedServer } from './machine-command.ts'
@@ -40,8 +39,8 @@ async function readIdentity(
   { env = process.env, output }: CommandContext,
   signal: AbortSignal,
 ): Promise<MemberIdentity | undefined> {
-  const { openKubeApi } = await import('../../../kubeapi/kube/kube-api.ts')
-  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../../protocol/membership/member-files.ts')
+  const { openKubeApi } = await import('../../../kubeapi/kube/kube.ts')
+  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../../protocol/membership/membership.ts')
   const deps = { clock: new SystemClock(), logger: new PlainLogger(output) }
   const api = await openKubeApi(deps, { namespace: SYSTEM_NAMESPACE, env })
   try {

@@ -1,8 +1,7 @@
 /** What is run in a pod, the words that it takes, and what it prints. */
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { DnsAnswer } from '../../../explain/facts/probe-shapes.ts'
-import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { UserError } from '../../../runtime/errors.ts'
+import type { DnsAnswer, Fact } from '../../../explain/facts/facts.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/addresses.ts'
+import { UserError } from '../../../runtime/runtime.ts'
 
 export const MACHINE_COMMAND = 'machine-facts'
 

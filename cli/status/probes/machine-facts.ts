@@ -1,16 +1,17 @@
 /** What a pod says of its machine, or of its network, and how that is read: it may be of another release. */
-import type { Fact } from '../../../explain/facts/fact.ts'
 import {
   type BrokerCall,
   type DnsAnswer,
+  type Fact,
   type IdentityReport,
   PROBE_SHAPES,
+  type PartReport,
   type ProbeItems,
   type ProbeKind,
-} from '../../../explain/facts/probe-shapes.ts'
-import { type PartReport, type RefusalReport, factShape } from '../../../explain/facts/shapes.ts'
-import { fitText, printable } from '../../../model/conditions.ts'
-import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+  type RefusalReport,
+  factShape,
+} from '../../../explain/facts/facts.ts'
+import { CLUSTERSET_ZONE, fitText, printable } from '../../../model/model.ts'
 import { MOST_ADDRESSES } from './broker-probe.ts'
 import type { AskedServer, MachineFacts } from './machine-command.ts'
 import { NODE_PARTS } from './node-pages.ts'

@@ -2,12 +2,11 @@
  * What a closer look at a cluster finds from its pod network: whether the broker is reached, and what each DNS server
  * says. A command in a pod of the agent asks; only that pod may read the identity with which the broker is called.
  */
-import type { Fact, UnansweredFact } from '../../../explain/facts/fact.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { AGENT_LEASE, selectorLabels } from '../../../install/values/names.ts'
-import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import type { Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
+import { AGENT_LEASE, type ManifestObject, selectorLabels } from '../../../install/values/values.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/addresses.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
 import { askFor } from '../ask.ts'
 import { type AskedServer, MACHINE_COMMAND, askedServerText } from './machine-command.ts'
 import { readNetworkFacts } from './machine-facts.ts'

@@ -2,8 +2,8 @@
  * What the parts that share a node's network say of themselves. Their status pages are on its loopback, so that only a
  * command on that node reads them.
  */
-import { type Fact, readReport } from '../../../explain/facts/fact.ts'
-import { STATUS_PORTS } from '../../../install/values/names.ts'
+import { type Fact, readReport } from '../../../explain/facts/facts.ts'
+import { STATUS_PORTS } from '../../../install/values/values.ts'
 import { textOfPage } from '../ask.ts'
 
 export const NODE_PARTS = ['gateway', 'routeagent'] as const

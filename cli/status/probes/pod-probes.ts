@@ -2,12 +2,10 @@
  * What a closer look at a cluster finds: the kernel of each node, as the route agent's pod there sees it, by a command in
  * that pod. Who may not run commands in pods is told so.
  */
-import type { Fact, UnansweredFact } from '../../../explain/facts/fact.ts'
-import type { Area } from '../../../explain/facts/finding.ts'
-import { objectName, selectorLabels } from '../../../install/values/names.ts'
-import type { ManifestObject } from '../../../install/values/manifest.ts'
-import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
-import type { ClusterAdmin } from '../../context/cluster-admin.ts'
+import type { Area, Fact, UnansweredFact } from '../../../explain/facts/facts.ts'
+import { type ManifestObject, objectName, selectorLabels } from '../../../install/values/values.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
+import type { ClusterAdmin } from '../../context/context.ts'
 import { askFor } from '../ask.ts'
 import { MACHINE_COMMAND } from './machine-command.ts'
 import { readMachineFacts } from './machine-facts.ts'

@@ -1,7 +1,6 @@
 /** What a command that takes its time says meanwhile: each question that was put, with how long it took. */
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { Area } from '../../../explain/facts/finding.ts'
-import type { Output } from '../../context/output.ts'
+import type { Area, Fact } from '../../../explain/facts/facts.ts'
+import type { Output } from '../../context/context.ts'
 
 export interface Progress {
   /** Tells `what` when the work has ended. */

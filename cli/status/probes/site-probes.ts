@@ -1,12 +1,14 @@
 /** What a closer look at a site without Kubernetes finds, from the machine on which the command runs. */
-import type { Fact } from '../../../explain/facts/fact.ts'
-import type { Area } from '../../../explain/facts/finding.ts'
-import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
-import type { SiteConfig } from '../../../kubeapi/files/site-file.ts'
-import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { formatAddress } from '../../../model/addresses/ip.ts'
-import type { Node } from '../../../model/objects.ts'
-import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+import type { Area, Fact } from '../../../explain/facts/facts.ts'
+import type { ClusterApi } from '../../../kubeapi/kubeapi.ts'
+import type { SiteConfig } from '../../../kubeapi/files/files.ts'
+import {
+  type AddressPort,
+  formatAddress,
+  formatAddressPort,
+  parseAddressPort,
+} from '../../../model/addresses/addresses.ts'
+import { CLUSTERSET_ZONE, type Node } from '../../../model/model.ts'
 import { identityFolder, probeBroker } from './broker-probe.ts'
 import { probeDns } from './dns-probe.ts'
 import { probeHost } from './host-probe.ts'
@@ -40,7 +42,7 @@ export async function siteProbes(api: ClusterApi, init: SiteProbesInit): Promise
 /** Its own servers on this machine, and whom they ask. */
 async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: AbortSignal): Promise<readonly Fact[]> {
   if (dns.listen.length + dns.upstreams.length === 0) return []
-  const { ownAddresses } = await import('../../../compose/look.ts')
+  const { ownAddresses } = await import('../../../compose/compose.ts')
   const here = new Set(await ownAddresses(ADDRESSES_MS, signal))
   const at = new Date().toISOString()
   const own = dns.listen.flatMap((listen) => heardHere(listen, here))

@@ -1,23 +1,24 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
-import { sameAddressPort } from '../../../model/addresses/address-port.ts'
-import { familyOf } from '../../../model/addresses/ip.ts'
-import { ensureDeviceSettings } from '../../../kernel/tuning/device-settings.ts'
-import { laneCable } from '../../../model/kernel-ids.ts'
-import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
-import { formatDevice } from '../../../kernel/wireguard/wg-text.ts'
-import type { Joining, SegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
-import type {
-  DeviceConfig,
-  DeviceState,
-  PeerConfig,
-  PeerState,
-  Wireguard,
-} from '../../../kernel/wireguard/wireguard-device.ts'
-import type { PacketSteering } from '../../../kernel/tuning/packet-steering.ts'
-import type { Link, RouteTable } from '../../../kernel/route/route-table.ts'
-import type { Sysctl } from '../../../kernel/tuning/sysctl.ts'
+import { familyOf, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import {
+  type Joining,
+  type PacketSteering,
+  type SegmentJoining,
+  type Sysctl,
+  ensureDeviceSettings,
+} from '../../../kernel/tuning/tuning.ts'
+import { laneCable } from '../../../model/model.ts'
+import { type Link, type RouteTable, formatAddress, formatLinkChange } from '../../../kernel/route/route.ts'
+import {
+  type DeviceConfig,
+  type DeviceState,
+  type PeerConfig,
+  type PeerState,
+  type Wireguard,
+  formatDevice,
+} from '../../../kernel/wireguard/wireguard.ts'
 import { type CableDevice, laneDeviceNames } from '../cable-driver.ts'
-import type { Round } from '../../../kernel/apply/round.ts'
+import type { Round } from '../../../kernel/apply/apply.ts'
 
 export interface DeviceDeps {
   readonly routes: RouteTable

@@ -1,13 +1,11 @@
 /** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
 import { mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { type PeerState, type Wireguard, publicKeyOf } from '../../../kernel/wireguard/wireguard-device.ts'
-import { parseAddressPort } from '../../../model/addresses/address-port.ts'
-import { laneDevice } from '../../../model/kernel-ids.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { SerialQueue } from '../../../reconcile/serial-queue.ts'
-import { createFile } from '../../../runtime/atomic-file.ts'
-import { messageOf } from '../../../runtime/errors.ts'
+import { type PeerState, type Wireguard, publicKeyOf } from '../../../kernel/wireguard/wireguard.ts'
+import { parseAddressPort } from '../../../model/addresses/addresses.ts'
+import { laneDevice } from '../../../model/model.ts'
+import { type Clock, SerialQueue } from '../../../reconcile/reconcile.ts'
+import { createFile, messageOf } from '../../../runtime/runtime.ts'
 import type { CableDevice, CableLink, CableRotation, FarEnd, FollowedLink } from '../cable-driver.ts'
 
 /** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */

@@ -1,13 +1,10 @@
 /** The device towards one remote lane number, as a WireGuard device and its peers. Pure. */
-import { formatAddressPort } from '../../../model/addresses/address-port.ts'
-import { laneAddress } from '../../../model/addresses/addressing.ts'
-import { CAPABILITY_FOLLOWS_KEYS } from '../../../model/lanes/lane-number.ts'
-import { LANE_MARK } from '../../../model/kernel-ids.ts'
+import { formatAddressPort, laneAddress } from '../../../model/addresses/addresses.ts'
+import { CAPABILITY_FOLLOWS_KEYS } from '../../../model/lanes/lanes.ts'
+import { LANE_MARK, WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/model.ts'
 import { problem } from '../../../model/reasons/reasons.ts'
-import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/spec-constants.ts'
-import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
-import { formatInterface, formatPeer } from '../../../kernel/wireguard/wg-text.ts'
-import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard-device.ts'
+import { formatAddress, formatLink } from '../../../kernel/route/route.ts'
+import { type DeviceConfig, type PeerConfig, formatInterface, formatPeer } from '../../../kernel/wireguard/wireguard.ts'
 import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable-driver.ts'
 
 /** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */

@@ -1,10 +1,9 @@
 /** Links over WireGuard: one device for each remote lane number, one peer for each link, one key for each own lane. */
-import type { Round } from '../../../kernel/apply/round.ts'
-import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard-device.ts'
-import { type AddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
-import { formatAddress } from '../../../model/addresses/ip.ts'
-import { laneDevice } from '../../../model/kernel-ids.ts'
-import type { Clock } from '../../../reconcile/clock.ts'
+import type { Round } from '../../../kernel/apply/apply.ts'
+import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
+import { type AddressPort, formatAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import { laneDevice } from '../../../model/model.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
 import {
   type ApplyLaneInit,
   type Cable,

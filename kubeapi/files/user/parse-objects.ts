@@ -1,10 +1,9 @@
 /** A file of Kubernetes objects, from text to checked values. Pure. */
-import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/objects.ts'
-import { type ObjectKey, keyOf, objectTitle } from '../../driver/object-key.ts'
-import { userKind } from '../../../model/schemas/user-objects.ts'
+import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/model.ts'
+import { type ObjectKey, keyOf, objectTitle } from '../../driver/driver.ts'
+import { type FieldPath, userKind } from '../../../model/schemas/schemas.ts'
 import type { FileProblem } from '../problem-board.ts'
 import { MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from '../yaml-source.ts'
-import type { FieldPath } from '../../../model/schemas/fields.ts'
 
 export interface ParsedObject {
   readonly kind: Kind

@@ -4,8 +4,8 @@
  */
 import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { messageOf } from '../../../runtime/errors.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import { FileOwners, type ObjectUpdate } from '../file-owners.ts'
 import type { FileProblem } from '../problem-board.ts'
 import { type FileEvent, TreeWatcher } from '../tree-watcher.ts'

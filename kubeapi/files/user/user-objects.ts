@@ -1,10 +1,10 @@
 /** What `sealane export` and `unexport` do to the user's folder: one object per file, written and removed whole. */
 import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Kind, KubeObject } from '../../../model/objects.ts'
-import { messageOf } from '../../../runtime/errors.ts'
-import { checkAddress, keyOf, objectKey, objectTitle } from '../../driver/object-key.ts'
-import { formatYaml } from '../../yaml.ts'
+import type { Kind, KubeObject } from '../../../model/model.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
+import { checkAddress, keyOf, objectKey, objectTitle } from '../../driver/driver.ts'
+import { formatYaml } from '../../kubeapi.ts'
 import { isMissing, writeFileAtomic } from '../atomic-write.ts'
 import { type ParsedObject, parseObjects } from './parse-objects.ts'
 

@@ -3,8 +3,7 @@
  * with a KubeError that says what was asked and what was said.
  */
 import type { Readable } from 'node:stream'
-import { abortReason, type Clock } from '../../../reconcile/clock.ts'
-import { Backoff } from '../../../reconcile/retry.ts'
+import { Backoff, type Clock, abortReason } from '../../../reconcile/reconcile.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
 import type { Answer, Exchange, ServerConnection } from './server-connection.ts'

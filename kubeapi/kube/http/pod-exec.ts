@@ -4,9 +4,8 @@
  */
 import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
-import type { Clock } from '../../../reconcile/clock.ts'
-import { orAborted } from '../../../reconcile/wait.ts'
-import { errorOf } from '../../../runtime/errors.ts'
+import { type Clock, orAborted } from '../../../reconcile/reconcile.ts'
+import { errorOf } from '../../../runtime/runtime.ts'
 import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
 import type { ServerAccess } from '../server-access.ts'

@@ -3,8 +3,8 @@
  * needs to know. An entry goes when what it is about succeeds, when what was to be created is there, or when nobody has
  * tried it for a while.
  */
-import type { Clock } from '../../../reconcile/clock.ts'
-import { fitText, printable } from '../../../model/conditions.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import { fitText, printable } from '../../../model/model.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import { KubeError } from '../kube-error.ts'
 

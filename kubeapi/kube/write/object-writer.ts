@@ -1,11 +1,9 @@
 /**
  * apply, applyStatus and remove on an API server, one object at a time. The caller keeps writes of one object in order.
  */
-import type { Condition, KubeObject } from '../../../model/objects.ts'
-import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
-import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'
-import { plain } from '../../driver/kind-store.ts'
-import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../driver/object-key.ts'
+import { APP_MANAGED_BY_SEALANE, type Condition, type KubeObject, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
+import { ClusterApiError, type ObjectName } from '../../kubeapi.ts'
+import { type ObjectKey, keyOf, objectKey, objectTitle, plain } from '../../driver/driver.ts'
 import type { ResourceClient } from '../resource-client.ts'
 import type { CachedObject } from '../kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
@@ -20,7 +18,7 @@ import {
   withObjectMarks,
 } from './owned-fields.ts'
 import type { Reply, HttpClient } from '../http/http-client.ts'
-import type { RawObject } from '../../../model/schemas/slim-objects.ts'
+import type { RawObject } from '../../../model/schemas/schemas.ts'
 
 /** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
 interface Equivalent {

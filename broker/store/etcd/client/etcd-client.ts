@@ -6,11 +6,9 @@
 import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Metadata } from '@grpc/grpc-js'
-import type { Clock } from '../../../../reconcile/clock.ts'
-import { orAborted } from '../../../../reconcile/wait.ts'
-import { messageOf } from '../../../../runtime/errors.ts'
-import { type HostPort, formatHostPort } from '../../../../runtime/flag-values.ts'
-import type { Logger } from '../../../../runtime/logging/logger.ts'
+import { type Clock, orAborted } from '../../../../reconcile/reconcile.ts'
+import { type HostPort, formatHostPort, messageOf } from '../../../../runtime/runtime.ts'
+import type { Logger } from '../../../../runtime/logging/logging.ts'
 import {
   ETCD_LIMITS,
   EtcdConnection,

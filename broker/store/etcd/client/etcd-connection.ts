@@ -10,11 +10,9 @@ import {
   credentials,
   status,
 } from '@grpc/grpc-js'
-import { limitHandshake } from '../../../../protocol/transport/limit-handshake.ts'
-import { cancelSoon } from '../../../../protocol/transport/raw-service.ts'
-import type { Clock } from '../../../../reconcile/clock.ts'
-import { orAborted } from '../../../../reconcile/wait.ts'
-import { type HostPort, formatHostPort } from '../../../../runtime/flag-values.ts'
+import { cancelSoon, limitHandshake } from '../../../../protocol/transport/transport.ts'
+import { type Clock, orAborted } from '../../../../reconcile/reconcile.ts'
+import { type HostPort, formatHostPort } from '../../../../runtime/runtime.ts'
 
 // What etcd and the way to it answer, sorted once by what a caller can do about it.
 

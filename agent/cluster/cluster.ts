@@ -1,0 +1,8 @@
+/** What the agent knows and says of clusters and nodes: facts, statuses, cluster DNS, required ranges, open connections. */
+export { AboutLoop } from './about-loop.ts'
+export { type AskClusterDns, askResolver } from './ask-resolver.ts'
+export { ClusterDnsLoop } from './cluster-dns-loop.ts'
+export { ContactLoop } from './contact-loop.ts'
+export { GatewayLoop, OrphanLoop } from './dead-nodes.ts'
+export { ReportedConnections, reportOwnRenumbering } from './open-connections.ts'
+export { NeedsLoop, type Surroundings, surroundingsReader } from './required-ranges-loop.ts'

@@ -1,0 +1,12 @@
+/** What this cluster publishes: records from objects, conditions and reports. Pure. */
+export { type Importers, importedCondition, planImporters } from './importers.ts'
+export { type LeftOutNote, addressProblem, usableTopology } from './member-records.ts'
+export {
+  type ExportPlan,
+  type ExportWorld,
+  type OwnExport,
+  type PlannedExport,
+  type PublishedSlice,
+  newExportMemory,
+  planExports,
+} from './plan-exports.ts'

@@ -1,0 +1,14 @@
+/** What others publish, checked and sorted, and the objects that follow from it. Pure. */
+export { recordProblem, takesNeeded } from './check-record.ts'
+export { type ClustersetView, type Dropped, changeServices } from './clusterset-records.ts'
+export {
+  type ImportMemory,
+  type ImportPlan,
+  type ImportWorld,
+  newImportMemory,
+  objectsOf,
+  planImports,
+  replanServices,
+} from './plan-imports.ts'
+export { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
+export type { ServicePlan } from './plan-service.ts'

@@ -1,0 +1,5 @@
+/** What every loop of the agent is given: configuration, metrics, findings, a writer to the local API. */
+export { type AgentConfig, agentConfig } from './config.ts'
+export { type AgentMetrics, type LoopParts, agentMetrics, clusterDnsGauge, loopDeps } from './metrics.ts'
+export { MirrorWriter } from './mirror-writer.ts'
+export { type ImportFindings, SharedFindings } from './shared-findings.ts'

@@ -1,0 +1,36 @@
+/** Who gets which addresses, what ranges members state, and the Cluster records that follow. */
+export {
+  type Members,
+  agreedMember,
+  allClaims,
+  awaitedIndexes,
+  heldBlocks,
+  ipv6NotCarried,
+  membersOf,
+  neededByAll,
+  noteAwaited,
+  orderClaims,
+  statesIpv6,
+} from './address-claims.ts'
+export { type AddressFindings, clashText, describeAddresses, overlapsOf, serviceClashes } from './address-notes.ts'
+export {
+  MAX_INDEX,
+  NoRoomError,
+  addressOverlaps,
+  globalCIDRs,
+  nextIndex,
+  planAddresses,
+  withoutRoom,
+} from './allocation.ts'
+export {
+  type Ranges,
+  SeenRanges,
+  areSameRanges,
+  isAskedAbout,
+  rangesHash,
+  rangesOf,
+  widened,
+  withRanges,
+} from './changed-ranges.ts'
+export { clusterRecordKey, clusterSpec, removeClusterRecord, writeClusterRecords } from './cluster-records.ts'
+export { candidateRanges, ipv4Ranges } from './stated-ranges.ts'

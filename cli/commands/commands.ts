@@ -1,0 +1,11 @@
+/** What may be typed. */
+export { addBrokerCommand } from './broker.ts'
+export { addClusterCommand } from './cluster.ts'
+export { addDiagnoseCommand, addGatherCommand, addMachineCommand } from './diagnose.ts'
+export { addGatewayCommand } from './gateway.ts'
+export { addExportCommands, addJoinCommand, addLeaveCommand, addUninstallCommand } from './member.ts'
+export { addShowCommand } from './show.ts'
+export { addMembersCommand, addStatusCommand } from './status.ts'
+export { addTokenCommand } from './token.ts'
+export { addUpCommand } from './up.ts'
+export { addVersionCommand } from './version.ts'

@@ -1,0 +1,56 @@
+/** What a command works with: output, terminal, timeouts, its target; opens a site or a cluster. */
+export { checkServed } from './check-served.ts'
+export { type Applied, type ClusterAdmin, listIfAllowed, unlessForbidden } from './cluster-admin.ts'
+export {
+  type CommandContext,
+  approveOption,
+  choiceOption,
+  clustersetOption,
+  collect,
+  durationOption,
+  logLevelOption,
+  outputOption,
+  parseWith,
+  parsed,
+  quoted,
+  siteOption,
+  stateOption,
+  statusListenOption,
+  subcommand,
+  throwingUsageErrors,
+} from './command-context.ts'
+export { confirm, terminalOf } from './confirm.ts'
+export { type OpenSite, withSite } from './open-site.ts'
+export { type Target, withTarget } from './open-target.ts'
+export {
+  CLEAR_SCREEN,
+  type Column,
+  type Output,
+  type OutputFormat,
+  PlainLogger,
+  printItems,
+  printOne,
+  processOutput,
+  renderTable,
+} from './output.ts'
+export {
+  type KubeTarget,
+  LOCAL_BROKER,
+  LOCAL_SITE,
+  type TargetOptions,
+  addKubeOptions,
+  addTargetOptions,
+  envOf,
+  kubeTarget,
+  otherContexts,
+  seenOtherwise,
+  shellWord,
+  targetFlags,
+  targetToAsk,
+  targetToChange,
+  targetToJoin,
+  targetToSee,
+} from './target.ts'
+export { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from './terminal.ts'
+export { OutOfTime, lookTimeoutOption, withinTime } from './timeout.ts'
+export { withAdmin } from './with-admin.ts'

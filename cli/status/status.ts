@@ -1,0 +1,36 @@
+/** Facts of a member for `status` and `diagnose`, the closer looks, and their texts. */
+export { gatherFacts, textOfPage } from './ask.ts'
+export {
+  type Several,
+  type SeveralInit,
+  comparisonDocument,
+  comparisonText,
+  diagnosisDocument,
+  diagnosisText,
+  lookAtSeveral,
+} from './diagnosis.ts'
+export {
+  type ConnectionRow,
+  type GatewayRow,
+  agoText,
+  connectionRows,
+  gatewayRows,
+  noGatewayNote,
+} from './gateway-rows.ts'
+export { kubeFacts } from './kube-facts.ts'
+export { openMember } from './open-member.ts'
+export { probeHost } from './probes/host-probe.ts'
+export { lookFromPod } from './probes/look-from-pod.ts'
+export {
+  type AskedServer,
+  MACHINE_COMMAND,
+  MOST_SERVERS,
+  type MachineFacts,
+  parseAskedServer,
+} from './probes/machine-command.ts'
+export { nodePages } from './probes/node-pages.ts'
+export { SILENT_PROGRESS, progressOn } from './probes/progress.ts'
+export { siteProbes } from './probes/site-probes.ts'
+export { type PartVersion, readVersions } from './read-versions.ts'
+export { siteFacts } from './site-facts.ts'
+export { EXIT_CODES, EXIT_UNKNOWN, statusDocument, statusScreen } from './status-screen.ts'

@@ -1,0 +1,6 @@
+/** The parts of a site, one by one or all in one process. */
+export { cleanNode } from './clean.ts'
+export { openKubeSite } from './kube-site.ts'
+export { COMPONENTS, type ComponentName, type Site } from './part.ts'
+export { type RunSiteInit, printPlans, processMetrics, runSite } from './run-site.ts'
+export { secretAccess } from './secret-access.ts'

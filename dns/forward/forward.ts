@@ -1,0 +1,2 @@
+/** Queries that upstream servers answer. */
+export { Forwarder } from './forwarder.ts'

@@ -1,0 +1,11 @@
+/** One file for each subject: from facts to findings. */
+export { refusals, unanswered } from './access.ts'
+export { broker, brokerCalls, contact } from './broker.ts'
+export { clusterDns, dnsServers } from './dns.ts'
+export { gateways } from './gateways.ts'
+export { firewalls, hosts, nodes } from './hosts.ts'
+export { linkQuality, links } from './links.ts'
+export { definitions, membership, parts, versions } from './parts.ts'
+export { callersKeptOut, callsKeptIn, partsClosed } from './policies.ts'
+export { routeAgents } from './route-agents.ts'
+export { exports_, imports } from './services.ts'

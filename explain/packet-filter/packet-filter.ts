@@ -1,0 +1,18 @@
+/** What network policies and nftables rules do with packets of ours. */
+export {
+  type Addresses,
+  type Direction,
+  type OtherRange,
+  type PodPort,
+  type PolicyRule,
+  isAbout,
+  letThrough,
+  meets,
+  opens,
+  otherRanges,
+  rangesText,
+  rulesOf,
+  selects,
+  selectsAll,
+} from './network-policy.ts'
+export { type Drop, type Packet, dropOf } from './nft-chains.ts'

@@ -1,0 +1,14 @@
+/** What makes links: plan, observe, apply, identities. Nothing outside knows a key. */
+export {
+  type Cable,
+  type CableDevice,
+  type CableRotation,
+  type CableRules,
+  type CallChoice,
+  type FarEnd,
+  type LaneState,
+  type LinkState,
+  laneDeviceNames,
+  linkKey,
+} from './cable-driver.ts'
+export { WireguardCable } from './wireguard/wireguard-cable.ts'

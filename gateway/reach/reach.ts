@@ -1,0 +1,12 @@
+/** Where this node can be called, and where far ends are called. */
+export { HandshakeRetries, RoamedPeers } from './call-history.ts'
+export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
+export {
+  isBehindNat,
+  isHidden,
+  isOwnLaneHidden,
+  linkPort,
+  observedValidator,
+  ownAddresses,
+  planCandidates,
+} from './plan-candidates.ts'

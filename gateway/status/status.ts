@@ -1,0 +1,2 @@
+/** The Gateway object's status, its conditions and events. */
+export { StatusLoop } from './status-loop.ts'

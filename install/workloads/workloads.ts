@@ -1,0 +1,32 @@
+/** Pods and what runs them. */
+export {
+  DEVICES,
+  METRICS_EVERYWHERE,
+  type Mount,
+  NODE_ADDRESSES,
+  NODE_MOUNTS,
+  NODE_NAME,
+  NODE_PATHS,
+  type PodInit,
+  SITE_MOUNT,
+  STATUS_METRICS,
+  SYSCTLS,
+  TUN,
+  UNPRIVILEGED,
+  mountOf,
+  nodeNetworkPod,
+  unprivilegedPod,
+  upArgs,
+  volumeOf,
+} from './pod.ts'
+export {
+  type PartRef,
+  brokerMonitors,
+  daemonSet,
+  deployment,
+  disruptionBudget,
+  memberMonitors,
+  metadataOf,
+  serviceAccount,
+  spread,
+} from './workload.ts'

@@ -1,0 +1,6 @@
+/** nftables: statements, their text, a driver, tables that are kept. */
+export { DroppedPackets } from './dropped-packets.ts'
+export { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from './host-guard.ts'
+export { NftSession } from './nft-session.ts'
+export { formatBase, formatMapType, formatNft, formatRule, formatStatement, parseElements } from './nft-text.ts'
+export type { Nft, NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'

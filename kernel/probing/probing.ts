@@ -1,0 +1,5 @@
+/** Probes of far ends: timing, states, sizes of packets. */
+export { SIZE_STEP, type SizeBounds } from './path-size.ts'
+export type { Notice, NoticeStep } from './probe-packet.ts'
+export { type OpenProbeSocket, openUdpProbeSocket } from './probe-socket.ts'
+export { type MeasuredPeer, type ProbedPeer, Prober } from './prober.ts'

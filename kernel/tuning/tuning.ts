@@ -1,0 +1,14 @@
+/** Settings of the kernel: sysctl, offloads, packet steering. */
+export { type DevicePackets, readDevicePackets } from './device-packets.ts'
+export { type DeviceSetting, deviceSettings, ensureDeviceSettings } from './device-settings.ts'
+export { ensureForwarding, restoreForwarding } from './ip-forwarding.ts'
+export { type PacketSteering, SysfsPacketSteering } from './packet-steering.ts'
+export { ProcSysctl } from './proc-sysctl.ts'
+export {
+  type Joining,
+  type ReceiveCoalescing,
+  type SegmentJoining,
+  SysfsReceiveCoalescing,
+  VethSegmentJoining,
+} from './segment-joining.ts'
+export { type Sysctl, sysctlPath } from './sysctl.ts'

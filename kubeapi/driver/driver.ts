@@ -1,0 +1,23 @@
+/** What all drivers of the API do alike. */
+export { EventFilter } from './event-filter.ts'
+export {
+  type CreationMetadata,
+  KindStore,
+  LiveCache,
+  type StoredStatus,
+  deepFreeze,
+  plain,
+  sameOwnedParts,
+  specParts,
+  withCondition,
+  withServerMetadata,
+} from './kind-store.ts'
+export {
+  NO_NAMESPACE,
+  type ObjectKey,
+  ResidentNamespaces,
+  checkAddress,
+  keyOf,
+  objectKey,
+  objectTitle,
+} from './object-key.ts'

@@ -1,0 +1,5 @@
+/** The driver on files: a site without Kubernetes. */
+export { FileApi } from './file-api.ts'
+export { type FileProblem, formatProblem } from './problem-board.ts'
+export { type KubernetesAccess, type SiteConfig, parseSiteFile, readSiteFile } from './site-file.ts'
+export { removeUserObject, writeUserObject } from './user/user-objects.ts'

@@ -1,0 +1,16 @@
+/** A Kubernetes-shaped object API: list, watch, apply, status, leases. */
+export {
+  type ClusterApi,
+  ClusterApiError,
+  type ClusterApiErrorCode,
+  type LeaseStore,
+  type ObjectCache,
+  type ObjectChange,
+  type ObjectEvent,
+  type ObjectName,
+  type StoredLease,
+} from './cluster-api.ts'
+export { Election, type ElectionDeps, type ElectionInit } from './election.ts'
+export { HeardGateways } from './heard-gateways.ts'
+export { watchLeaving, whenMembership } from './membership.ts'
+export { formatYaml, parseDocuments, parseYaml } from './yaml.ts'

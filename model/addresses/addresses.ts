@@ -1,0 +1,97 @@
+/** Addresses, prefixes, pools, claims. */
+export { PoolFullError, allocateAddress, allocateBlock } from './address-pool.ts'
+export {
+  type AddressPort,
+  type OpenPort,
+  formatAddressPort,
+  parseAddressPort,
+  parseOpenPort,
+  sameAddressPort,
+} from './address-port.ts'
+export {
+  DEFAULT_MAX_MEMBERS,
+  MAX_CLUSTER_INDEX,
+  MOST_MEMBERS,
+  NEARLY_FULL,
+  type PrefixPair,
+  clustersetIpv4,
+  clustersetIpv6,
+  clustersetIpv6Range,
+  laneAddress,
+  plannedFamilies,
+  podFamilies,
+  prefixPairs,
+  routedPrefixes,
+  toGlobalText,
+} from './addressing.ts'
+export {
+  type Address,
+  type AddressClass,
+  FAMILIES,
+  type Family,
+  type FamilyName,
+  InvalidAddressError,
+  type Prefix,
+  addressBits,
+  classifyAddress,
+  containsAddress,
+  containsPrefix,
+  familyName,
+  familyNumber,
+  familyOf,
+  formatAddress,
+  formatPrefix,
+  ipv4Among,
+  ipv6Among,
+  ofFamily,
+  overlaps,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+  prefixSize,
+  specialPart,
+} from './ip.ts'
+export { type CidrClaims, type Ipv6Clash, ipv6Clashes } from './ipv6-claims.ts'
+export { type OwnFacts, believedCluster, ownCluster, ownClusterProblem, rangeProblem } from './own-cluster.ts'
+export {
+  MAX_POD_RANGES,
+  type NodeRanges,
+  elsewherePrefixes,
+  nodeClaim,
+  ownPodAddress,
+  podPlaces,
+  podPrefixes,
+  reportedOtherRanges,
+  specRanges,
+  withoutIpv6Pods,
+} from './pod-ranges.ts'
+export {
+  type LabelledPrefix,
+  aggregate,
+  comparePrefixes,
+  isInside,
+  meantPrefixes,
+  withoutContained,
+} from './prefix-set.ts'
+export {
+  type ClusterValidation,
+  type RemoteCluster,
+  SHORTEST_PREFIX,
+  checkRemoteClusters,
+  reservedPrefixes,
+  underlayAddresses,
+} from './remote-clusters.ts'
+export {
+  MAX_NEEDED,
+  MAX_REPORTED_BY_NODE,
+  type NeededRange,
+  SHORTEST_NEEDED,
+  UNGRANTED_SPACE,
+  fewRanges,
+  isPublicSpace,
+  machineNeeds,
+  mayState,
+  neededIn,
+  neededRanges,
+  neededText,
+} from './required-ranges.ts'

@@ -1,0 +1,28 @@
+/** Certificates, keys and join tokens. */
+export {
+  BACKDATE_MS,
+  type CertificateFacts,
+  MEMBER_VALIDITY_MS,
+  SERVER_NAME,
+  certificateProblem,
+  certificateToPem,
+  certificatesFromPem,
+  checkBrokerName,
+  fingerprint,
+  readCertificate,
+  serverNameOf,
+} from './certificates.ts'
+export { createEtcdCa, createEtcdCertificate } from './etcd-certificates.ts'
+export { createKey, hashOfFingerprint, keyFingerprint, keyFromPem, keyToPem, publicKeyHash } from './keys.ts'
+export { PROCESS_HEADER, markHashOf, newProcessMark } from './process-mark.ts'
+export { JoinToken, TokenError, createJoinToken, hashTokenSecret, parseJoinToken } from './token.ts'
+export {
+  CsrError,
+  type Identity,
+  type Issuer,
+  createCa,
+  createCsr,
+  createServerCertificate,
+  csrKeyHash,
+  issueMemberCertificate,
+} from './x509.ts'

@@ -1,0 +1,3 @@
+/** A member's copy of the clusterset, in memory and on disk. */
+export { Replica, type ReplicaChange, ReplicaError } from './record-replica.ts'
+export { type ReplicaStore, replicaFile } from './replica-file.ts'

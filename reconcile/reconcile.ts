@@ -1,0 +1,10 @@
+/** Clocks, loops, retries, waits, queues. */
+export { type Clock, SystemClock, abortReason } from './clock.ts'
+export { Heartbeats, type Knock, KnownMachines } from './failure-detector.ts'
+export { KeyedMemo, ValueMap, keyedDiff } from './incremental.ts'
+export { Listeners, Subscriptions } from './listeners.ts'
+export { DEFAULT_LOOP, type LoopDeps, type LoopInit, ReconcileLoop } from './loop.ts'
+export { Backoff, type BackoffInit, untilDone } from './retry.ts'
+export { SerialQueue, WriteQueue } from './serial-queue.ts'
+export { TokenBucket, type TokenRate } from './token-bucket.ts'
+export { WakeTimer, WakeableSleep, orAborted, unlessAborted, untilAborted, withDeadline } from './wait.ts'

@@ -1,0 +1,3 @@
+/** The status server. */
+export { type StatusServer, type StatusServerInit, serveStatus } from './http-status.ts'
+export { Agent, request } from './node-http.ts'

@@ -1,0 +1,18 @@
+/** What every process needs: components, errors, flag values, files, programs. */
+export { TEMPORARY_NAME, createFile, replaceFile, temporaryPath, writeTemporary } from './atomic-file.ts'
+export { type CallerCheck, type ComponentDeps, type LoopRun, StatusBoard, reportedLoop } from './component.ts'
+export { ExitWith, type Failure, UserError, errorOf, firstReasonOf, messageOf, reasonOf } from './errors.ts'
+export {
+  type DurationRange,
+  type HostPort,
+  formatDuration,
+  formatHostPort,
+  parseDuration,
+  parseHostPort,
+} from './flag-values.ts'
+export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwork } from './machine-network.ts'
+export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
+export { runProcess } from './run-process.ts'
+export { ProgramError, runProgram } from './run-program.ts'
+export { knock } from './tcp-probe.ts'
+export { sealaneVersion } from './version.ts'
