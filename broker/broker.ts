@@ -50,7 +50,7 @@ import {
 import { clusterRecordKey } from './addresses/addresses.ts'
 import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
 import { type Change, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
-import { ChangePace, MemberPublishSession, WritePace } from './publish/publish.ts'
+import { ChangePace, MemberPublishSession, WatchHub, WritePace } from './sessions/sessions.ts'
 import {
   StatusPace,
   type WriteContext,
@@ -59,7 +59,6 @@ import {
   pruneStamps,
   writeStatusRecord,
 } from './records/records.ts'
-import { WatchHub } from './watch/watch.ts'
 
 export interface BrokerDeps {
   readonly log: RecordLog

@@ -1,30 +1,59 @@
 /** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
-import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
-import { DEFAULT_LOOP, type Knock, untilDone } from '../reconcile/reconcile.ts'
 import { Round } from '../kernel/apply/apply.ts'
 import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
-import type { Nft } from '../kernel/nft/nft.ts'
-import { type DevicePackets, type ReceiveCoalescing, type Sysctl, readDevicePackets } from '../kernel/tuning/tuning.ts'
+import { type Nft, formatNft } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
-import type { NextHopTable, RouteTable } from '../kernel/route/route.ts'
-import { type OpenConnections, VXLAN_DEVICE } from '../model/model.ts'
-import { reportedOtherRanges } from '../model/addresses/addresses.ts'
+import {
+  type NextHopTable,
+  type RouteTable,
+  formatAddress,
+  formatForwardingEntry,
+  formatGroup,
+  formatHop,
+  formatLink,
+  formatLinkChange,
+  formatNeighbour,
+  formatRoute,
+  formatRule,
+} from '../kernel/route/route.ts'
+import { type DevicePackets, type ReceiveCoalescing, type Sysctl, readDevicePackets } from '../kernel/tuning/tuning.ts'
+import { type ClusterApi, HeardGateways, watchLeaving } from '../kubeapi/kubeapi.ts'
+import { type Family, type OpenPort, plannedFamilies, reportedOtherRanges } from '../model/addresses/addresses.ts'
+import { type EndpointSlice, type OpenConnections, type ServiceImport, VXLAN_DEVICE } from '../model/model.ts'
+import { problemText } from '../model/reasons/reasons.ts'
+import { DEFAULT_LOOP, type Knock, untilDone } from '../reconcile/reconcile.ts'
 import { type ComponentDeps, type MachineNetwork, knock, messageOf } from '../runtime/runtime.ts'
-import { RouteLoop, type Unguarded, changesWays, removeNodeRoutes } from './routes/routes.ts'
-import { BalanceLoop, removeNodeTable } from './balance/balance.ts'
+import {
+  BalanceLoop,
+  BalancePlanner,
+  addressFamily,
+  nodeNftWorld,
+  planTable,
+  removeNodeTable,
+  serviceContext,
+} from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
+import { GatewayProbes } from './probes/probes.ts'
+import {
+  type NodeRoutePlan,
+  RouteLoop,
+  type Unguarded,
+  changesWays,
+  planNodeRoutes,
+  removeNodeRoutes,
+} from './routes/routes.ts'
 import {
   FactsReader,
+  type NodeRouteWorld,
   type RouteAgentCaches,
   type RouteAgentConfig,
   forwardingMarker,
+  ownCluster,
   readWorld,
   routeAgentCaches,
   routeAgentMetrics,
   withFacts,
 } from './world/world.ts'
-import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
-import { GatewayProbes } from './probes/probes.ts'
 
 export interface RouteAgentDeps extends ComponentDeps {
   readonly api: ClusterApi
@@ -184,4 +213,44 @@ export async function cleanRouteAgentNode(
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await round.attempt(() => removeNodeTable(nft, signal))
   round.finish()
   await deps.api.remove('RouteAgent', config.node, undefined, signal)
+}
+
+// The plans in the tools' own languages: for --dry-run, /debug/plan, the log and the golden tests. Pure.
+
+interface RouteAgentWorld extends NodeRouteWorld {
+  readonly imports: readonly ServiceImport[]
+  readonly slices: readonly EndpointSlice[]
+  readonly openPorts?: readonly OpenPort[]
+}
+
+/** What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text; one transaction for each family. */
+export function describeRouteAgentPlan(world: RouteAgentWorld): string {
+  const families = plannedFamilies(ownCluster(world))
+  return [describeRoutes(planNodeRoutes(world)), ...families.map((family) => describeTable(world, family))].join('\n')
+}
+
+function describeTable(world: RouteAgentWorld, family: Family): string {
+  const planner = new BalancePlanner(serviceContext(world, family))
+  planner.replaceAll(world.imports, world.slices)
+  planner.takeChanges()
+  const { statements } = planTable(nodeNftWorld(world, family, world.openPorts), planner.ports())
+  return `# nft -f -\n${formatNft(statements, addressFamily(family).nft)}`
+}
+
+export function describeRoutes(plan: NodeRoutePlan): string {
+  if (!plan.ok) return `# ${problemText(plan)}\n`
+  const lines = [
+    ...plan.problems.map((p) => `# left out: ${p.subject}: ${problemText(p)}`),
+    formatLink(plan.link),
+    formatAddress(plan.address),
+    formatLinkChange(plan.link.name, { up: true }),
+    ...plan.sysctls.map((s) => `sysctl -w ${s.name}=${s.value}`),
+    ...plan.neighbours.map(formatNeighbour),
+    ...plan.forwarding.map(formatForwardingEntry),
+    ...plan.nextHops.hops.map(formatHop),
+    ...plan.nextHops.groups.map(formatGroup),
+    ...plan.routes.map(formatRoute),
+    ...plan.rules.map(formatRule),
+  ]
+  return `${lines.join('\n')}\n`
 }

@@ -114,14 +114,14 @@ const ETCD_TURNS: readonly Turns[] = [
       /\/(broken-rounds|no-space)\.test/,
       /\/(faults|migrate)\.test/,
     ],
-    changed: /^(broker\/(log|state|migrate|clustersets|authority)|protocol|runtime|test\/etcd)\//,
+    changed: /^(broker\/(store|recovery|admin|identity)|protocol|runtime|test\/etcd)\//,
   },
 ]
 
 const FLOOD_TURNS: readonly Turns[] = [
   {
     shares: [/\/(flood-members)\.test/, /\/(flood-quota)\.test/, /\/(flood-strangers)\.test/, /\/(flood-writes)\.test/],
-    changed: /^(broker\/(quota|watch|members)|protocol|runtime)\//,
+    changed: /^(broker\/(records|sessions|members)|protocol|runtime)\//,
   },
 ]
 
@@ -134,7 +134,7 @@ const LANES_TURNS: readonly Turns[] = [
       /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
     ],
     changed:
-      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/(diagnose|status)|test\/(lanes|failover))\//,
+      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|test\/(lanes|failover))\//,
   },
 ]
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { JoinGate } from '../../broker/members/join-tokens.ts'
 import { StatusPace } from '../../broker/records/status-records.ts'
-import { WritePace } from '../../broker/publish/rate-limited-writes.ts'
+import { WritePace } from '../../broker/sessions/rate-limited-writes.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { Peer } from '../../protocol/broker-api.ts'

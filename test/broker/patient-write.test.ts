@@ -1,7 +1,7 @@
 /** Writes that wait for the store: each is made once it can be, and a failure of all at once is one failure. */
 import t from 'tap'
 import { type RecordLog, StateError } from '../../broker/store/record-log.ts'
-import { writePatiently } from '../../broker/publish/rate-limited-writes.ts'
+import { writePatiently } from '../../broker/sessions/rate-limited-writes.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 

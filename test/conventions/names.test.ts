@@ -25,7 +25,7 @@ const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp
   [/^nearness$/, 'locality'],
   [/^ground$/, 'context'],
   [/^birth$/, 'creation metadata'],
-  [/^inherited$/, 'handed over', /parse-objects|read-token|run-join/],
+  [/^inherited$/, 'handed over', /parse-objects|broker\/token|run-join/],
   [/^standing$/, 'installed, membership', /standsForIpv4/],
 ]
 /** Whole names that say nothing of what they are. */

@@ -89,15 +89,16 @@ t.test('a component has few rooms', async (t) => {
 
 t.test('a thought is not in shreds', async (t) => {
   const late = new Set(imports.filter((one) => one.late).map(({ to }) => to))
-  for (const file of files.filter(isJudged)) {
+  for (const file of files.filter(mayBeShred)) {
     const by = new Set(imports.filter(({ to }) => to === file.path).map(({ from }) => from))
     const [one] = by
-    if (by.size !== 1 || one === undefined || late.has(file.path) || dirname(one) !== dirname(file.path)) continue
+    if (by.size !== 1 || one === undefined || late.has(file.path) || isOnlyFace(one)) continue
+    if (dirname(one) !== dirname(file.path)) continue
     t.fail(`${file.path} has ${linesOf(file)} lines, and ${one} alone imports it: merge it`)
   }
 })
 
-function isJudged({ path, text }: SourceFile): boolean {
+function mayBeShred({ path, text }: SourceFile): boolean {
   return text.split('\n').length <= SHRED_LINES && !BY_NAME.test(basename(path)) && !isGenerated(path)
 }
 

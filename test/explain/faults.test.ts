@@ -397,6 +397,16 @@ for (const [name, [objects, lines]] of Object.entries(FAULTS)) {
   })
 }
 
+t.test('the last gateway that falls silent says so', async (t) => {
+  const hang = (how: number) =>
+    brokenMember((at) => {
+      for (const gateway of at('Gateway').slice(0, how))
+        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+    })
+  t.match(diagnoseMember(factSet(hang(1))).problems[0]?.seen, /^last heard \S+ ago$/)
+  t.match(diagnoseMember(factSet(hang(2))).problems[0]?.seen, /^last heard \S+ ago, and no other gateway reports$/)
+})
+
 t.test('names and messages of other clusters steer no terminal', async (t) => {
   const evil = 'paris\u001b[2J\u202e\u0007'
   const objects = brokenMember(

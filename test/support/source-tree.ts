@@ -29,7 +29,7 @@ export interface SourceFile {
 
 /** Whether a file is generated from a .proto: what people write has other rules. */
 export function isGenerated(path: string): boolean {
-  return /^(protocol|broker\/log\/etcd\/client)\/gen\//.test(path)
+  return /^(protocol|broker\/store\/etcd\/client)\/gen\//.test(path)
 }
 
 /** Files below the given folders (or the root) whose path matches. */

@@ -1,7 +1,7 @@
 /** How fast one member may change, and when it hears of its quota. */
 import t from 'tap'
-import { ChangePace, QuotaNews } from '../../../broker/publish/quota-pressure.ts'
-import { SnapshotPace, startCost } from '../../../broker/watch/snapshots.ts'
+import { ChangePace, QuotaNews } from '../../../broker/sessions/quota-pressure.ts'
+import { SnapshotPace, startCost } from '../../../broker/sessions/snapshots.ts'
 import { DEFAULT_MEMBER_QUOTA, type MemberQuota, type QuotaReport } from '../../../model/member-quota.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'

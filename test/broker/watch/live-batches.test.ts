@@ -1,6 +1,6 @@
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
-import { LiveBatches } from '../../../broker/watch/live-batches.ts'
+import { LiveBatches } from '../../../broker/sessions/live-batches.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
 import { aSlice, anExport } from '../support/harness.ts'
 

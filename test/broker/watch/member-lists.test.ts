@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
-import { MemberLists, listChange } from '../../../broker/watch/member-lists.ts'
+import { MemberLists, listChange } from '../../../broker/sessions/member-lists.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
 import { Replica } from '../../../protocol/replica/record-replica.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
-import { EVERYBODY } from '../../../broker/watch/authorization.ts'
-import { type ExportedMessage, NamespaceIndex } from '../../../broker/watch/exported-namespaces.ts'
+import { EVERYBODY } from '../../../broker/sessions/authorization.ts'
+import { type ExportedMessage, NamespaceIndex } from '../../../broker/sessions/exported-namespaces.ts'
 import { parseRecordKey } from '../../../broker/store/rows.ts'
 import { aSlice, anExport } from '../support/harness.ts'
 

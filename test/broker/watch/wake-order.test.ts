@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { WakeOrder } from '../../../broker/watch/live-batches.ts'
+import { WakeOrder } from '../../../broker/sessions/live-batches.ts'
 
 const noTimer = (): never => {
   throw new Error('no rest was due')

@@ -204,7 +204,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-half-closed',
     tried: 'A member sends 300 changes and closes its half of the stream at once.',
     holds: 'All are acknowledged, then the stream ends with OK.',
-    against: '`broker/publish/publish-session.ts`: the last message is waited for (`onLast`).',
+    against: '`broker/sessions/publish-session.ts`: the last message is waited for (`onLast`).',
   },
   {
     id: 'publish-replaced-unasked',
@@ -228,7 +228,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'watch-unread-and-evicted',
     tried: 'A member that takes nothing of its watch (a window of 0 octets) is evicted.',
     holds: 'Its watch ends at once and its connection is closed within seconds; it is not waited for.',
-    against: '`broker/watch/watch-hub.ts`: who is no member any more is told without being asked for more.',
+    against: '`broker/sessions/watch-hub.ts`: who is no member any more is told without being asked for more.',
   },
   {
     id: 'clock-ahead-renewal',

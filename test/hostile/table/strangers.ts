@@ -149,14 +149,14 @@ export const STRANGERS: readonly AttackRow[] = [
     tried: 'One member publishes slices of 27,000 addresses.',
     holds: 'They are refused; changes of others arrive, the broker holds under 400 MB.',
     against:
-      '`broker/records/admission-slice.ts`: 2,000 addresses in one slice; `broker/publish/rate-limited-writes.ts`.',
+      '`broker/records/admission-slice.ts`: 2,000 addresses in one slice; `broker/sessions/rate-limited-writes.ts`.',
   },
   {
     id: 'flood-member-statuses',
     tried: 'One member sends statuses of 64 KiB as fast as they are taken.',
     holds: 'Changes of others arrive, the broker holds under 400 MB.',
     against:
-      "`broker/records/status-records.ts` and `broker/publish/rate-limited-writes.ts`: a quarter of the time is one member's at most.",
+      "`broker/records/status-records.ts` and `broker/sessions/rate-limited-writes.ts`: a quarter of the time is one member's at most.",
   },
   {
     id: 'flood-member-reconnecting',
@@ -168,7 +168,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-interests',
     tried: 'One member changes its 10,000 namespaces of interest all the time, on four connections.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/watch/snapshots.ts`: what is made for one member alone comes at a rate.',
+    against: '`broker/sessions/snapshots.ts`: what is made for one member alone comes at a rate.',
   },
   {
     id: 'flood-member-slow-readers',
@@ -180,7 +180,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-records',
     tried: 'One member publishes records without end, each a new one.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/publish/rate-limited-writes.ts`, and the quota of `model/member-quota.ts`.',
+    against: '`broker/sessions/rate-limited-writes.ts`, and the quota of `model/member-quota.ts`.',
   },
   {
     id: 'flood-member-quota',

@@ -1,6 +1,6 @@
 /** Entries as the kernel lists them; a real one is in test/netns/kernel-conntrack.test.ts. */
 import t from 'tap'
-import { decodeConnection, encodeListRequest } from '../../../kernel/conntrack/conntrack.ts'
+import { decodeConnection, encodeListRequest } from '../../../kernel/conntrack/ctnetlink.ts'
 import { type Attribute, addressBytes, body, u8 } from '../../../kernel/route/rtnetlink-codec.ts'
 
 const ASSURED = 1 << 2

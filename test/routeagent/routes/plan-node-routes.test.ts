@@ -1,7 +1,7 @@
 /** Plans as the commands that they mean, and the answers to awkward worlds. */
 import t from 'tap'
 import type { Endpoint, Gateway, RouteAgent } from '../../../model/objects.ts'
-import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/describe-plan.ts'
+import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/main.ts'
 import type { NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
 import { equalsGolden } from '../../support/golden.ts'

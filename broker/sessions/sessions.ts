@@ -1,4 +1,5 @@
-/** The publish stream of a member. */
+/** The streams of a member: what it publishes, and what it is sent while it watches. */
 export { MemberPublishSession } from './publish-session.ts'
 export { ChangePace } from './quota-pressure.ts'
 export { WritePace } from './rate-limited-writes.ts'
+export { WatchHub } from './watch-hub.ts'
