@@ -26,9 +26,12 @@ export class TokenBucket {
     return this.#used
   }
 
-  /** Takes `count` tokens. Gives the milliseconds until at most `burst` are in use; 0: no wait. */
-  take(count: number, { burst, perSecond }: TokenRate): number {
-    this.#used = this.used(perSecond) + count
+  /**
+   * Takes `count` tokens. Gives the milliseconds until at most `burst` are in use; 0: no wait. Of a debt beyond `most`
+   * tokens in use, the rest is forgiven.
+   */
+  take(count: number, { burst, perSecond }: TokenRate, most = Infinity): number {
+    this.#used = Math.min(most, this.used(perSecond) + count)
     return (Math.max(0, this.#used - burst) / perSecond) * 1000
   }
 

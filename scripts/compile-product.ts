@@ -1,7 +1,9 @@
 /** From sources to JavaScript: dist/ of a checkout, and what the image has. */
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { copyFileSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative, resolve } from 'node:path'
 import { type BuildOptions, buildSync } from 'esbuild'
+import { copyWithDirectImports } from './direct-imports.ts'
 
 const root = join(import.meta.dirname, '..')
 const IMAGE = /^[a-z0-9][a-z0-9._/-]*(:[0-9]+\/[a-z0-9._/-]+)?(:[\w][\w.-]{0,127})?$/
@@ -21,7 +23,7 @@ export function imageOfBuild(): string | undefined {
  * (decision 80).
  */
 const OPTIONS = {
-  absWorkingDir: root,
+  nodePaths: [join(root, 'node_modules')],
   chunkNames: 'chunks/[name]-[hash]',
   bundle: true,
   splitting: true,
@@ -51,20 +53,32 @@ export function compileProduct(folder: string, entry = 'cli/main.ts'): boolean {
 /** The same, but it gives the paths of what it has read, from this checkout's folder; undefined: does not compile. */
 export function compileProgram(folder: string, entry: string): readonly string[] | undefined {
   const image = imageOfBuild()
+  const copy = mkdtempSync(join(tmpdir(), 'sealane-sources-'))
   let inputs: readonly string[]
   try {
+    copyWithDirectImports(root, entry, copy)
+    for (const name of ['tsconfig.json', 'package.json']) copyFileSync(join(root, name), join(copy, name))
     const outbase = dirname(dirname(entry))
-    const { metafile } = buildSync({ ...OPTIONS, entryPoints: [entry], outbase, outdir: folder })
-    inputs = Object.keys(metafile.inputs)
+    const outdir = resolve(root, folder)
+    const { metafile } = buildSync({ ...OPTIONS, absWorkingDir: copy, entryPoints: [entry], outbase, outdir })
+    inputs = Object.keys(metafile.inputs).map((path) => inCheckout(join(copy, path), copy))
   } catch (error) {
     if (Object.hasOwn(error as object, 'errors')) return undefined
     throw error
+  } finally {
+    rmSync(copy, { recursive: true, force: true })
   }
   const project = readProject(root)
   const named = image === undefined ? project : { ...project, config: { ...project.config, image } }
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(named, undefined, 2)}\n`)
   writeFileSync(join(folder, 'third-party-licenses.txt'), licenses(inputs))
   return inputs
+}
+
+/** From the checkout's folder. Packages are read where they are, and sources from the copy. */
+function inCheckout(path: string, copy: string): string {
+  const own = relative(copy, path)
+  return own.startsWith('..') ? relative(root, path) : own
 }
 
 interface Project {

@@ -35,10 +35,8 @@ export class WritePace {
   /** Takes what was used, and gives how long to pause before the next; 0: not at all. */
   used(ms: number, bytes: number): number {
     const { burstMs, share, bytesPerMs } = this.#init
-    const perSecond = share * 1000
-    this.#bucket.take(ms + bytes / bytesPerMs, { burst: burstMs, perSecond })
-    const used = this.#bucket.used(perSecond, burstMs + MAX_PAUSE_MS * share)
-    return Math.max(0, used - burstMs) / share
+    const rate = { burst: burstMs, perSecond: share * 1000 }
+    return this.#bucket.take(ms + bytes / bytesPerMs, rate, burstMs + MAX_PAUSE_MS * share)
   }
 }
 

@@ -5,8 +5,7 @@
 import type { RecordKind } from '../../model/model.ts'
 import { errorOf } from '../../runtime/runtime.ts'
 import { LogReader, LogState, groupOf, kindOf } from './log-state.ts'
-import type { RowPacking } from './packed-row.ts'
-import type { Change, LogView, RecordLog, Transaction } from './record-log.ts'
+import type { Change, LogView, RecordLog, RowPacking, Transaction } from './record-log.ts'
 import type { RecordRow, Scope, Scopes } from './rows.ts'
 
 // Writes that are not durable yet, laid over what is: reads through it see both.

@@ -1,8 +1,7 @@
 /** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
 import type { RecordKind } from '../../model/model.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
-import { AS_WRITTEN, type RowPacking } from './packed-row.ts'
-import type { Change, LogView, Row } from './record-log.ts'
+import { AS_WRITTEN, type Change, type LogView, type Row, type RowPacking } from './record-log.ts'
 import { SETTINGS_KEY, type Scope, type Scopes } from './rows.ts'
 
 type Rows = Map<string, Change>

@@ -6,23 +6,8 @@
  */
 import type { RecordBody } from '../../model/model.ts'
 import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
-import type { Change } from './record-log.ts'
+import type { RowPacking } from './record-log.ts'
 import type { RecordRow } from './rows.ts'
-
-// How a log holds the rows of records. A broker that serves packs them (packed-row.ts); a command reads a few and ends.
-
-export interface RowPacking {
-  /** The same change where there is nothing to pack: streams know it by its identity. */
-  readonly pack: (change: Change<'record'>) => Change
-  /** The row that a store has as this text. Throws SyntaxError. */
-  readonly fromText: (text: string) => RecordRow
-}
-
-/** As they were written, also where what is looked through may be damaged. */
-export const AS_WRITTEN: RowPacking = {
-  pack: (change) => change,
-  fromText: (text) => JSON.parse(text) as RecordRow,
-}
 
 /** A hash of 32 bytes as hexadecimal digits; kept, each byte is one character. */
 const HASH = /^[0-9a-f]{64}$/

@@ -5,7 +5,7 @@
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { RecordKind } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { SCOPES, type Scope, type Scopes } from './rows.ts'
+import { type RecordRow, SCOPES, type Scope, type Scopes } from './rows.ts'
 
 export interface Row<S extends Scope> {
   readonly key: string
@@ -150,4 +150,18 @@ export function contentOfLog(log: RecordLog): StoreContent {
     }),
   )
   return { epoch, revision, compactedRevision, rows }
+}
+
+/** How a log holds the rows of records. A broker that serves packs them (packed-row.ts); a command reads a few and ends. */
+export interface RowPacking {
+  /** The same change where there is nothing to pack: streams know it by its identity. */
+  readonly pack: (change: Change<'record'>) => Change
+  /** The row that a store has as this text. Throws SyntaxError. */
+  readonly fromText: (text: string) => RecordRow
+}
+
+/** As they were written, also where what is looked through may be damaged. */
+export const AS_WRITTEN: RowPacking = {
+  pack: (change) => change,
+  fromText: (text) => JSON.parse(text) as RecordRow,
 }

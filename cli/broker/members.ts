@@ -26,7 +26,7 @@ export async function withMembers<T>(
       withPodMembers({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withBrokerStore } = await import('../../compose/broker/broker.ts')
+  const { withBrokerStore } = await import('../../compose/broker/store.ts')
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 
@@ -42,7 +42,7 @@ export async function unservedText(
   members: readonly MemberSummary[],
 ): Promise<string | undefined> {
   if (kube !== undefined) return undefined
-  const { isServed } = await import('../../compose/broker/broker.ts')
+  const { isServed } = await import('../../compose/broker/status.ts')
   if ((await isServed(await stateOf({ state, clusterset }), signal)) !== false) return undefined
   const lastMs = Math.max(...members.map(({ lastSeenMs }) => lastSeenMs))
   const last = Number.isFinite(lastMs)

@@ -130,7 +130,7 @@ async function withPod(
   context: CommandContext,
   work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
 ): Promise<void> {
-  const { withAdmin } = await import('../context/context.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
   const { signal, output } = context
   const clock = new SystemClock()
   await withAdmin(kube, clock, context, ({ admin }) => {

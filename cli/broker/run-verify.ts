@@ -63,7 +63,7 @@ async function inPod(
   { timeout, clusterset }: RunVerifyOptions,
   context: CommandContext,
 ): Promise<Verified> {
-  const { withAdmin } = await import('../context/context.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
   const { brokerPod } = await import('./pod-broker.ts')
   const { STATE, refusedInPod } = await import('./pod-broker.ts')
   const { signal } = context

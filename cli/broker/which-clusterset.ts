@@ -10,7 +10,7 @@ export interface WhichClusterset {
 export async function stateOf({ state, clusterset }: WhichClusterset): Promise<string> {
   if (clusterset === undefined) return state
   // It brings the broker's database along.
-  const { clustersetState } = await import('../../compose/broker/broker.ts')
+  const { clustersetState } = await import('../../compose/broker/clustersets.ts')
   return clustersetState(state, clusterset)
 }
 

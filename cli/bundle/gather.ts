@@ -70,13 +70,13 @@ export async function gather(init: GatherInit, context: CommandContext): Promise
   const { kube, site, pages, logs, timeout: timeoutMs } = init
   const { signal } = context
   if (kube !== undefined) {
-    const { withAdmin } = await import('../context/context.ts')
+    const { withAdmin } = await import('../context/with-admin.ts')
     const { kubeItems } = await import('./kube-items.ts')
     return withAdmin(kube, new SystemClock(), context, async ({ api, admin: { title } }) =>
       write(title, await kubeItems(api.dynamic, { title, timeoutMs, signal })),
     )
   }
-  const { withSite } = await import('../context/context.ts')
+  const { withSite } = await import('../context/open-site.ts')
   const { siteItems } = await import('./site-items.ts')
   return withSite(site, context, ({ api, config }) =>
     write(`site ${config.name}`, siteItems(api, { config, pages, logs, timeoutMs, signal })),

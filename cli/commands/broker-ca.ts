@@ -195,11 +195,11 @@ async function withAuthority<T>(
   work: (authority: Authority) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodAuthority } = await import('../broker/broker.ts')
+    const { withPodAuthority } = await import('../broker/pod-broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodAuthority({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withAuthorityStore } = await import('../../compose/broker/broker.ts')
+  const { withAuthorityStore } = await import('../../compose/broker/authority.ts')
   return withAuthorityStore(await stateOf({ state, clusterset }), work)
 }

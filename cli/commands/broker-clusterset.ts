@@ -137,12 +137,12 @@ async function withClustersets<T>(
   work: (clustersets: Clustersets) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { podClustersets, withPodBroker } = await import('../broker/broker.ts')
+    const { podClustersets, withPodBroker } = await import('../broker/pod-broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodBroker(kube, { ...context, signal }, (ask) => work(podClustersets(ask))),
     )
   }
-  const { withClustersets: withStored } = await import('../../compose/broker/broker.ts')
+  const { withClustersets: withStored } = await import('../../compose/broker/clustersets.ts')
   return withStored(state, (store) =>
     work({
       list: () => store.list(),

@@ -137,9 +137,9 @@ const MIN_ETCD_BYTES = 2 ** 30
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context
-  const { deployBroker } = await import('../broker/broker.ts')
-  const { withAdmin } = await import('../context/context.ts')
-  const { describeChange } = await import('../installation/installation.ts')
+  const { deployBroker } = await import('../broker/deploy/deploy-broker.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { describeChange } = await import('../installation/apply-objects.ts')
   const clock = new SystemClock()
   const { acceptEmpty, approve, ...rest } = options
   const asks = approve === undefined ? {} : { approve: approve !== 'no' }

@@ -55,7 +55,7 @@ function addBackup(broker: Command, context: CommandContext): void {
     .option('--force', 'also where there is a file of that name', false)
     .addOption(durationOption('--timeout', 'how long it may take', 300_000))
     .action(async (options: BackupOptions) => {
-      const { backupToStdout, runBackup } = await import('../broker/broker.ts')
+      const { backupToStdout, runBackup } = await import('../broker/run-backup.ts')
       const kube = targetToChange(command, context)
       if (options.output === '-') return backupToStdout(options, context)
       await runBackup({ ...options, kube }, context)
@@ -74,7 +74,7 @@ function addRestore(broker: Command, context: CommandContext): void {
     .addOption(new Option('--framed').default(false).hideHelp())
     .addOption(durationOption('--timeout', 'how long each step may take', 300_000))
     .action(async (file: string, options: RestoreOptions) => {
-      const { runRestore } = await import('../broker/broker.ts')
+      const { runRestore } = await import('../broker/run-backup.ts')
       const kube = targetToChange(command, context)
       await runRestore(file, { ...options, kube }, context)
     })
@@ -99,7 +99,7 @@ export function addBrokerVerifyCommand(broker: Command, context: CommandContext)
     .addOption(outputOption())
     .addOption(durationOption('--timeout', 'how long it may take in a cluster', 300_000))
     .action(async (options: VerifyOptions) => {
-      const { runVerify } = await import('../broker/broker.ts')
+      const { runVerify } = await import('../broker/run-verify.ts')
       const kube = options.backup === undefined ? targetToSee(command, context, options.state) : undefined
       await runVerify({ ...options, kube }, context)
     })
@@ -132,16 +132,16 @@ export function addBrokerStatusCommand(broker: Command, context: CommandContext)
 }
 
 async function here({ state }: StatusOptions, { signal }: CommandContext): Promise<ShownStatus> {
-  const { brokerStatus } = await import('../../compose/broker/broker.ts')
+  const { brokerStatus } = await import('../../compose/broker/status.ts')
   const broker = await brokerStatus(state, signal)
   const { health, problems } = broker
   return { health, problems, broker }
 }
 
 async function onCluster(kube: KubeTarget, { timeout }: StatusOptions, context: CommandContext): Promise<ShownStatus> {
-  const { withAdmin } = await import('../context/context.ts')
-  const { podStatus } = await import('../broker/broker.ts')
-  const { worstOf } = await import('../../compose/broker/broker.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { podStatus } = await import('../broker/pod-status.ts')
+  const { worstOf } = await import('../../compose/broker/status.ts')
   return withinTime(context.signal, timeout, (signal) =>
     withAdmin(kube, new SystemClock(), { ...context, signal }, async ({ admin }) => {
       const status = await podStatus(admin, targetFlags(kube, admin.contextName), signal)
@@ -187,7 +187,7 @@ export function addBrokerMigrateCommand(broker: Command, context: CommandContext
 async function migrate(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
   const { from, to, state, clusterset, force } = options
   if (to === undefined) throw new UserError('--to: expected the store into which it shall be moved', { exitCode: 2 })
-  const { moveStore } = await import('../../compose/broker/broker.ts')
+  const { moveStore } = await import('../../compose/broker/migrate.ts')
   const moved = await moveStore({ from, to, state, clusterset, force, login: loginOf(options) }, signal)
   const { rows, members, epoch, repeated, others } = moved
   const what = repeated ? 'it was moved before' : `moved: ${rows} rows`
@@ -200,7 +200,7 @@ async function migrate(options: MigrateOptions, { output, signal }: CommandConte
 
 async function cancel(options: MigrateOptions, { output, signal }: CommandContext): Promise<void> {
   const { from, to, state, clusterset, force } = options
-  const { cancelMove } = await import('../../compose/broker/broker.ts')
+  const { cancelMove } = await import('../../compose/broker/migrate.ts')
   const init = { from, state, clusterset, force, login: loginOf(options), ...(to === undefined ? {} : { to }) }
   await cancelMove(init, signal)
   output.answer(`the move is taken back: serve ${from} again\n`)

@@ -273,7 +273,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
           exitCode: 2,
         })
       }
-      const { serveBrokerProcess } = await import('../../compose/broker/broker.ts')
+      const { serveBrokerProcess } = await import('../../compose/broker/serve.ts')
       const { acceptEmpty, auditLog, auditLogSize, auditLogKeep } = options
       const approve = options.approve === true || options.approve === 'yes'
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty

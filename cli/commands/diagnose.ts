@@ -125,11 +125,11 @@ async function factsOf(
 ): Promise<unknown> {
   const { timeout: timeoutMs, site: sites, ask: pages = [STANDARD_PAGE], bundle: [bundle] = [] } = options
   if (bundle !== undefined) {
-    const { readBundle } = await import('../bundle/bundle.ts')
+    const { readBundle } = await import('../bundle/read-bundle.ts')
     return readBundle(bundle)
   }
-  const { openMember } = await import('../status/status.ts')
-  const { progressOn } = await import('../status/status.ts')
+  const { openMember } = await import('../status/open-member.ts')
+  const { progressOn } = await import('../status/probes/progress.ts')
   const [site = ''] = sites
   const target = { kube: targetToSee(command, context, site), site }
   const closer = { area, progress: progressOn(context.output) }
@@ -142,8 +142,8 @@ async function show(
   { output: format }: DiagnoseOptions,
   context: CommandContext,
 ): Promise<number> {
-  const { diagnoseMember } = await import('../../explain/explain.ts')
-  const { diagnosisDocument, diagnosisText } = await import('../status/status.ts')
+  const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
+  const { diagnosisDocument, diagnosisText } = await import('../status/diagnosis.ts')
   const diagnosis = diagnoseMember(facts, area)
   const wide = format === 'wide'
   await printOne(context.output, format, diagnosisDocument(diagnosis, area), diagnosisText(diagnosis, area, wide))
@@ -151,8 +151,8 @@ async function show(
 }
 
 async function compare(options: DiagnoseOptions, context: CommandContext): Promise<number> {
-  const { compareMembers } = await import('../../explain/explain.ts')
-  const { comparisonDocument, comparisonText } = await import('../status/status.ts')
+  const { compareMembers } = await import('../../explain/compare-members.ts')
+  const { comparisonDocument, comparisonText } = await import('../status/diagnosis.ts')
   const { output: format } = options
   const { sets, missing } = await factsOfSeveral(options, context)
   if (sets.length === 0) {
@@ -173,14 +173,14 @@ interface SetsOfSeveral extends Omit<Several, 'sets'> {
 async function factsOfSeveral(options: DiagnoseOptions, context: CommandContext): Promise<SetsOfSeveral> {
   const { bundle, site: sites, allContexts, kubeconfig, timeout: timeoutMs } = options
   if (bundle !== undefined) {
-    const { readBundle } = await import('../bundle/bundle.ts')
+    const { readBundle } = await import('../bundle/read-bundle.ts')
     const sets: unknown[] = []
     // One after another: each may be large.
     for (const file of bundle) sets.push(await readBundle(file))
     return { sets, missing: [] }
   }
-  const { lookAtSeveral } = await import('../status/status.ts')
-  const { progressOn } = await import('../status/status.ts')
+  const { lookAtSeveral } = await import('../status/diagnosis.ts')
+  const { progressOn } = await import('../status/probes/progress.ts')
   const targets = allContexts
     ? await everyContext(kubeconfig, context)
     : sites.map((site) => ({ title: site, site, kube: undefined }))
@@ -188,7 +188,7 @@ async function factsOfSeveral(options: DiagnoseOptions, context: CommandContext)
 }
 
 async function everyContext(kubeconfig: string | undefined, context: CommandContext): Promise<SeveralInit['targets']> {
-  const { contextNames } = await import('../../kubeapi/kube/kube.ts')
+  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
   const file = kubeconfig === undefined ? {} : { kubeconfig }
   const { names } = contextNames({ ...file, env: envOf(context) })
   if (names.length === 0) throw new UserError('--all-contexts: there is no kubeconfig, or no context in it')
@@ -226,7 +226,7 @@ export function addGatherCommand(program: Command, context: CommandContext): voi
     )
     .addOption(lookTimeoutOption(10_000))
     .action(async (options: GatherOptions) => {
-      const { gather } = await import('../bundle/bundle.ts')
+      const { gather } = await import('../bundle/gather.ts')
       const at = new Date()
       const { output, force, timeout, site, ask = [STANDARD_PAGE], log = [] } = options
       const file = output ?? `sealane-gather-${at.toISOString().replaceAll(/[-:]|\.\d+/g, '')}.tar.gz`
@@ -276,14 +276,14 @@ export function addMachineCommand(program: Command, context: CommandContext): vo
 
 async function hostFacts({ node, folder = [] }: MachineOptions, { signal }: CommandContext): Promise<readonly Fact[]> {
   if (node === undefined) return []
-  const { probeHost } = await import('../status/status.ts')
-  const { nodePages } = await import('../status/status.ts')
+  const { probeHost } = await import('../status/probes/host-probe.ts')
+  const { nodePages } = await import('../status/probes/node-pages.ts')
   const found = [probeHost({ node, nodes: () => [], folders: folder }, signal), nodePages(signal)]
   return (await Promise.all(found)).flat()
 }
 
 async function networkFacts({ broker, dns = [] }: MachineOptions, context: CommandContext): Promise<readonly Fact[]> {
   if (!broker && dns.length === 0) return []
-  const { lookFromPod } = await import('../status/status.ts')
+  const { lookFromPod } = await import('../status/probes/look-from-pod.ts')
   return lookFromPod({ broker, servers: dns }, context)
 }

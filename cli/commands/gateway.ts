@@ -35,9 +35,9 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
     .option('--force', 'mark it although it is the only gateway that is active', false)
     .addOption(durationOption('--timeout', 'how long to wait', 60_000))
     .action(async (node: string, options: DrainOptions) => {
-      const { withAdmin } = await import('../context/context.ts')
-      const { drainGateway } = await import('../cluster/cluster.ts')
-      const { SystemClock } = await import('../../reconcile/reconcile.ts')
+      const { withAdmin } = await import('../context/with-admin.ts')
+      const { drainGateway } = await import('../cluster/drain-gateway.ts')
+      const { SystemClock } = await import('../../reconcile/clock.ts')
       const clock = new SystemClock()
       const { signal, output } = context
       const say = (text: string): void => output.remark(text)
@@ -53,9 +53,9 @@ export function addGatewayCommand(program: Command, context: CommandContext): vo
     'sealane gateway undrain n1 --context c1',
   ).argument('<node>', 'the name of its Node', parsed(nodeName))
   addKubeOptions(undrain).action(async (node: string) => {
-    const { withAdmin } = await import('../context/context.ts')
-    const { undrainGateway } = await import('../cluster/cluster.ts')
-    const { SystemClock } = await import('../../reconcile/reconcile.ts')
+    const { withAdmin } = await import('../context/with-admin.ts')
+    const { undrainGateway } = await import('../cluster/drain-gateway.ts')
+    const { SystemClock } = await import('../../reconcile/clock.ts')
     const { signal, output } = context
     const say = (text: string): void => output.remark(text)
     await withAdmin(clusterOf(undrain, context), new SystemClock(), { signal, output }, async ({ admin }) => {
@@ -79,9 +79,9 @@ function addRotateKeys(gateway: Command, context: CommandContext): void {
   addKubeOptions(rotate)
     .addOption(durationOption('--timeout', 'how long to wait', 300_000))
     .action(async (node: string | undefined, options: RotateOptions) => {
-      const { withAdmin } = await import('../context/context.ts')
-      const { rotateKeys } = await import('../cluster/cluster.ts')
-      const { SystemClock } = await import('../../reconcile/reconcile.ts')
+      const { withAdmin } = await import('../context/with-admin.ts')
+      const { rotateKeys } = await import('../cluster/rotate-keys.ts')
+      const { SystemClock } = await import('../../reconcile/clock.ts')
       const clock = new SystemClock()
       const { signal, output } = context
       const say = (text: string): void => output.remark(text)

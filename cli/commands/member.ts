@@ -54,9 +54,9 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
-      const { withSite } = await import('../context/context.ts')
+      const { withSite } = await import('../context/open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { joinClusterset } = await import('../site/site.ts')
+        const { joinClusterset } = await import('../site/join.ts')
         const joined = await joinClusterset(site, {
           token,
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
@@ -76,10 +76,10 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
 
 /** Undefined where nobody sits. A site's command is run by scripts too, so it asks only at a terminal. */
 async function confirmAt(context: CommandContext): Promise<((question: string) => Promise<boolean>) | undefined> {
-  const { terminalOf } = await import('../context/context.ts')
+  const { terminalOf } = await import('../context/confirm.ts')
   const terminal = terminalOf(context)
   if (terminal === undefined) return undefined
-  const { lineFromTerminal } = await import('../context/context.ts')
+  const { lineFromTerminal } = await import('../context/terminal.ts')
   return async (question) => {
     const said = await lineFromTerminal(`${question}? Type yes: `, context.signal, terminal)
     return said.trim().toLowerCase() === 'yes'
@@ -89,11 +89,11 @@ async function confirmAt(context: CommandContext): Promise<((question: string) =
 /** Loaded only then: a plain site needs none of it. */
 async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
   if (target.by !== undefined && !options.dryRun && options.output === undefined) {
-    const { confirm } = await import('../context/context.ts')
+    const { confirm } = await import('../context/confirm.ts')
     const what = `Join the current context of ${target.by} (${envOf(context)[target.by] ?? ''})`
     await confirm({ what, yes: options.yes, command: 'sealane join --context NAME, or with --yes' }, context)
   }
-  const { runJoinKube } = await import('../cluster/cluster.ts')
+  const { runJoinKube } = await import('../cluster/run-join.ts')
   await runJoinKube(target, options, context)
 }
 
@@ -123,7 +123,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
     )
     .addOption(lookTimeoutOption())
     .action(async (name: string, options: ExportOptions, command: Command) => {
-      const { exportService, unexportService } = await import('../site/site.ts')
+      const { exportService, unexportService } = await import('../site/export.ts')
       const work = verb === 'export' ? exportService : unexportService
       const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }
@@ -176,16 +176,16 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
             exitCode: 2,
           })
         }
-        const { runLeaveKube } = await import('../cluster/cluster.ts')
+        const { runLeaveKube } = await import('../cluster/leave/run-leave.ts')
         return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, context)
       }
       if (options.node !== undefined) {
-        const { leaveNode } = await import('../site/site.ts')
+        const { leaveNode } = await import('../site/leave-node.ts')
         return leaveNode(options.node, options, { signal, output })
       }
-      const { withSite } = await import('../context/context.ts')
+      const { withSite } = await import('../context/open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { confirmSiteLeave, leaveClusterset } = await import('../site/site.ts')
+        const { confirmSiteLeave, leaveClusterset } = await import('../site/leave.ts')
         await confirmSiteLeave(site, options, context)
         const id = await leaveClusterset(site, {
           timeoutMs: options.timeout,
@@ -234,7 +234,7 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
           { exitCode: 2 },
         )
       }
-      const { runUninstall } = await import('../cluster/cluster.ts')
+      const { runUninstall } = await import('../cluster/leave/run-leave.ts')
       await runUninstall(target, { ...options, timeoutMs: options.timeout }, context)
     })
 }

@@ -268,7 +268,7 @@ function withView<T>(
 ): Promise<void> {
   return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
     if (admin !== undefined) {
-      const { checkServed } = await import('../context/context.ts')
+      const { checkServed } = await import('../context/check-served.ts')
       const flags = targetFlags(target.kube ?? {}, admin.contextName)
       await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
     }

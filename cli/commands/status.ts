@@ -134,14 +134,14 @@ export function unknownError(error: unknown): unknown {
 async function show(options: StatusOptions, context: CommandContext, command: Command): Promise<Diagnosis['health']> {
   const { watch, bundle } = options
   if (bundle !== undefined) {
-    const { readBundle } = await import('../bundle/bundle.ts')
-    const { diagnoseMember } = await import('../../explain/explain.ts')
+    const { readBundle } = await import('../bundle/read-bundle.ts')
+    const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
     const diagnosis = diagnoseMember(await readBundle(bundle))
     await print(options, context, diagnosis)
     return diagnosis.health
   }
-  const { openMember } = await import('../status/status.ts')
-  const { diagnoseMember } = await import('../../explain/explain.ts')
+  const { openMember } = await import('../status/open-member.ts')
+  const { diagnoseMember } = await import('../../explain/diagnose-member.ts')
   const target = { kube: targetToSee(command, context, options.site), site: options.site }
   return openMember(
     { ...target, pages: options.ask ?? [STANDARD_PAGE], timeoutMs: options.timeout, quick: true },

@@ -175,12 +175,12 @@ async function withTokens<T>(
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodTokens } = await import('../broker/broker.ts')
+    const { withPodTokens } = await import('../broker/pod-broker.ts')
     return withinTime(context.signal, timeout, (signal) =>
       withPodTokens({ ...kube, clusterset }, { ...context, signal }, work),
     )
   }
-  const { withBrokerStore } = await import('../../compose/broker/broker.ts')
+  const { withBrokerStore } = await import('../../compose/broker/store.ts')
   return withBrokerStore(await stateOf({ state, clusterset }), work)
 }
 

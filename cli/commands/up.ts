@@ -47,7 +47,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {
-      const { upSite } = await import('../site/site.ts')
+      const { upSite } = await import('../site/up.ts')
       await upSite({ ...options, components }, context)
     })
 }

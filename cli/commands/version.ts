@@ -49,9 +49,9 @@ type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly u
  */
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
-  const { SystemClock } = await import('../../reconcile/reconcile.ts')
-  const { withAdmin } = await import('../context/context.ts')
-  const { readVersions } = await import('../status/status.ts')
+  const { SystemClock } = await import('../../reconcile/clock.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
+  const { readVersions } = await import('../status/read-versions.ts')
   try {
     return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({
       parts: await readVersions(admin, {

@@ -63,7 +63,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   const metrics = init.metrics?.(config)
   if (config.kubernetes !== undefined) {
     // Loaded only where there is a cluster: a plain site's processes need none of it.
-    const { openKubeSite } = await import('../../compose/site/site.ts')
+    const { openKubeSite } = await import('../../compose/site/kube-site.ts')
     const settings = readFileSync(config.file, 'utf8')
     const { api, kube } = await openKubeSite(
       { ...deps, metrics },

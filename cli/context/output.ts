@@ -53,7 +53,7 @@ function jsonText(value: object): string {
 
 /** Few ask for it, and the package is a large one. */
 async function yamlOf(value: object): Promise<string> {
-  const { formatYaml } = await import('../../kubeapi/kubeapi.ts')
+  const { formatYaml } = await import('../../kubeapi/yaml.ts')
   return formatYaml(value)
 }
 

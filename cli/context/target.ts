@@ -130,7 +130,7 @@ export function shellWord(text: string): string {
 
 /** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
 export async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
-  const { contextNames } = await import('../../kubeapi/kube/kube.ts')
+  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
   const { names, current } = contextNames(broker)
   return names.filter((name) => name !== (broker.context ?? current))
 }

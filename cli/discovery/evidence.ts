@@ -99,20 +99,18 @@ interface CniFacts {
 }
 
 /** What the advice distinguishes within one product. */
-const TRAITS = [
-  'calico-api-v3',
-  'calico-bgp',
-  'calico-ebpf',
-  'cilium-bpf-host-routing',
-  'cilium-bpf-masquerade',
-  'cilium-cloud-ipam',
-  'cilium-host-firewall',
-  'cilium-wide-devices',
-  'cloud-addresses',
-  'kindnet-early-masquerade',
-  'ovn-shared-gateway',
-] as const
-export type Trait = (typeof TRAITS)[number]
+export type Trait =
+  | 'calico-api-v3'
+  | 'calico-bgp'
+  | 'calico-ebpf'
+  | 'cilium-bpf-host-routing'
+  | 'cilium-bpf-masquerade'
+  | 'cilium-cloud-ipam'
+  | 'cilium-host-firewall'
+  | 'cilium-wide-devices'
+  | 'cloud-addresses'
+  | 'kindnet-early-masquerade'
+  | 'ovn-shared-gateway'
 
 /** Putting together what a detector of a CNI found. */
 export function cniClaim(name: CniName, facts: CniFacts): Evidence {

@@ -25,7 +25,7 @@ export async function leaveNode(
         hint: `leave with: sealane leave --site ${file}; to take the lanes down on this node all the same, add --force`,
       })
     }
-    const { cleanNode } = await import('../../compose/site/site.ts')
+    const { cleanNode } = await import('../../compose/site/clean.ts')
     await cleanNode(site, { node, logger: new PlainLogger(output), signal })
     output.answer('this node is free of Sealane\n')
   })

@@ -47,7 +47,7 @@ async function openSiteMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withSite } = await import('../context/context.ts')
+  const { withSite } = await import('../context/open-site.ts')
   const { siteFacts } = await import('./site-facts.ts')
   const { signal } = context
   return withSite(site, context, ({ api, config }) =>
@@ -70,7 +70,7 @@ async function openKubeMember<T>(
   context: CommandContext,
   work: (gather: Gather) => Promise<T>,
 ): Promise<T> {
-  const { withAdmin } = await import('../context/context.ts')
+  const { withAdmin } = await import('../context/with-admin.ts')
   const { kubeFacts } = await import('./kube-facts.ts')
   return withAdmin(target, new SystemClock(), context, async ({ api, admin }) => {
     await checkInstalled(admin, target, timeoutMs, context.signal)

@@ -1,8 +1,10 @@
 /** A start costs what it loads: each command and each part loads the packages that it needs, and no others. */
 import { execFile } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { copyWithDirectImports } from '../../scripts/direct-imports.ts'
 import { COMPILED } from './run-cli.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -23,8 +25,16 @@ if (process.moduleLoadList.some((name) => name.includes('undici/undici'))) loade
 console.log(JSON.stringify([...loaded].sort()))
 `
 
+/** Sources with direct imports, as they are bundled. Packages are found from here, and Node strips types here. */
+const PLACE = join(ROOT, '.tap')
+mkdirSync(PLACE, { recursive: true })
+const copy = mkdtempSync(join(PLACE, 'loaded-'))
+copyFileSync(join(ROOT, 'package.json'), join(copy, 'package.json'))
+t.teardown(() => rmSync(copy, { recursive: true, force: true }))
+
 async function packagesOf(...modules: readonly string[]): Promise<string[]> {
-  const files = modules.map((module) => join(ROOT, module))
+  for (const module of modules) copyWithDirectImports(ROOT, module, copy)
+  const files = modules.map((module) => join(copy, module))
   // The test runner adds itself to every Node that is started.
   const env = { PATH: process.env['PATH'], NODE_OPTIONS: '', ...COMPILED }
   const args = ['--input-type=module', '-e', SCRIPT, '--', ...files]

@@ -88,8 +88,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
   ],
   'all gateway processes hang': [
     brokenMember((at) => {
-      for (const gateway of at('Gateway'))
-        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+      for (const gateway of at('Gateway')) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
     }),
     ['down GatewaySilent Gateway gw0 (GatewayStatusStale ×2)', 'down GatewaySilent Gateway gw1'],
   ],
@@ -99,8 +98,7 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
         const own = at(kind).filter(({ metadata }) => metadata.name.startsWith('milano'))
         at(kind).splice(0, at(kind).length, ...own)
       }
-      for (const gateway of at('Gateway'))
-        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+      for (const gateway of at('Gateway')) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
     }),
     ['degraded GatewaySilent Gateway gw0', 'degraded GatewaySilent Gateway gw1'],
   ],
@@ -400,8 +398,7 @@ for (const [name, [objects, lines]] of Object.entries(FAULTS)) {
 t.test('the last gateway that falls silent says so', async (t) => {
   const hang = (how: number) =>
     brokenMember((at) => {
-      for (const gateway of at('Gateway').slice(0, how))
-        if (gateway.status !== undefined) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
+      for (const gateway of at('Gateway').slice(0, how)) gateway.status['heartbeatTime'] = '2026-11-25T11:50:00Z'
     })
   t.match(diagnoseMember(factSet(hang(1))).problems[0]?.seen, /^last heard \S+ ago$/)
   t.match(diagnoseMember(factSet(hang(2))).problems[0]?.seen, /^last heard \S+ ago, and no other gateway reports$/)

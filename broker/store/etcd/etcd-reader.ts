@@ -1,8 +1,7 @@
 /** Reads of a store: its head, all its rows as of one moment, and what happens after that moment. */
 import { EtcdError } from './client/etcd-connection.ts'
 import type { Event, KeyValue, RangeRequest, RangeResponse } from './client/gen/etcd.ts'
-import type { Change } from '../record-log.ts'
-import type { RowPacking } from '../packed-row.ts'
+import type { Change, RowPacking } from '../record-log.ts'
 import { readAt, readOp } from './etcd-requests.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import type { Head } from './etcd-rows.ts'

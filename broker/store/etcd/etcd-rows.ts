@@ -3,8 +3,7 @@
  * end are looked at here, as of those in SQLite (decision 57).
  */
 import { messageOf } from '../../../runtime/runtime.ts'
-import { AS_WRITTEN, type RowPacking } from '../packed-row.ts'
-import { type Change, StateError } from '../record-log.ts'
+import { AS_WRITTEN, type Change, type RowPacking, StateError } from '../record-log.ts'
 import type { Scope, Scopes } from '../rows.ts'
 
 /**

@@ -2,8 +2,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Scope, Scopes } from '../rows.ts'
 import { GroupedLog, type GroupedLogInit, type Journal, type JournalContent } from '../grouped-log.ts'
-import type { Change } from '../record-log.ts'
-import { AS_WRITTEN, type RowPacking } from '../packed-row.ts'
+import { AS_WRITTEN, type Change, type RowPacking } from '../record-log.ts'
 import { classify, openDatabase } from './sqlite-file.ts'
 
 export interface SqliteLogInit extends Partial<GroupedLogInit> {

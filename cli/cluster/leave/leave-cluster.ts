@@ -64,7 +64,7 @@ async function takeBackJoin(secret: SecretAccess, { clock, signal, say }: LeaveC
   try {
     const key = await secretIdentity(secret).key()
     const ask = { token: parseJoinToken(token, 0), key, ...WITHDRAWN }
-    const { withdrawJoin } = await import('../../../protocol/membership/membership.ts')
+    const { withdrawJoin } = await import('../../../protocol/membership/join.ts')
     await withdrawJoin(ask, { clock, logger: createLogger('cli', 'error') }, signal)
     say('the join that waited for approval is taken back\n')
   } catch (error) {

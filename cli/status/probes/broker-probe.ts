@@ -25,7 +25,7 @@ export interface IdentityPlace {
 export function identityFolder(directory: string): IdentityPlace {
   return {
     place: directory,
-    read: async () => (await import('../../../protocol/membership/membership.ts')).readMemberIdentity(directory),
+    read: async () => (await import('../../../protocol/membership/member-files.ts')).readMemberIdentity(directory),
   }
 }
 
@@ -61,7 +61,7 @@ export async function probeBroker(
 }
 
 async function identityFact({ certificate, observedAddress }: MemberIdentity): Promise<Fact> {
-  const { readCertificate } = await import('../../../protocol/identity/identity.ts')
+  const { readCertificate } = await import('../../../protocol/identity/certificates.ts')
   const { notBeforeMs, notAfterMs } = readCertificate(certificate)
   const item = {
     begins: new Date(notBeforeMs).toISOString(),
@@ -76,9 +76,9 @@ async function call(
   { ca, clusterset }: { readonly ca: readonly Uint8Array[]; readonly clusterset: string },
   signal: AbortSignal,
 ): Promise<BrokerCall> {
-  const { parseBrokerAddress } = await import('../../../protocol/protocol.ts')
-  const { probeServer } = await import('../../../protocol/transport/transport.ts')
-  const { reasonField } = await import('../../../protocol/transport/transport.ts')
+  const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
+  const { probeServer } = await import('../../../protocol/transport/probe-server.ts')
+  const { reasonField } = await import('../../../protocol/transport/error-reason.ts')
   const began = performance.now()
   const done = (rest: Pick<BrokerCall, 'stage' | 'reason' | 'message'>): BrokerCall => {
     return { address: text, ms: performance.now() - began, ...rest }
@@ -98,7 +98,7 @@ async function call(
 
 /** Only where TLS has failed: somebody listens there, or nobody does. */
 async function isAnswered(text: string, signal: AbortSignal): Promise<boolean> {
-  const { parseBrokerAddress } = await import('../../../protocol/protocol.ts')
+  const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
   const { connect } = await import('node:net')
   const { host, port } = parseBrokerAddress(text)
   return new Promise((resolve) => {

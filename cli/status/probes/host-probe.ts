@@ -22,7 +22,7 @@ export function probeHost(init: HostProbeInit, signal: AbortSignal): Promise<rea
 }
 
 async function hostFacts({ node, nodes, folders }: HostProbeInit, signal: AbortSignal): Promise<readonly Fact[]> {
-  const { lookAtHost } = await import('../../../compose/compose.ts')
+  const { lookAtHost } = await import('../../../compose/look.ts')
   const { look, troubles } = await lookAtHost({ folders, timeoutMs: MS - 500 }, signal)
   const at = new Date().toISOString()
   const { firewall, routes, connections, ...rest } = look

@@ -39,8 +39,8 @@ async function readIdentity(
   { env = process.env, output }: CommandContext,
   signal: AbortSignal,
 ): Promise<MemberIdentity | undefined> {
-  const { openKubeApi } = await import('../../../kubeapi/kube/kube.ts')
-  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../../protocol/membership/membership.ts')
+  const { openKubeApi } = await import('../../../kubeapi/kube/kube-api.ts')
+  const { IDENTITY_PARTS, decodeMemberIdentity } = await import('../../../protocol/membership/member-files.ts')
   const deps = { clock: new SystemClock(), logger: new PlainLogger(output) }
   const api = await openKubeApi(deps, { namespace: SYSTEM_NAMESPACE, env })
   try {

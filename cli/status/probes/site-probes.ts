@@ -42,7 +42,7 @@ export async function siteProbes(api: ClusterApi, init: SiteProbesInit): Promise
 /** Its own servers on this machine, and whom they ask. */
 async function dnsProbes({ dns, file }: SiteConfig, progress: Progress, signal: AbortSignal): Promise<readonly Fact[]> {
   if (dns.listen.length + dns.upstreams.length === 0) return []
-  const { ownAddresses } = await import('../../../compose/compose.ts')
+  const { ownAddresses } = await import('../../../compose/look.ts')
   const here = new Set(await ownAddresses(ADDRESSES_MS, signal))
   const at = new Date().toISOString()
   const own = dns.listen.flatMap((listen) => heardHere(listen, here))
