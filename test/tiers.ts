@@ -133,8 +133,7 @@ const LANES_TURNS: readonly Turns[] = [
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways)\.test/,
     ],
-    changed:
-      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|test\/(lanes|failover))\//,
+    changed: /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|test\/(lanes|failover))\//,
   },
 ]
 
