@@ -181,11 +181,11 @@ export interface ServedDeps {
 }
 
 export interface ServedInit {
-  /** Checked. */
+  /** Must be valid: see checkBrokerConfig(). */
   readonly config: BrokerConfig
   /** False: the store must exist. */
   readonly create: boolean
-  /** In lines of the audit log; undefined: the broker's own. */
+  /** Name of the clusterset in audit lines. Undefined for the broker's own. */
   readonly auditedAs?: string
 }
 

@@ -163,7 +163,7 @@ interface RestoreInit {
   readonly nowMs: number
 }
 
-/** Updates what the backup states and no longer holds. Returns the ids of members, and the mark of the new state. */
+/** Updates facts of the backup that no longer hold. Returns the ids of members, and the mark of the new state. */
 async function adapt(
   database: string,
   takenAtMs: number,
@@ -187,7 +187,7 @@ async function adapt(
 
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const satisfies readonly (keyof SettingsRow)[]
 
-/** Looks at the state that would be replaced, beside its broker or not. */
+/** Checks the state that would be replaced. Its broker may be running. */
 async function checkPresent(stateDir: string, backup: string, force: boolean): Promise<void> {
   const file = join(stateDir, DATABASE_FILE)
   if (!(await isThere(file))) return
@@ -267,7 +267,7 @@ function latestTime(view: LogView): number {
 // has accepted it. Members are asked what they hold before the broker takes anything as gone. Runs inside a
 // transaction.
 
-/** Updates what such a state says and no longer holds. Returns the ids of members. */
+/** Updates facts of such a state that no longer hold. Returns the ids of members. */
 function beginAnew(tx: Transaction, takenAtMs: number, nowMs: number): readonly string[] {
   // Some tokens were used since, and this state does not show which.
   for (const { key, value } of tx.list('token')) {

@@ -80,8 +80,8 @@ export class SqlitePlace implements StorePlace {
   }
 
   /**
-   * Writes the mark for the new epoch. A broker of an earlier release ignores the migration row, and refuses an epoch
-   * that differs from the mark as stale.
+   * Writes the mark of the store that is served from now on. A broker of an earlier release ignores the migration row,
+   * but refuses a database whose epoch differs from the mark.
    */
   async settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void> {
     // The directory may have been that of a broker on an etcd in between.

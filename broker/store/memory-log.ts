@@ -18,15 +18,15 @@ class MemoryJournal implements Journal {
     // The log itself holds the rows.
   }
   compact(): void {
-    // As above.
+    // See write().
   }
   commit(): void {
-    // As above.
+    // See write().
   }
   rollback(): void {
-    // As above.
+    // See write().
   }
   close(): void {
-    // As above.
+    // See write().
   }
 }

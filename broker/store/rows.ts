@@ -30,7 +30,7 @@ export interface IssuedCertificate {
    * is not known.
    */
   readonly authority?: string
-  /** The processes that used it first (Peer.process), at most MAX_PROCESSES. Absent if no process sent its id. */
+  /** The processes that used it first (Peer.process), at most MAX_PROCESSES. Absent if no process showed a mark. */
   readonly processes?: readonly string[]
 }
 
@@ -57,11 +57,11 @@ export interface SupersededCertificate {
   readonly forked?: true
   /** As in IssuedCertificate. */
   readonly processes?: readonly string[]
-  /** The process that first used its successor. Absent if that process did not send its id. */
+  /** The process that first used its successor. Absent if that process showed no mark. */
   readonly replacedBy?: string
   /**
    * The processes that used it after `atMs`, each with the time of its first use. `process` is absent if the process
-   * did not send its id.
+   * showed no mark.
    */
   readonly late?: readonly { readonly atMs: number; readonly process?: string }[]
 }

@@ -182,7 +182,8 @@ export class EtcdLog extends LogReader implements RecordLog {
   }
 
   /**
-   * This replica has nothing left to write, so the others need not wait for it. Best effort: they wait at most MOST_MS.
+   * This replica has nothing left to write, so the others need not wait for it. Best effort: the others stop waiting
+   * after a short time anyway.
    */
   #takeBackTurn(): void {
     this.#turns.done()

@@ -12,7 +12,7 @@ import { APPLICATION_ID, SCHEMA_VERSION, checkThere, classify, oneLine, openData
 // Reads the rows of a database or a backup without changing it, also while a broker writes to it.
 
 interface SqliteKind {
-  /** PRAGMA application_id of it. */
+  /** PRAGMA application_id of the file. */
   readonly applicationId: number
   /** Its tables and indexes. SQLite's own indexes for primary keys may exist as well. */
   readonly schema: readonly string[]
@@ -119,7 +119,7 @@ export interface Backup extends BackupContent {
   readonly settings: SettingsRow | undefined
 }
 
-/** Writes a backup of the database into `target`, which must not exist; mode 0600. Throws StateError. */
+/** Writes a backup of the database to `target`, which must not exist, with mode 0600. Throws StateError. */
 export function writeBackup(database: string, target: string, { takenAtMs, files }: BackupContent): void {
   const source = openDatabase(database, false)
   try {

@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { StateError, absentState } from '../record-log.ts'
 
-/** PRAGMA application_id of our files: "SLBR". */
+/** PRAGMA application_id of a broker's database: "SLBR". */
 export const APPLICATION_ID = 0x534c4252
 export const SCHEMA_VERSION = 1
 

@@ -44,7 +44,7 @@ export interface EtcdCredentials {
 }
 
 export interface EtcdClientInit {
-  /** At least one. */
+  /** At least one endpoint. */
   readonly endpoints: readonly HostPort[]
   /** Read for each connection and each login. */
   readonly credentials: EtcdCredentials
@@ -336,7 +336,7 @@ export class CredentialFiles {
     this.#last = read(paths)
   }
 
-  /** As the files are now. */
+  /** The TLS material as the files are now. */
   get tls(): EtcdTls {
     return this.#now().tls
   }
