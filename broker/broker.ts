@@ -1,4 +1,4 @@
-/** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
+/** The broker without the wire and the process: BrokerApi on a log and a certificate authority. */
 import type { ClusterId, MemberStatus } from '../model/model.ts'
 import type {
   BrokerApi,
@@ -68,7 +68,7 @@ export interface BrokerDeps {
   readonly metrics: BrokerMetrics
   /** Absent: nothing is audited. */
   readonly audit?: Audit
-  /** nearAddresses() */
+  /** See nearAddresses(). */
   readonly near?: () => Promise<readonly string[]>
   /** Absent: this broker is the only one. */
   readonly replicas?: Replicas
@@ -82,7 +82,9 @@ export interface BrokerInit {
   readonly sourcesKept: boolean
   readonly approve: boolean
   readonly limits: BrokerLimits
-  /** host:port under which members reach this broker and its replicas; absent: they are not told. */
+  /**
+   * host:port at which members reach this broker and its replicas. Absent: the broker does not report them to members.
+   */
   readonly advertise?: readonly string[]
 }
 
@@ -171,7 +173,7 @@ export class Broker implements BrokerApi {
     this.#use.note(peer)
     await log.transact((tx) => {
       const row = tx.get('member', peer.cluster)
-      // The answer to an earlier leave was lost: there is nothing left to do.
+      // The answer to an earlier leave was lost, and there is nothing left to do.
       if (row?.departure === 'left' && row.departedAtMs !== undefined) return
       useCertificate(tx, peer, clock.now())
       departMember(tx, 'left', this.#context(peer.cluster))
@@ -218,7 +220,7 @@ export class Broker implements BrokerApi {
     return this.#hub.watch(peer, request, signal, end)
   }
 
-  /** A certificate was shown, for whatever its owner asks. */
+  /** A member has shown its certificate with a call. */
   #shown(peer: Peer): void {
     this.#returning.note(peer)
     if (!this.#returning.isExpected(peer)) this.#warnings.reportUnknown(peer)
@@ -228,13 +230,13 @@ export class Broker implements BrokerApi {
   isWelcome(peer: Peer): boolean {
     const { log, clock, logger } = this.#deps
     const isMember = isOfMembership(log, peer, clock.now())
-    // Who has joined at another broker a moment ago: what it asks for next is to find it here.
+    // The cluster may have just joined at another broker. The refresh finds it before its next call.
     if (!isMember && log.isShared === true)
       log.refresh().catch((error: unknown) => logger.debug('membership not looked up', { why: String(error) }))
     return isMember
   }
 
-  /** To be called now and then: forgets what has had its time and notes who is here. */
+  /** Call it from time to time. It removes expired rows and notes which members are connected. */
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
     const members = log.list('member').map(({ key }) => key)
@@ -255,8 +257,8 @@ export class Broker implements BrokerApi {
   }
 
   /**
-   * To be called at the start, and whenever the addresses that names of this broker lead to were looked up: nobody's
-   * pods may hold them. Says what members of an earlier release keep though no token allowed it.
+   * Call it at the start, and after each lookup of the names of this broker: no member's pods may have the addresses
+   * found. Also logs public space that members keep from an earlier release without a token for it.
    */
   async reviewAddresses(resolved?: readonly string[]): Promise<void> {
     const { log, clock, logger } = this.#deps
@@ -279,7 +281,10 @@ export class Broker implements BrokerApi {
     this.#warnings.reportNotes()
   }
 
-  /** To be called every few seconds: tells all watchers who is silent. Gives how many have a stream open here. */
+  /**
+   * Call it every few seconds. It reports to all watchers which members are silent. Returns the number of members with
+   * a stream open here.
+   */
   reportContact(): number {
     const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
     const live = new Set(members.map(({ key }) => key as ClusterId))
@@ -293,7 +298,7 @@ export class Broker implements BrokerApi {
     this.#hub.reportContact(silent)
     countQuotas(this.#deps, this.#rules.quota)
     for (const session of this.#sessions.values()) session.reportQuota()
-    // What could not be written when the stream began.
+    // Repeats writes that failed when the stream began.
     for (const { peer } of this.#sessions.values()) this.#use.note(peer)
     return here.length
   }
@@ -331,13 +336,14 @@ export class Broker implements BrokerApi {
   }
 
   /**
-   * It may have nothing to say for long; a cluster that joins under the same id is not in contact because of it.
+   * Ends the Publish stream of a member that is gone. The stream may be idle for long, and must not count as contact of
+   * a cluster that joins later under the same id.
    */
   #endIfDeparted(cluster: ClusterId): void {
     if (this.#sessions.get(cluster)?.endIfGone() === true) this.#sessions.delete(cluster)
   }
 
-  /** Whose limits have changed, and who has more or less than before. */
+  /** Reports quotas to the members whose limits or usage may have changed. */
   #reportQuotas(changes: readonly Change[]): void {
     const concerned = new Set<string>()
     for (const { scope, key } of changes) {
@@ -347,7 +353,7 @@ export class Broker implements BrokerApi {
     for (const cluster of concerned) this.#sessions.get(cluster as ClusterId)?.reportQuota()
   }
 
-  /** Certificates of one that was removed are of no use on streams that are open, either. */
+  /** Ends open streams whose certificates were issued by a removed authority. */
   #onAuthorities(): void {
     this.#endDeparted()
     this.#hub.reportAuthorities(authoritiesMessage(this.#deps.log))

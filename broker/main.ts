@@ -1,4 +1,4 @@
-/** The broker's process: open the state, serve until the signal, close in reverse. */
+/** The broker's process: it opens the state, serves until the signal, and closes in reverse order. */
 import { join } from 'node:path'
 import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
@@ -8,19 +8,19 @@ import { ServedClusterset } from './served-clusterset.ts'
 import { type BrokerConfig, brokerMetrics, checkBrokerConfig, parseListen } from './config/config.ts'
 import { DATABASE_FILE } from './store/store.ts'
 
-/** Two agents, and each of them once more while it comes back. */
+/** Two agents, each with a second connection while it reconnects. */
 const CONNECTIONS_OF_MEMBER = 4
 
 export interface BrokerDeps extends ComponentDeps {
-  /** Called when the port is open: the way to learn it where the configuration says 0. */
+  /** Called when the port is open, with the address: a configuration may ask for port 0. */
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void
-  /** Calls back when somebody says that log files were moved (SIGHUP), until the function given back is called. */
+  /** Calls back when log files were rotated (SIGHUP), until the returned function is called. */
   readonly onLogsMoved?: (callback: () => void) => () => void
 }
 
 /**
- * Resolves after the signal. Throws StateError, ListenError or a configuration error when it cannot start; each
- * names the file, the port or the field.
+ * Resolves after the signal. Throws StateError, ListenError or a configuration error if it cannot start. Each names the
+ * file, the port or the field.
  */
 export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: AbortSignal): Promise<void> {
   const { clock, status } = deps

@@ -1,6 +1,6 @@
 /**
- * The clustersets beside the broker's own, as its store lists them: each is opened, served and closed by itself. One that
- * cannot be opened, or whose store fails, is not served, said so, and tried again; the others do not notice.
+ * Serves the clustersets beside the broker's own that its store lists. Each opens, serves and closes independently. If
+ * one cannot be opened, or its store fails, the broker logs that and tries again; the others are not affected.
  */
 import { type BrokerServer, type HostedClusterset, reasonField } from '../protocol/transport/transport.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/reconcile.ts'
@@ -12,7 +12,7 @@ import { type BrokerConfig, type BrokerMetrics, checkBrokerConfig } from './conf
 import { REFRESH_MS, ServedClusterset, type ServedDeps, type ServedPort } from './served-clusterset.ts'
 import type { RecordLog } from './store/store.ts'
 
-/** One that cannot be served is tried again after so long. */
+/** Time until the next try for one that cannot be served. */
 const TRY_AGAIN_MS = 10_000
 
 export interface OtherClustersetsDeps extends Omit<ServedDeps, 'sink'> {
@@ -20,9 +20,9 @@ export interface OtherClustersetsDeps extends Omit<ServedDeps, 'sink'> {
 }
 
 export interface OtherClustersetsInit {
-  /** Of the broker. */
+  /** The broker's configuration. */
   readonly config: BrokerConfig
-  /** Of the broker's own clusterset. */
+  /** The log of the broker's own clusterset. */
   readonly log: RecordLog
 }
 
@@ -38,7 +38,7 @@ interface Serving {
 
 interface Failure {
   readonly why: string
-  /** Monotonic. */
+  /** Monotonic time. */
   readonly tryAtMs: number
 }
 
@@ -53,7 +53,7 @@ export class OtherClustersets {
     this.#init = init
   }
 
-  /** Serves those that are to be served until the signal; then they are served by the port until it closes. */
+  /** Serves the listed clustersets until the signal. After it, the port still serves them until it closes. */
   async run(port: Pick<BrokerServer, 'host'>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     const { log } = this.#init
@@ -65,12 +65,12 @@ export class OtherClustersets {
     await loop.run(signal).finally(stop)
   }
 
-  /** Those that are served now. */
+  /** The clustersets that are served now. */
   served(): readonly ServedClusterset[] {
     return [...this.#serving.values()].map(({ served }) => served)
   }
 
-  /** To be called when the port serves nobody any more. */
+  /** Call it when the port no longer serves any calls. */
   async close(): Promise<void> {
     await Promise.all([...this.#serving.keys()].map((name) => this.#end(name)))
   }
@@ -94,7 +94,7 @@ export class OtherClustersets {
         this.#failed.delete(name)
         logger.info('another clusterset is served', { clusterset: name })
       } catch (error) {
-        // Typed as it was above; it may have come meanwhile.
+        // The cast undoes the narrowing of the check above: the signal may have aborted since.
         if ((signal as { readonly aborted: boolean }).aborted) return
         this.#fail(name, error)
       }
@@ -119,7 +119,7 @@ export class OtherClustersets {
     }
     const { broker: api, authority, onFailed } = served
     const hosted = port.host({ name, api, tls: authority.tls(), onFailed })
-    // Members are sent away from a port, not from a clusterset: that is for the broker's own to say.
+    // All clustersets share the port, so only the broker's own may send members away from it.
     const itsPort: ServedPort = { setTls: (tls) => hosted.setTls(tls), setCutOff: () => undefined }
     served.health.started()
     const serving: Serving = {
@@ -147,7 +147,7 @@ export class OtherClustersets {
     metrics.clustersets.set(0, { clusterset: name })
   }
 
-  /** Its streams end first, then its upkeep, then its state is closed. */
+  /** Ends its streams first, then its upkeep, and closes its state last. */
   async #end(name: string): Promise<void> {
     const { logger, metrics } = this.#deps
     const serving = this.#serving.get(name)
@@ -164,17 +164,17 @@ export class OtherClustersets {
   }
 }
 
-// What a broker counts of one clusterset beside its own: the same series, with its name.
+// Metrics of one clusterset beside the broker's own: the same series, labelled with its name.
 
 interface ClustersetMetrics {
   readonly metrics: BrokerMetrics
-  /** Of one that is served no more: what was so is not so. */
+  /** Sets the gauges of a clusterset that is no longer served to 0. */
   forget(): void
 }
 
 type Labels = Readonly<Record<string, string>>
 
-/** Takes the broker's own. As many names come as there may be clustersets: MAX_CLUSTERSETS. */
+/** Takes the broker's own metrics. MAX_CLUSTERSETS limits the number of names. */
 function clustersetMetrics(all: BrokerMetrics, clusterset: string): ClustersetMetrics {
   const held = new Map<string, () => void>()
   const withName = (labels: Labels = {}): Labels => ({ ...labels, clusterset })

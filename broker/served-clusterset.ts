@@ -1,6 +1,6 @@
 /**
- * One clusterset of a broker's process, with all that it does not share: store, authority, audit trail, upkeep. What it
- * is not is the port (protocol/transport/): that calls it, and is told by what to serve it.
+ * One clusterset of a broker's process with all that it does not share: store, authority, audit trail and upkeep. The
+ * port (protocol/transport/) is shared. It calls the clusterset, and the clusterset gives it the TLS material.
  */
 import { randomUUID } from 'node:crypto'
 import { lookup } from 'node:dns/promises'
@@ -48,22 +48,23 @@ import {
   rememberStore,
 } from './store/store.ts'
 
-// A broker may start before the etcd of its store, or while that is away: it waits a while instead of ending.
+// A broker may start before the etcd of its store, or while that is unreachable. It waits for a while before it gives
+// up.
 
-/** Then it ends, and whoever started it reads why: the address may be a wrong one. */
+/** After this time the broker ends and reports the reason, since the address may be wrong. */
 export const AWAIT_STORE_MS = 60_000
 const PACE = { minMs: 250, maxMs: 5000 }
 
 interface AwaitStoreDeps {
   readonly clock: Clock
   readonly logger: Logger
-  /** Told what each try ended with, until one ends well. */
+  /** Called with the reason of each failed try. */
   readonly onAway: (why: string) => void
 }
 
 /**
- * What `open` gives. While it rejects with a StateError of code Unreachable it is tried again, for AWAIT_STORE_MS; it
- * rejects with any other error at once. Rejects with the signal's reason when that comes first.
+ * Returns the result of `open`. While that rejects with a StateError of code Unreachable, tries again for
+ * AWAIT_STORE_MS. Rejects with any other error at once, and with the signal's reason if that comes first.
  */
 export async function awaitStore<T>(
   open: () => Promise<T>,
@@ -88,27 +89,27 @@ export async function awaitStore<T>(
   }
 }
 
-// Who calls this process itself by a lane, which can be where it runs in a pod of a member: its status page is not for
-// pods of other members. docs/decisions/0040-status-pages.md
+// Recognizes calls to this process that come through a lane, which is possible if it runs in a pod of a member. Pods of
+// other members may not read its status page. docs/decisions/0040-status-pages.md
 
-/** Of one clusterset. */
+/** Lane callers of one clusterset. */
 export class LaneCallers {
   readonly #log: RecordLog
   readonly #addresses: () => readonly string[]
   readonly #stop: () => void
   #sources: readonly Prefix[] | undefined
 
-  /** `addresses`: this process's own. */
+  /** `addresses` returns this process's own addresses. */
   constructor(log: RecordLog, addresses: () => readonly string[] = ownAddresses) {
     this.#log = log
     this.#addresses = addresses
     this.#stop = log.onCommit((changes) => {
-      // The Cluster record of a member changes with its row, or with another one's.
+      // The Cluster record of a member changes along with its own row or the row of another member.
       if (changes.some(({ scope }) => scope === 'member')) this.#sources = undefined
     })
   }
 
-  /** Whether what comes from this address has come by a lane. */
+  /** Whether a caller with this source address came through a lane. */
   comeByLane(source: string): boolean {
     this.#sources ??= laneSourcesAt(this.#addresses(), this.#members())
     return isSourceAmong(this.#sources, source)
@@ -127,31 +128,29 @@ function ownAddresses(): string[] {
   return interfaceNetworks().flatMap((text) => text.split('/')[0] ?? [])
 }
 
-// Where the names lead under which this broker is called.
+// Addresses of the names under which members reach this broker.
 
-/** Of one name. */
+/** Limit for one name. */
 const MAX_ADDRESSES = 8
 
 type LookUp = (host: string) => Promise<readonly string[]>
 
-/** Asks this machine's resolver. Rejects when it has no answer. */
+/** Uses this machine's resolver. Rejects if it has no answer. */
 const lookUp: LookUp = async (host) => (await lookup(host, { all: true })).map(({ address }) => address)
 
-/**
- * Remembers the last answer about each name: one that has none now still leads somewhere for those who asked before.
- */
+/** Remembers the last answer for each name: members that resolved the name earlier may still use those addresses. */
 export class BrokerHosts {
   readonly #names: readonly string[]
   readonly #lookUp: LookUp
   readonly #known = new Map<string, readonly string[]>()
 
-  /** Takes hosts; those that are addresses need no answer. */
+  /** Takes hosts. Those that are IP addresses need no lookup. */
   constructor(hosts: readonly string[], ask: LookUp = lookUp) {
     this.#names = [...new Set(hosts)].filter((host) => isIP(host) === 0)
     this.#lookUp = ask
   }
 
-  /** Addresses of all names, sorted; undefined where there is no name, or none has ever had an answer. */
+  /** Addresses of all names, sorted. Undefined if there is no name, or if no lookup has ever succeeded. */
   async addresses(): Promise<readonly string[] | undefined> {
     await Promise.all(
       this.#names.map(async (name) => {
@@ -163,34 +162,37 @@ export class BrokerHosts {
   }
 }
 
-/** How soon a change by the CLI (an eviction) reaches the members. */
+/** Within about this time a change by the CLI, such as an eviction, reaches the members. */
 export const REFRESH_MS = 1000
-/** Keys and certificates are read from disk and checked: so often while no rotation is under way. */
+/** Interval for reading and checking keys and certificates while no rotation is in progress. */
 const AUTHORITIES_MS = 10_000
 
 export interface ServedDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: BrokerMetrics
-  /** Of the audit log; undefined: there is none. */
+  /** Sink of the audit log. Undefined if there is none. */
   readonly sink: AuditSink | undefined
-  /** Told why the store cannot be opened yet, which is tried again for a while. Absent: it is tried once. */
+  /**
+   * Called with the reason why the store cannot be opened yet, while the broker tries again. Absent: the broker tries
+   * once.
+   */
   readonly onStoreAway?: (why: string) => void
 }
 
 export interface ServedInit {
-  /** Checked. */
+  /** Must be valid: see checkBrokerConfig(). */
   readonly config: BrokerConfig
-  /** False: its store must be there. */
+  /** False: the store must exist. */
   readonly create: boolean
-  /** In lines of the audit log; undefined: the broker's own. */
+  /** Name of the clusterset in audit lines. Undefined for the broker's own. */
   readonly auditedAs?: string
 }
 
-/** What the port is told. */
+/** Settings that a clusterset makes on its port. */
 export interface ServedPort {
   setTls(tls: ServerTls): void
-  /** As BrokerServer.setCutOff(). */
+  /** See BrokerServer.setCutOff(). */
   setCutOff(isCutOff: boolean): void
 }
 
@@ -232,7 +234,7 @@ export class ServedClusterset {
   }
 
   /**
-   * Opens its state, and answers nobody yet. Throws StateError or a configuration error; each names the file, or the
+   * Opens the state without serving calls. Throws StateError or a configuration error, which names the file or the
    * field.
    */
   static async open(deps: ServedDeps, init: ServedInit, signal: AbortSignal): Promise<ServedClusterset> {
@@ -278,16 +280,16 @@ export class ServedClusterset {
     const shared = replicas === undefined ? {} : { replicas }
     const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses, audit, ...shared }, config)
     stack.defer(() => broker.close())
-    // Before any member is answered: what a member may hold was not validated in earlier releases.
+    // This comes before any member is served: earlier releases did not validate what a member may hold.
     await broker.reviewAddresses()
     const parts = { broker, log, authority, audit, moved: moved.signal, replicas, problem }
     return new ServedClusterset(parts, { deps, config, stack: stack.move() })
   }
 
-  /** For the port. */
+  /** The port calls it for each failed call. */
   readonly onFailed = (call: FailedCall): void => auditFailedCall(this.audit, call)
 
-  /** Does what is due until the signal. Throws StateError when its store is moved elsewhere. */
+  /** Runs periodic work until the signal. Throws StateError if the store is migrated elsewhere. */
   async run(port: ServedPort, signal: AbortSignal): Promise<void> {
     const { clock, logger, metrics } = this.#deps
     const { log, broker, authority } = this
@@ -315,7 +317,7 @@ export class ServedClusterset {
         .then(
           () => {
             this.#problem.looked(undefined)
-            // It goes on with time, and with what members do.
+            // A rotation also advances with time, and with what members do.
             if (authority.row.next !== undefined) authorities.poke()
           },
           (error: unknown) => {
@@ -342,7 +344,7 @@ export class ServedClusterset {
     this.#moved.throwIfAborted()
   }
 
-  /** Closes all that it has, in reverse. */
+  /** Closes everything in reverse order. */
   close(): Promise<void> {
     return this.#stack.disposeAsync()
   }
@@ -371,12 +373,12 @@ async function openState(
   return onStoreAway === undefined ? open() : awaitStore(open, { clock, logger, onAway: onStoreAway }, signal)
 }
 
-/** For the table of replicas. */
+/** What the table of replicas shows for this process. */
 function ownName(): { readonly host: string; readonly version: string } {
   return { host: hostname(), version: sealaneVersion() }
 }
 
-/** Gives what ends it. */
+/** Returns a function that ends the session. */
 function runSession(session: ReplicaSession): () => Promise<void> {
   const stop = new AbortController()
   const running = session.run(stop.signal)
@@ -386,7 +388,7 @@ function runSession(session: ReplicaSession): () => Promise<void> {
   }
 }
 
-/** Aborts when a move of the store begins elsewhere. Throws StateError where one has begun before. */
+/** Returns a signal that aborts when a migration of the store begins. Throws StateError if one has begun before. */
 function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal; readonly stop: () => void } {
   checkNotMoved(log, name)
   const moved = new AbortController()
@@ -401,7 +403,7 @@ function movedAway(log: RecordLog, name: string): { readonly signal: AbortSignal
   return { signal: moved.signal, stop }
 }
 
-/** Where keys of authorities are beside those of the state directory. */
+/** Where keys of authorities are, besides the state directory. */
 function authorityKeys(
   { authorityDir, signer }: BrokerConfig,
   metrics: BrokerMetrics,

@@ -22,41 +22,44 @@ import { MEMBER_VALIDITY_MS } from '../../protocol/identity/identity.ts'
 import { UserError } from '../../runtime/runtime.ts'
 
 export interface BrokerConfig {
-  /** Directory for the database, the CA and the keys; made with mode 0700. */
+  /** Directory for the database, the CA and the keys. Created with mode 0700. */
   readonly stateDir: string
   /** Name of the clusterset: one DNS label. Part of every certificate, so fixed at the first start. */
   readonly clusterset: string
   /** host:port to listen on; '[::]:7443' for IPv6. */
   readonly listen: string
-  /** host:port under which members reach the broker: goes into tokens, watches and the server certificate. */
+  /** host:port at which members reach the broker. Used in tokens, watches and the server certificate. */
   readonly advertise: readonly string[]
-  /** Clusters with overlapping pod CIDRs get blocks of this; fixed at the first start. */
+  /** Clusters with overlapping pod CIDRs get blocks of this range. Fixed at the first start. */
   readonly globalRange: string
-  /** Exported services get addresses of this; fixed at the first start. */
+  /** Exported services get addresses of this range. Fixed at the first start. */
   readonly clustersetIpRange: string
-  /** Guarded namespaces (`default`, kube-*, openshift*, our own) from which services may be exported all the same. */
+  /** Guarded namespaces (`default`, kube-*, openshift*, Sealane's own) from which services may still be exported. */
   readonly allowedNamespaces: readonly string[]
-  /** Lifetime of member certificates; members renew at two thirds. */
+  /** Lifetime of member certificates. Members renew after two thirds of it. */
   readonly memberCertificateMs: number
-  /** How often members receive which of them have no connection to the broker. */
+  /** How often the broker reports to members which of them are not connected to it. */
   readonly contactMs: number
-  /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
+  /** Calls arrive with the callers' own source addresses: no proxy in front of the broker replaces them. */
   readonly sourcesKept: boolean
-  /** Every cluster that joins waits until an operator accepts it; false: those whose tokens say so. */
+  /** Every cluster that joins waits until an operator accepts it. False: only clusters whose tokens require it wait. */
   readonly approve: boolean
   readonly limits: BrokerLimits
-  /** As ServerLimits.connectionAgeMs and drainMs, for one of several replicas; absent: 0. */
+  /** ServerLimits.connectionAgeMs and drainMs, for one of several replicas. Default 0. */
   readonly connectionAgeMs?: number
   readonly drainMs?: number
-  /** A state as of before this time is served although it knows less than the broker has given away. */
+  /**
+   * Accepts a state whose mark is not later than this time, even if the broker has assigned more than the state
+   * contains.
+   */
   readonly acceptEmptyAtMs?: number
-  /** Absent: there is none. */
+  /** Absent: no audit log. */
   readonly audit?: AuditConfig
   /** Absent: the database in the state directory. */
   readonly store?: EtcdStoreConfig
-  /** A directory with certificates and keys of authorities that an operator gives: a Secret. */
+  /** A directory, such as a mounted Secret, with certificates and keys of authorities that an operator provides. */
   readonly authorityDir?: string
-  /** Signs for those of its certificates that have no key beside them. */
+  /** Signs for the certificates in authorityDir that have no key there. */
   readonly signer?: SignerConfig
 }
 
@@ -69,20 +72,20 @@ export interface SignerConfig {
 export interface AuditConfig {
   /** A file, or AUDIT_STDOUT. */
   readonly log: string
-  /** A file that would grow beyond it makes way for a new one; 0: never. */
+  /** A file that would exceed this size is rotated. 0: never. */
   readonly maxBytes: number
-  /** Files kept beside it. */
+  /** Number of rotated files to keep. */
   readonly keep: number
 }
 
-/** As AuditConfig.log: standard output. */
+/** AuditConfig.log for standard output. */
 export const AUDIT_STDOUT = '-'
 const MAX_AUDIT_KEEP = 1000
 
-/** Bounds on what members can make the broker hold. */
+/** Limits on what members can make the broker store. */
 export interface BrokerLimits {
   readonly membersPerClusterset: number
-  /** Of each member that has no other; `sealane cluster quota` gives one another. */
+  /** Quota of each member that has none of its own. `sealane cluster quota` sets one. */
   readonly quota: MemberQuota
 }
 
@@ -104,20 +107,20 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   limits: DEFAULT_LIMITS,
 }
 
-/** Join tokens: 15 minutes, one use. */
+/** Join tokens are valid for 15 minutes and one use. */
 export const DEFAULT_TOKEN_TTL_MS = 15 * 60_000
 export const DEFAULT_TOKEN_USES = 1
 
-/** Names of files, never what is in them. */
+/** Contains names of files, never their contents. */
 export interface EtcdStoreConfig {
   /** etcd://[user@]host:port[,host:port…][/prefix] */
   readonly url: string
-  /** Certificates that etcd's own is checked against, PEM; absent: what the system trusts. */
+  /** Authorities that etcd's certificate must come from, PEM. Default: those that the system trusts. */
   readonly caFile?: string
-  /** Client certificate and its key, PEM; both or none. */
+  /** Client certificate and its key, PEM. Both or neither. */
   readonly certificateFile?: string
   readonly keyFile?: string
-  /** The password of the user in the URL. */
+  /** File with the password of the user in the URL. */
   readonly passwordFile?: string
 }
 
@@ -130,7 +133,7 @@ export class BrokerConfigError extends UserError {
   }
 }
 
-/** `host:port` or `[IPv6]:port`; port 0 takes a free one. Throws BrokerConfigError. */
+/** Parses `host:port` or `[IPv6]:port`. Port 0 takes a free port. Throws BrokerConfigError. */
 export function parseListen(text: string): { readonly host: string; readonly port: number } {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text)
   const port = Number(match?.[3])
@@ -141,8 +144,7 @@ export function parseListen(text: string): { readonly host: string; readonly por
 }
 
 /**
- * Throws BrokerConfigError, BrokerAddressError or InvalidAddressError at the first thing that is wrong. Gives the
- * config back.
+ * Throws BrokerConfigError, BrokerAddressError or InvalidAddressError for the first invalid field. Returns the config.
  */
 export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (!isDnsLabel(config.clusterset)) {

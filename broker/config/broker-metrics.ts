@@ -1,4 +1,4 @@
-/** What the broker counts. The transport adds calls, streams, connections and bytes. */
+/** Metrics of the broker. The transport adds calls, streams, connections and bytes. */
 import type { Counter, Gauge, Histogram, LabelledCounter, MetricInit, Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface BrokerMetrics {
@@ -41,7 +41,7 @@ export interface BrokerMetrics {
   readonly signatures: Counter
 }
 
-/** Of the clusterset that is the broker's own; other-clustersets.ts names the others. */
+/** Metrics of the broker's own clusterset. broker/other-clustersets.ts labels those of the others. */
 export function brokerMetrics(registry: Metrics): BrokerMetrics {
   const metrics = alsoOfOthers(registry)
   return {
@@ -208,7 +208,10 @@ export function brokerMetrics(registry: Metrics): BrokerMetrics {
   }
 }
 
-/** Each has the label of those that are not the broker's own, and begins at 0 for that one. */
+/**
+ * Adds the label `clusterset`, which only clustersets beside the broker's own set. Metrics without other labels start
+ * at 0 for the broker's own clusterset.
+ */
 function alsoOfOthers(metrics: Metrics): Pick<Metrics, 'counter' | 'gauge' | 'histogram'> {
   const labelled = <I extends MetricInit>(init: I): I => ({ ...init, labels: [...(init.labels ?? []), 'clusterset'] })
   return {

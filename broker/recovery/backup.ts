@@ -1,4 +1,4 @@
-/** One file with all that a broker has to keep: its database at one moment, and its certificate authority. */
+/** Writes all that a broker must keep to one file: its database at one moment, and its certificate authority. */
 import { join } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type Warn, notedCommand } from '../audit/audit.ts'
@@ -7,17 +7,19 @@ import { DATABASE_FILE, StateError, checkOwnDatabase, readIfThere, writeBackup }
 import { noteBackup } from './state-mark.ts'
 
 /**
- * What belongs to the database: without them no member would know the broker again. Its server's key is made anew.
- * During a rotation there is a second pair; where the key is elsewhere there may be none.
+ * Files that belong to the database: without them no member would recognize the broker. The server's key is not among
+ * them, since a broker creates a new one. During a rotation there is a second pair. If the authority's key is kept
+ * elsewhere, the files may not exist.
  */
 export async function authorityFiles(stateDir: string): Promise<readonly string[]> {
   return [CA_CERTIFICATE, CA_KEY, ...(await secondFiles(stateDir))]
 }
 
 /**
- * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
- * not. `knownAs` is where the user finds it, for the message that says to restore it. `warn` hears of an audit log that
- * will not have it. Throws StateError when there is no broker state, or a file cannot be read or written.
+ * Writes a backup of the state in `stateDir` to `target`, which must not exist, with mode 0600. The broker may be
+ * running. `knownAs` is the path as the user knows it, for the message that asks for a restore. `warn` is called if the
+ * audit log will not have the backup. Throws StateError if there is no broker state, or if a file cannot be read or
+ * written.
  */
 export async function backupBroker(
   clock: Clock,
@@ -26,13 +28,13 @@ export async function backupBroker(
   { knownAs = target, warn = () => undefined }: { readonly knownAs?: string; readonly warn?: Warn } = {},
 ): Promise<void> {
   await checkOwnDatabase(stateDir)
-  // Who has a backup can let any cluster in.
+  // The command is audited, since a backup lets its owner admit any cluster.
   const copy = (): Promise<void> => copyState(clock, stateDir, target, knownAs)
   await notedCommand(clock, join(stateDir, DATABASE_FILE), { act: 'broker.backup', subject: knownAs }, copy, warn)
 }
 
 async function copyState(clock: Clock, stateDir: string, target: string, knownAs: string): Promise<void> {
-  // Before the copy: what is written while it is made may be in it, and is taken for later.
+  // The time is taken before the copy. Writes during the copy may be in it, and count as later.
   const takenAtMs = clock.now()
   const files: Record<string, string> = {}
   for (const name of await authorityFiles(stateDir)) {

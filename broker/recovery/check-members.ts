@@ -1,4 +1,6 @@
-/** Of members: each number, block and certificate is one member's alone, and addresses lie in their ranges. */
+/**
+ * Checks members: each number, block and certificate belongs to one member alone, and addresses lie in their ranges.
+ */
 import { X509Certificate } from 'node:crypto'
 import {
   type Prefix,
@@ -65,7 +67,10 @@ function checkBlocks(context: CheckContext, members: Members): void {
   checkApart(context, blocks)
 }
 
-/** Prefixes lie inside one another or apart: in order of their addresses, one that overlaps comes right after. */
+/**
+ * Two prefixes are either nested or disjoint. In the order of their addresses, one that overlaps follows the one that
+ * contains it.
+ */
 function checkApart({ findings }: CheckContext, blocks: readonly Block[]): void {
   const sorted = [...blocks].sort((a, b) => comparePrefixes(a.prefix, b.prefix))
   let last: Block | undefined
@@ -123,7 +128,7 @@ function readPrefix(text: string): Prefix | undefined {
   }
 }
 
-/** Of gateways' public keys: each is one member's, and rows and Endpoints say the same. */
+/** Checks public keys of gateways: each belongs to one member, and rows agree with Endpoints. */
 export function checkKeys({ view, findings }: CheckContext): void {
   for (const { key, value } of view.list('publicKey')) {
     const subject = `publicKey ${key}`
@@ -159,15 +164,16 @@ function endpointKey(cluster: string, name: string): string {
   return recordKeyText({ cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name })
 }
 
-// Of the certificate authority: it is one, it is this clusterset's, it has not ended, and its key is its own.
+// Checks the certificate authority: it is an authority, it is of this clusterset, it has not expired, and its key
+// matches.
 
 export interface AuthorityTexts {
-  /** PEM; undefined: there is none. */
+  /** PEM. Undefined if the file does not exist. */
   readonly certificate: string | undefined
   readonly key: string | undefined
 }
 
-/** `clusterset` is that of the settings. */
+/** `clusterset` is the name in the settings. */
 export function checkAuthority(
   findings: Findings,
   { certificate, key }: AuthorityTexts,
@@ -192,7 +198,7 @@ export function checkAuthority(
   try {
     if (!new X509Certificate(der).checkPrivateKey(keyFromPem(key))) wrong('ca.key', 'it does not belong to ca.crt')
   } catch {
-    // What the library says of a key that it cannot read may hold some of it.
+    // The library's error for a key that it cannot read may contain a part of the key.
     wrong('ca.key', 'it holds no private key in PEM form')
   }
 }

@@ -1,4 +1,7 @@
-/** Of records: each is whole, is what its hash says, and belongs to a member. */
+/**
+ * Checks records: each can be decoded, matches its hash, and belongs to a member. Also checks services, settings,
+ * tokens and the audit outbox.
+ */
 import { isDeepStrictEqual } from 'node:util'
 import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import { type ClusterId, type MemberRecord, type StoredRecord, isDnsLabel, recordKeyText } from '../../model/model.ts'
@@ -9,7 +12,7 @@ import { MAX_WAITING } from '../audit/audit.ts'
 import { AUDIT_ACTS, type RecordRow, SETTINGS_KEY, type ServiceIpRow, isLive, storedRecord } from '../store/store.ts'
 import type { CheckContext } from './findings.ts'
 
-/** Takes rows whose form is right. Gives the keys of records that are not fit to be looked at further. */
+/** Takes rows whose form is valid. Returns the keys of records that no other check may use. */
 export function checkRecords(context: CheckContext): ReadonlySet<string> {
   const broken = new Set<string>()
   for (const { key, value } of context.view.list('record')) {
@@ -25,7 +28,7 @@ export function checkRecords(context: CheckContext): ReadonlySet<string> {
   return broken
 }
 
-/** What cannot be sent and read again as it is. */
+/** Returns what is wrong with a record that does not survive encoding and decoding. */
 function undecodable(key: string, row: RecordRow): string | undefined {
   const stored = storedRecord(key, 1, row)
   if (recordKeyText(stored.key) !== key || stored.key.kind !== row.body.kind)
@@ -34,7 +37,7 @@ function undecodable(key: string, row: RecordRow): string | undefined {
     const decoded: StoredRecord = decodeStoredRecord(encodeStoredRecord(stored))
     return isDeepStrictEqual(decoded.key, stored.key) ? undefined : 'it reads back as another record'
   } catch (error) {
-    // Whoever wrote it may have left out a field that the codec relies on.
+    // The writer may have left out a field that the codec relies on.
     return error instanceof CodecError ? error.message : `it cannot be encoded: ${messageOf(error)}`
   }
 }
@@ -52,7 +55,10 @@ function checkOwner({ view, findings }: CheckContext, text: string, { body }: Re
     findings.add('StoreRowInvalid', subject, 'it is under another name than that of its cluster')
 }
 
-/** Of what members publish: the broker compares digests with the hash, and a wrong one would never be corrected. */
+/**
+ * Checks records that members publish. The broker compares digests with the hash, so a wrong hash would never be
+ * corrected.
+ */
 function checkContent({ findings }: CheckContext, text: string, { body, hash, bytes }: RecordRow): void {
   if (body.kind === 'Cluster' || body.kind === 'MemberStatus' || body.kind === 'ClusterSetIP') return
   const { namespace, name } = storedRecord(text, 1, { createdAtMs: 0, body }).key
@@ -64,7 +70,7 @@ function checkContent({ findings }: CheckContext, text: string, { body, hash, by
     findings.add('StoreHashDiffers', subject, `its content has not ${bytes} bytes`)
 }
 
-/** Of services: a clusterset IP is one service's alone, and rows about one service agree. */
+/** Checks services: a clusterset IP belongs to one service alone, and all rows about a service agree. */
 export function checkServices(context: CheckContext): void {
   const range = rangeOf(context)
   const owners = new Map<string, string>()
@@ -88,7 +94,7 @@ function rangeOf({ view }: CheckContext): Prefix | undefined {
     const text = view.get('settings', SETTINGS_KEY)?.clustersetIpRange
     return text === undefined ? undefined : parsePrefix(text)
   } catch {
-    // Said where the settings are looked at.
+    // checkSettings() reports an invalid range.
     return undefined
   }
 }
@@ -114,7 +120,7 @@ function checkServiceIp(
       findings.add('StoreReferenceBroken', subject, `cluster "${cluster}" does not export it with an address`)
   }
   const record = view.get('record', clustersetIpKey(service))?.body
-  // The row may have anything in its body.
+  // The body of this row was not checked and may hold anything.
   const stated = record?.kind === 'ClusterSetIP' && Array.isArray(record.ips) ? record.ips.join() : undefined
   if (stated !== (exporters.length === 0 ? undefined : ip))
     findings.add('StoreReferenceBroken', subject, `its ClusterSetIP record says ${stated ?? 'nothing'}, it has ${ip}`)
@@ -165,7 +171,7 @@ function isIn(range: Prefix, text: string): boolean {
   }
 }
 
-// Of the settings, tokens and lines that wait for the audit log.
+// Checks of the settings, of tokens, and of events that wait for the audit log.
 
 export function checkSettings({ view, findings }: CheckContext): void {
   const settings = view.get('settings', SETTINGS_KEY)
@@ -191,7 +197,7 @@ export function checkSettings({ view, findings }: CheckContext): void {
 export function checkTokens({ view, findings }: CheckContext): void {
   const hashes = new Set<string>()
   for (const { key, value } of view.list('token')) {
-    // The hash itself is not said: who has it can look for the secret.
+    // The text leaves out the hash, since its reader could search for the secret.
     if (!/^[0-9a-f]{64}$/.test(value.hash))
       findings.add('StoreRowInvalid', `token ${key}`, 'hash: expected 64 hexadecimal digits')
     if (hashes.has(value.hash)) findings.add('StoreRowInvalid', `token ${key}`, 'another token has the same secret')
@@ -199,7 +205,7 @@ export function checkTokens({ view, findings }: CheckContext): void {
   }
 }
 
-/** Lines that wait for the audit log: each has a place of its own, and comes once. */
+/** Checks events that wait for the audit log: each has its own slot, and none appears twice. */
 export function checkOutbox({ view, findings }: CheckContext): void {
   const ids = new Set<string>()
   const acts = new Set<string>(AUDIT_ACTS)

@@ -1,4 +1,4 @@
-/** A prefix of an etcd, with the certificate authority that all brokers of it share. */
+/** A prefix of an etcd, with the certificate authority that all its brokers share. */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
@@ -33,7 +33,10 @@ export class EtcdPlace implements StorePlace {
     this.name = config.url
   }
 
-  /** A broker that starts later finds the mark of the move, and one that has started meanwhile ends when it is written. */
+  /**
+   * Throws StateError (Locked) if a broker serves the prefix. A broker that starts later finds the mark of the
+   * migration, and one that has started in between ends when the mark is written.
+   */
   async lock(): Promise<() => Promise<void>> {
     const etcd = this.#connected()
     const look = { action: 'look for brokers', signal: this.#deps.signal }

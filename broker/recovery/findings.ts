@@ -1,15 +1,15 @@
-/** What a look at a store finds wrong, and how much of it is kept. */
+/** Collects what checks of a store find wrong, up to a limit. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { LogView } from '../store/store.ts'
 
-/** Findings that are kept in full; a store with more is damaged as a whole. */
+/** Findings that are kept in full. A store with more is damaged as a whole. */
 const MAX_KEPT = 1000
 
 export interface Finding {
   readonly reason: ReasonCode
   /** Scope and key of the row, or the file. */
   readonly subject: string
-  /** For people: what is there, and what was expected. Never a secret. */
+  /** For people: the value found and the value expected. Never a secret. */
   readonly text: string
 }
 
@@ -26,13 +26,13 @@ export class Findings {
     return this.#kept
   }
 
-  /** All, also those that are not kept. */
+  /** Number of all findings, including those that are not kept. */
   get count(): number {
     return this.#count
   }
 }
 
-/** Rows whose form is right, and where to say what is wrong with them. */
+/** Rows whose form is valid, and the findings about them. */
 export interface CheckContext {
   readonly view: LogView
   readonly findings: Findings

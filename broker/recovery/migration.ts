@@ -1,12 +1,12 @@
 /**
- * Moves a broker's store to another place, while no broker serves either. Members go on with their certificates, numbers
- * and addresses; revisions are of a new epoch (decision 8), so each member takes one new snapshot.
+ * Moves a broker's store to another place while no broker serves either. Members keep their certificates, numbers and
+ * addresses. Revisions get a new epoch (decision 8), so each member takes one new snapshot.
  *
  *   source:  (served) ──► leaving ──────────────────────► moved
  *   target:  (empty)  ───────────► arriving ──all equal──────────► arrived, (served)
  *
- * From `leaving` on nobody writes to the source, and before `arrived` nobody serves the target: at no moment do two of
- * them serve, and what is broken off is done again from the same rows.
+ * From `leaving` on no broker writes to the source, and before `arrived` no broker serves the target, so that the two
+ * are never served at the same time. An interrupted migration can be repeated from the same rows.
  */
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -30,23 +30,23 @@ import { type EndOfMove, planMigration } from './plan-migration.ts'
 import type { StorePlace } from './store-location.ts'
 import { verifyStore } from './verify-store.ts'
 
-// Brings one store's rows into another one, and compares them. Done again it does only what is left.
+// Copies the rows of one store to another and compares them. A repeated copy writes only what is left.
 
-/** Of one transaction: what every kind of store takes at once. */
+/** Limits of one transaction. Every kind of store accepts this much at once. */
 const CHUNK_ROWS = 64
 const CHUNK_BYTES = 512 * 1024
 
-/** What says where the store itself is, and is different at both ends. */
+/** Scopes that describe the store itself and differ at the two ends. */
 const OWN: ReadonlySet<Scope> = new Set(['migration'])
 
 interface Step {
   readonly scope: Scope
   readonly key: string
-  /** Undefined: it is to go. */
+  /** Undefined: the row is to be removed. */
   readonly value: Scopes[Scope] | undefined
 }
 
-/** Throws what the signal and the stores throw. Gives how many rows it wrote. */
+/** Returns the number of rows that it wrote. Throws the errors of the signal and of the stores. */
 async function copyRows(from: LogView, to: RecordLog, signal: AbortSignal): Promise<number> {
   const steps = difference(from, to)
   for (const chunk of inChunks(steps)) {
@@ -61,7 +61,7 @@ async function copyRows(from: LogView, to: RecordLog, signal: AbortSignal): Prom
   return steps.length
 }
 
-/** Scope and key of a row that is not the same in both; undefined: all are. */
+/** Scope and key of a row that differs. Undefined if all rows are equal. */
 function firstDifference(from: LogView, to: LogView): string | undefined {
   const [step] = difference(from, to)
   return step === undefined ? undefined : `${step.scope} ${step.key}`
@@ -104,7 +104,7 @@ export interface MigrationDeps {
 export interface MigrationInit {
   readonly from: StorePlace
   readonly to: StorePlace
-  /** Also where rows of the source contradict each other. */
+  /** Migrate even if rows of the source contradict each other. */
   readonly force: boolean
 }
 
@@ -112,17 +112,17 @@ export interface Migrated {
   readonly rows: number
   readonly members: number
   readonly epoch: string
-  /** It was over before. */
+  /** The migration had already finished. */
   readonly repeated: boolean
-  /** Clustersets in the list of what was moved, removed ones included: each is moved by itself. */
+  /** Clustersets in the list of the migrated store, removed ones included. Each has a migration of its own. */
   readonly others: readonly string[]
 }
 
-/** Throws StateError: then either the source serves as before, or the same call goes on. */
+/** Throws StateError. Then either the source serves as before, or the same call continues the migration. */
 export async function migrateStore(deps: MigrationDeps, { from, to, force }: MigrationInit): Promise<Migrated> {
   if (from.name === to.name) throw new StateError('NotEmpty', to.name, `${to.name} is both: expected two stores`)
   await using stack = new AsyncDisposableStack()
-  // Of the source first: whoever serves it is the one to stop.
+  // The source is locked first: if a broker serves it, the error names that one.
   for (const place of [from, to]) stack.defer(await place.lock())
   const source = await from.open()
   if (source === undefined) throw absentState(from.name)
@@ -149,7 +149,7 @@ interface Move {
   readonly source: RecordLog
 }
 
-/** One that was broken off at its end stays moved: its target may be about to serve. */
+/** A source that was marked `moved` before an interruption stays so: its target may be about to serve. */
 function sourceMark(source: RecordLog): 'leaving' | 'moved' {
   return source.get('migration', MIGRATION_KEY)?.t === 'moved' ? 'moved' : 'leaving'
 }
@@ -172,14 +172,15 @@ async function fill(move: Move, target: RecordLog, { clock, who, signal }: Migra
   const authority = await from.authority()
   if (authority !== undefined) await to.putAuthority(authority)
   await target.refresh()
-  // A broker that was cut off when the move began may have come back since, and written before it heard of it.
+  // A broker that was cut off when the migration began may have reconnected, and may have written before it saw the
+  // mark.
   await source.refresh()
   const other = firstDifference(source, target)
   if (other !== undefined) {
     const text = `${to.name}: row ${other} is not what was written: nothing serves it; run the same again`
     throw new StateError('Failed', to.name, text)
   }
-  // Last of all: neither is served while this is broken off in between.
+  // These marks come last. If the migration stops between them, neither store is served.
   await mark(source, { t: 'moved', id, peer: to.name, atMs: clock.now() })
   await from.settled(target, clock.now(), false)
   await to.settled(target, clock.now(), true)
@@ -200,15 +201,15 @@ function finished(target: RecordLog, rows: number, repeated: boolean): Migrated 
 
 export interface CancelInit {
   readonly from: StorePlace
-  /** Undefined: it is gone, and cannot be asked. */
+  /** Undefined if the target no longer exists and cannot be read. */
   readonly to: StorePlace | undefined
-  /** Also where the target may have served since: what was done there is lost. */
+  /** Cancel even if the target may have served since. Its later changes are lost. */
   readonly force: boolean
 }
 
 /**
- * The source serves again. Throws StateError where nothing is to be taken back, or the target has gone on since, unless
- * `force`.
+ * Makes the source serve again. Throws StateError if there is nothing to cancel, or if the target has changed since and
+ * `force` is false.
  */
 export async function cancelMigration(deps: MigrationDeps, { from, to, force }: CancelInit): Promise<void> {
   await using stack = new AsyncDisposableStack()
@@ -239,7 +240,7 @@ export async function cancelMigration(deps: MigrationDeps, { from, to, force }: 
   await from.settled(source, clock.now(), true)
 }
 
-/** The target first: of a cancellation that is broken off neither is served. */
+/** Marks the target first: if the cancellation is interrupted, neither store is served. */
 async function withdraw(
   { from, to, id, source }: Move,
   target: RecordLog,
@@ -254,7 +255,7 @@ async function withdraw(
   await mark(target, { t: 'moved', id, peer: from.name, atMs: nowMs })
 }
 
-/** Lines for the audit log alone are no sign of it: the move itself wrote one. */
+/** Rows that wait for the audit log do not count, since the migration itself wrote one. */
 function isServedSince(source: RecordLog, target: RecordLog): boolean {
   const other = firstDifference(source, target)
   return other !== undefined && !other.startsWith('audit ')
@@ -286,7 +287,7 @@ function checkSource(
   throw new StateError('Inconsistent', name, text)
 }
 
-/** Members trust one authority: another one at the target would make strangers of all. */
+/** Members trust one authority. With another one at the target, it would reject all members. */
 async function checkAuthorities(from: StorePlace, to: StorePlace): Promise<void> {
   const [own, other] = [await from.authority(), await to.authority()]
   if (own === undefined || other === undefined || own['ca.crt'] === other['ca.crt']) return

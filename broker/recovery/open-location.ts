@@ -1,4 +1,4 @@
-/** From what a command names to the place that it means. */
+/** Maps the name of a store in a command to its place. */
 import { resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { UserError } from '../../runtime/runtime.ts'
@@ -13,24 +13,24 @@ import type { StorePlace } from './store-location.ts'
 const SQLITE = 'sqlite'
 
 export interface OpenPlaceInit {
-  /** For messages. */
+  /** The flag that messages name. */
   readonly flag: string
   readonly stateDir: string
-  /** What etcd is to be shown. */
+  /** Credentials for etcd. */
   readonly login: Omit<EtcdStoreConfig, 'url'>
   readonly clock: Clock
   readonly signal: AbortSignal
-  /** The place is that of this clusterset of the broker whose place is named; absent: of the broker's own. */
+  /** Open the store of this clusterset of the named broker. Absent: the store of the broker's own clusterset. */
   readonly clusterset?: string | undefined
 }
 
-/** What goes wrong ends the command, which says it. */
+/** Errors end the command, which prints them. */
 const nothing = (): void => undefined
 const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 
 /**
- * `sqlite` is the state directory, `sqlite:DIRECTORY` another one, and `etcd://…` a prefix of an etcd. Throws UserError
- * for what is none of these.
+ * `sqlite` is the state directory, `sqlite:DIRECTORY` is another one, and `etcd://…` is a prefix of an etcd. Throws
+ * UserError for any other text.
  */
 export function openPlace(text: string, init: OpenPlaceInit): StorePlace {
   const { flag, stateDir, login, clock, signal, clusterset } = init
@@ -49,11 +49,13 @@ export function openPlace(text: string, init: OpenPlaceInit): StorePlace {
   throw new UserError(`${flag} ${JSON.stringify(text)}: ${expected}`, { exitCode: 2 })
 }
 
-// Whether a broker has the clusterset that is to be moved: its own store has the list, also after it was moved itself.
+// Checks that a broker has the clusterset to be migrated. The broker's own store has the list, even after it was
+// migrated itself.
 
 /**
- * Undefined: it is the broker's own. Throws RefusedError where the broker has none of this name, so that a name that is
- * not meant makes no folder and no store, and StateError where there is no broker's store or it is being served.
+ * Returns undefined if it is the broker's own clusterset. Throws RefusedError if the broker has none of this name, so
+ * that a mistyped name creates no folder and no store. Throws StateError if there is no store of the broker, or if a
+ * broker serves it.
  */
 export async function listedClusterset(own: StorePlace, name: string): Promise<string | undefined> {
   await using stack = new AsyncDisposableStack()

@@ -1,6 +1,6 @@
 /**
- * What a move has to do, from what both ends say of themselves. It may have been broken off anywhere; done again it goes
- * on, and done once more it finds nothing to do. Pure.
+ * Decides the next step of a migration from the marks of both ends. An interrupted migration continues when it is run
+ * again, and a finished one has nothing left to do. Pure.
  */
 import type { MigrationRow, StateError } from '../store/store.ts'
 
@@ -8,17 +8,17 @@ export interface EndOfMove {
   readonly name: string
   readonly mark: MigrationRow | undefined
   readonly clusterset: string | undefined
-  /** Without the mark; 0 also where nothing is there. */
+  /** Number of rows without the mark. 0 if there is no store. */
   readonly rows: number
 }
 
 export type MigrationPlan =
-  /** `renews`: what the target holds makes way first. */
+  /** `renews`: the target is replaced by an empty store first. */
   | { readonly t: 'copy'; readonly id: string; readonly renews: boolean }
   | { readonly t: 'done'; readonly id: string }
   | { readonly t: 'refused'; readonly code: StateError['code']; readonly end: 'from' | 'to'; readonly text: string }
 
-/** `newId` is for a move that begins. */
+/** `newId` is for a migration that starts now. */
 export function planMigration(from: EndOfMove, to: EndOfMove, newId: string): MigrationPlan {
   return refusedBySource(from, to) ?? planTarget(from, to, newId)
 }
@@ -44,7 +44,7 @@ function planTarget(from: EndOfMove, to: EndOfMove, newId: string): MigrationPla
   if (mark?.id === id && mark.t === 'arriving') return { t: 'copy', id, renews: false }
   if (mark?.id === id && mark.t === 'arrived' && begun?.t === 'moved') return { t: 'done', id }
   const isOwn = mark?.peer === from.name && (to.clusterset === undefined || to.clusterset === from.clusterset)
-  // What a cancelled move left, and the store from which this one was moved here earlier.
+  // The target is left from a cancelled migration, or is the store from which this one was migrated earlier.
   if (isOwn && (mark.t === 'arriving' || mark.t === 'moved')) return { t: 'copy', id, renews: true }
   const whose = to.clusterset === undefined ? 'something' : `clusterset "${to.clusterset}"`
   const text = `${to.name} holds ${whose}: expected an empty store, or one from which ${from.name} was moved`

@@ -1,7 +1,7 @@
 /**
- * A broker's state from a backup, in two steps. The file is put beside the state (`restore.db`), checked; then it takes
- * the state's place, under the lock: at once, or when the broker starts next. A restore that was broken off is finished
- * by the next of either.
+ * Restores a broker's state from a backup in two steps. First the file is checked and staged beside the state
+ * (`restore.db`). Then, under the lock, it replaces the state, either at once or at the broker's next start. Both of
+ * these finish an interrupted restore.
  */
 import { randomUUID } from 'node:crypto'
 import { chmod, copyFile, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
@@ -39,25 +39,25 @@ import { authorityFiles } from './backup.ts'
 import { type Mark, markOf, writeMark } from './state-mark.ts'
 import { verifyBackup } from './verify-store.ts'
 
-/** The backup that waits to take the state's place. */
+/** The staged backup. */
 const STAGED = 'restore.db'
 const UNPACKED = `${DATABASE_FILE}.restored`
-/** Folders of what made way. */
+/** Prefix of the folders that keep replaced files. */
 const BEFORE = 'before-restore-'
-/** What makes way, the database's own two among it. */
+/** Files that are replaced, including the two that SQLite keeps beside the database. */
 const REPLACED = [DATABASE_FILE, `${DATABASE_FILE}-wal`, `${DATABASE_FILE}-shm`]
 
 export interface Restored {
   readonly takenAtMs: number
-  /** Ids of those that are members again. */
+  /** Ids of the restored members. */
   readonly members: readonly string[]
-  /** Folder with what was there before; undefined where there was nothing. */
+  /** Folder with the replaced files. Undefined if there were none. */
   readonly before: string | undefined
 }
 
 /**
- * Checks a backup and puts it where the broker's next start finds it. Throws StateError for what is no backup, and
- * RefusedError where the state there has members, unless `force`, or is of another clusterset.
+ * Checks a backup and stages it for the broker's next start. Throws StateError if the file is no valid backup. Throws
+ * RefusedError if the existing state has members and `force` is false, or if it is of another clusterset.
  */
 export async function stageRestore(
   clock: Clock,
@@ -68,7 +68,7 @@ export async function stageRestore(
   await checkOwnDatabase(stateDir)
   const database = join(stateDir, DATABASE_FILE)
   const stage = (): Promise<void> => stageFile(stateDir, file, { force, nowMs: clock.now() })
-  // Into a folder without a state: what is done with it there is in the line of the restored one.
+  // Without a state there is no log to note this command in. The restored state notes the restore when it is finished.
   if (!(await isThere(database))) return stage()
   const command = { act: 'broker.restore', subject: file, details: { step: 'staged', force } } as const
   await notedCommand(clock, database, command, stage, warn)
@@ -82,17 +82,17 @@ async function stageFile(stateDir: string, file: string, { force, nowMs }: Stage
   await onFile(staging, async () => {
     await rm(staging, { force: true })
     try {
-      // Of the mode that it shall have, before anything is in it.
+      // The file gets its mode before it has content.
       await (await open(staging, 'wx', 0o600)).close()
       await copyFile(file, staging)
-      // The copy takes over the mode of what it is of, and holds the authority's key.
+      // copyFile() applies the mode of the source, but the backup holds the authority's key.
       await chmod(staging, 0o600)
       const copy = await open(staging, 'r+')
       await copy.sync()
       await copy.close()
       await rename(staging, join(stateDir, STAGED))
     } finally {
-      // Half a copy, for which there was no room, has the key in it too.
+      // A partial copy, which a full disk leaves, also holds the key.
       await rm(staging, { force: true })
     }
   })
@@ -103,10 +103,13 @@ interface StageInit {
   readonly nowMs: number
 }
 
-/** A broker does not start on rows that it cannot read, and a wrong authority makes strangers of all members. */
+/**
+ * Findings that prevent a restore: a broker does not start on rows that it cannot read, and with a wrong authority it
+ * would reject all members.
+ */
 const FATAL: ReadonlySet<ReasonCode> = new Set(['StoreRowInvalid', 'StoreAuthorityInvalid'])
 
-/** Throws StateError before anything is written. */
+/** Throws StateError if the backup is damaged. Writes nothing. */
 function checkWhole(file: string, nowMs: number): void {
   const { findings } = verifyBackup(file, nowMs)
   const first = findings.find(({ reason }) => FATAL.has(reason))
@@ -116,8 +119,8 @@ function checkWhole(file: string, nowMs: number): void {
 }
 
 /**
- * Puts what is staged in the place of the state. The caller holds the lock. `who` is in the audit log. Undefined: nothing
- * is staged.
+ * Replaces the state with the staged backup. The caller holds the lock. `who` goes to the audit log. Returns undefined
+ * if nothing is staged.
  */
 export async function finishRestore(
   clock: Clock,
@@ -142,27 +145,25 @@ export async function finishRestore(
 }
 
 /**
- * The database that makes way. An attempt that was broken off between putting it aside and putting the new one in its
- * place has left that one, unpacked.
+ * The path of the replaced database. If an earlier attempt was interrupted after it moved that database to a folder,
+ * the state directory has only the unpacked backup.
  */
 async function oldDatabase(stateDir: string): Promise<string> {
   const database = join(stateDir, DATABASE_FILE)
   if ((await isThere(database)) || !(await isThere(join(stateDir, UNPACKED)))) return database
-  // Named by their times.
+  // The names contain the times, so the last one is the latest.
   const asides = (await readdir(stateDir)).filter((name) => name.startsWith(BEFORE)).sort()
   return join(stateDir, asides.at(-1) ?? '', DATABASE_FILE)
 }
 
 interface RestoreInit {
   readonly who: AuditActor
-  /** Lines of the audit log that the state before has not written. */
+  /** Events that the replaced state had not yet written to the audit log. */
   readonly waiting: readonly AuditRow[]
   readonly nowMs: number
 }
 
-/**
- * What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state.
- */
+/** Updates facts of the backup that no longer hold. Returns the ids of members, and the mark of the new state. */
 async function adapt(
   database: string,
   takenAtMs: number,
@@ -172,7 +173,7 @@ async function adapt(
   try {
     const ids = await log.transact((tx) => {
       const members = beginAnew(tx, takenAtMs, nowMs)
-      // Those of the backup were written since.
+      // Events that wait in the backup have been written to the audit log since.
       replaceRows(tx, waiting)
       const details = { step: 'done', takenAt: new Date(takenAtMs).toISOString(), members: members.length }
       keepEvent(tx, { act: 'broker.restore', result: 'ok', who, details }, nowMs)
@@ -186,7 +187,7 @@ async function adapt(
 
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const satisfies readonly (keyof SettingsRow)[]
 
-/** Looks at the state that would be replaced, beside its broker or not. */
+/** Checks the state that would be replaced. Its broker may be running. */
 async function checkPresent(stateDir: string, backup: string, force: boolean): Promise<void> {
   const file = join(stateDir, DATABASE_FILE)
   if (!(await isThere(file))) return
@@ -209,7 +210,7 @@ async function checkPresent(stateDir: string, backup: string, force: boolean): P
   }
 }
 
-/** Nothing is lost by a restore: what was there goes into a folder of its own. */
+/** Moves the existing files to a folder of their own, so that a restore loses nothing. */
 async function setAside(stateDir: string, nowMs: number): Promise<string | undefined> {
   const there: string[] = []
   const names = [...REPLACED, ...(await authorityFiles(stateDir)), 'server.crt']
@@ -218,21 +219,21 @@ async function setAside(stateDir: string, nowMs: number): Promise<string | undef
   const folder = join(stateDir, `${BEFORE}${timeText(nowMs).replaceAll(':', '')}`)
   await onFile(folder, async () => {
     await mkdir(folder, { recursive: true, mode: 0o700 })
-    // The database last: while it is there, what is broken off here is done again.
+    // The database moves last. If this is interrupted before, the next attempt repeats it.
     for (const name of there.reverse()) await rename(join(stateDir, name), join(folder, name))
   })
   return folder
 }
 
-// An operator has accepted a state that is older than what was given away (`--accept-empty`): a copy of the database, or
-// an etcd that was put back from a snapshot. Its revisions would be given out a second time, for other changes; members
-// that have seen them would take what they have for the latest. So revisions are of a new epoch from here on.
+// An operator has accepted a state that is older than what was assigned (`--accept-empty`): a copy of the database, or
+// an etcd that was restored from a snapshot. Its revisions would be used again for other changes, and members that have
+// seen them would take their own data for the latest. So revisions get a new epoch from here on.
 
 const BROKER: AuditActor = { kind: 'broker' }
 
 /**
- * `acceptedAtMs`: when the operator said so. Brokers of one store do it once for all of them. Gives the members that are
- * asked; undefined: it was done, or there is nothing that could be older. Throws StateError.
+ * `acceptedAtMs` is when the operator accepted the state. The brokers of one store do this once for all of them.
+ * Returns the members to be asked. Undefined if it was done before, or if nothing can be older. Throws StateError.
  */
 export async function acceptOlder(
   log: RecordLog,
@@ -252,7 +253,7 @@ export async function acceptOlder(
   })
 }
 
-/** The state is of this time or a later one. Contact is noted once a minute. */
+/** The state is of this time or later: the broker notes contact once a minute. */
 function latestTime(view: LogView): number {
   const times = [
     ...view.list('contact').map(({ value }) => value.lastSeenMs),
@@ -262,13 +263,13 @@ function latestTime(view: LogView): number {
   return times.reduce((latest, one) => Math.max(latest, one), 0)
 }
 
-// A state that is of an earlier time than what members have seen: it was put back from a backup or a snapshot, or an
-// operator has accepted it as it is. Members are asked what they hold, before anything of it is taken as gone. Runs
-// inside a transaction.
+// For a state that is older than what members have seen: it was restored from a backup or a snapshot, or an operator
+// has accepted it. Members are asked what they hold before the broker takes anything as gone. Runs inside a
+// transaction.
 
-/** What such a state says of its own time and is no longer so. Gives the ids of members. */
+/** Updates facts of such a state that no longer hold. Returns the ids of members. */
 function beginAnew(tx: Transaction, takenAtMs: number, nowMs: number): readonly string[] {
-  // Some were used since, and nobody here knows which.
+  // Some tokens were used since, and this state does not show which.
   for (const { key, value } of tx.list('token')) {
     if (value.usesLeft > 0 && value.revokedAtMs === undefined) tx.put('token', key, { ...value, revokedAtMs: nowMs })
   }
@@ -276,11 +277,12 @@ function beginAnew(tx: Transaction, takenAtMs: number, nowMs: number): readonly 
   for (const { key, value } of members) {
     const { connectedSinceMs: _over, ...row } = value
     tx.put('contact', key, { lastSeenMs: contactOf(tx, key, value).lastSeenMs })
-    // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
+    // The state lacks what the member published since. The member declares its whole set before anything of it is taken
+    // as gone.
     tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
   }
   tx.put('restore', RESTORE_KEY, { takenAtMs, atMs: nowMs, waiting: members.map(({ key }) => key) })
-  // It may be of a store that was on its way to another one then.
+  // The state may be of a store that was then being migrated.
   tx.remove('migration', MIGRATION_KEY)
   return members.map(({ key }) => key)
 }

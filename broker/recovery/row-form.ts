@@ -1,10 +1,10 @@
 /**
- * The form of each row, field by field, as the broker relies on it. What is written on disk may have been written by
- * anybody; a check that follows may trust the types once the form is right.
+ * The form of each row, field by field, as the broker relies on it. Any program may have written the stored rows. Later
+ * checks may trust the types of the fields listed here.
  */
 import type { Scope } from '../store/store.ts'
 
-/** The first field that is not as it must be, '' for the value itself; undefined: all are. */
+/** Returns the first field that is invalid, or '' for the value itself. Undefined if all are valid. */
 type Form = (value: unknown) => string | undefined
 
 const is =
@@ -14,7 +14,7 @@ const is =
 
 const text = is((value) => typeof value === 'string')
 const flag = is((value) => typeof value === 'boolean')
-/** Of 1970 or later, and one that a Date can hold. */
+/** 1970 or later, and within the range of a Date. */
 const time = is((value) => typeof value === 'number' && value >= 0 && value <= 8.64e15)
 const count = is((value) => Number.isSafeInteger(value) && (value as number) >= 0)
 const oneOf = (...values: readonly unknown[]): Form => is((value) => values.includes(value))
@@ -180,12 +180,12 @@ const FORMS: Readonly<Record<Scope, Form>> = {
   migration: object({ t: oneOf('leaving', 'moved', 'arriving', 'arrived'), id: text, peer: text, atMs: time }),
 }
 
-/** Whether the text names a scope of this release. */
+/** Whether the text is a scope of this release. */
 export function isScope(scope: string): scope is Scope {
   return Object.hasOwn(FORMS, scope)
 }
 
-/** Takes what a row holds. Gives the first field that is not as it must be; undefined: all are. */
+/** Takes the value of a row. Returns its first field that is invalid. Undefined if all are valid. */
 export function wrongField(scope: Scope, value: unknown): string | undefined {
   return FORMS[scope](value)
 }

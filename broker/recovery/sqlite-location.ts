@@ -1,4 +1,4 @@
-/** A state directory with a database of SQLite. */
+/** A state directory with an SQLite database. */
 import { mkdir, readFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isAuthorityFile } from '../identity/identity.ts'
@@ -48,7 +48,7 @@ export class SqlitePlace implements StorePlace {
 
   async renew(_clusterset: string, nowMs: number): Promise<RecordLog> {
     const folder = join(this.#directory, `${BEFORE}${new Date(nowMs).toISOString().replaceAll(':', '')}`)
-    // The database last: while it is there, what is broken off here is done again.
+    // The database moves last. If this is interrupted before, the next attempt repeats it.
     for (const suffix of ['-shm', '-wal', '']) {
       const file = `${this.#file}${suffix}`
       if (!(await isThere(file))) continue
@@ -70,7 +70,7 @@ export class SqlitePlace implements StorePlace {
   }
 
   async putAuthority(files: AuthorityFiles): Promise<void> {
-    // The certificate last: a key without it counts as a first start that was broken off.
+    // The certificate is written last: a key without it counts as an interrupted first start.
     const names = Object.keys(files).filter(isAuthorityFile)
     const keysFirst = [
       ...names.filter((name) => name.endsWith('.key')),
@@ -79,9 +79,12 @@ export class SqlitePlace implements StorePlace {
     for (const name of keysFirst) await writeSafely(join(this.#directory, name), files[name] ?? '')
   }
 
-  /** A broker of an earlier release knows no marks in the store: of another epoch it says that the state is stale. */
+  /**
+   * Writes the mark of the store that is served from now on. A broker of an earlier release ignores the migration row,
+   * but refuses a database whose epoch differs from the mark.
+   */
   async settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void> {
-    // It may have been the directory of a broker on an etcd meanwhile.
+    // The directory may have been that of a broker on an etcd in between.
     if (isHere) await forgetStore(this.#directory)
     await writeMark(this.#directory, markOf(log, nowMs))
   }

@@ -1,7 +1,8 @@
 /**
- * How far this state had come, in a file of its own beside the key (`state.mark`): so that a broker that finds its key
- * but an empty or an older database does not take itself for new and give away addresses that are in use. Moved on when
- * an address, a block or a number is given, at most once in ten seconds: a broker that was killed may lag by that.
+ * Records how far this state has come, in a file beside the key (`state.mark`). A broker that finds its key but an
+ * empty or older database then does not start as new and assign addresses that are in use. The mark advances when an
+ * address, a block or a number is assigned, at most once in ten seconds, so the mark of a killed broker may lag by
+ * that.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -19,7 +20,7 @@ import {
 } from '../store/store.ts'
 
 export const MARK_FILE = 'state.mark'
-/** When a backup of this state was last taken, and into which file. */
+/** File that records when a backup of this state was last taken, and where it is. */
 const BACKUP_FILE = 'last-backup.json'
 const MOVE_EVERY_MS = 10_000
 
@@ -32,13 +33,13 @@ export interface Mark {
 
 type Counted = Pick<RecordLog, 'epoch' | 'revision' | 'list'>
 
-/** What is wrong with a database beside this mark; undefined: it is the one, or a later one. Pure. */
+/** Returns what is wrong with a database beside this mark. Undefined if it is the marked one or a later one. Pure. */
 export function markProblem(mark: Mark, log: Counted): string | undefined {
   const rows = log.list('member').map(({ value }) => value)
   const known = `${mark.members} members at ${timeText(mark.atMs)}`
   if (rows.length === 0) return mark.members > 0 ? `it has no members, and there were ${known}` : undefined
   if (log.epoch !== mark.epoch) {
-    // A release without marks has restored a backup.
+    // An earlier release, which writes no marks, has restored a backup.
     if (rows.some(({ restored }) => restored !== undefined && restored.atMs > mark.atMs)) return undefined
     return `it is another one than that which had ${known}`
   }
@@ -47,18 +48,21 @@ export function markProblem(mark: Mark, log: Counted): string | undefined {
 }
 
 export interface Acceptance {
-  /** A state as of before this time is taken as it is: once, since the mark is of a later time then. */
+  /**
+   * A state whose mark is not later than this is accepted as it is. That works once, since the mark then gets a later
+   * time.
+   */
   readonly acceptedAtMs: number | undefined
   readonly nowMs: number
-  /** Where the rows are, unless in the database beside the mark: an etcd has backups of its own. */
+  /** The store of the rows, if they are not in the database beside the mark. An etcd has backups of its own. */
   readonly store?: string | undefined
-  /** Called before a state counts as accepted that is, or may be, of an earlier time than what members have seen. */
+  /** Called before a state is accepted that is, or may be, older than what members have seen. */
   readonly onOlder?: (acceptedAtMs: number) => Promise<unknown>
 }
 
 /**
- * To be called when the database is open, before anybody is served. Throws StateError for a database that is older than
- * what this broker has given away, or empty; gives what is wrong with one that is accepted.
+ * Call it when the database is open, before any member is served. Throws StateError if the database is empty or older
+ * than what this broker has assigned. Returns the problem of a database that is accepted.
  */
 export async function checkMark(
   stateDir: string,
@@ -75,7 +79,7 @@ export async function checkMark(
   return problem
 }
 
-/** A replica on an etcd may have no folder that lasts: then what the operator says is all that is known. */
+/** A replica on an etcd may have no persistent directory. Without a mark it relies on the operator alone. */
 function mayBeOlder(mark: Mark | undefined, log: Counted, store: string | undefined): boolean {
   if (mark === undefined) return store !== undefined
   return mark.epoch === log.epoch && log.revision < mark.revision
@@ -86,8 +90,8 @@ function isAccepted(mark: Mark | undefined, acceptedAtMs: number | undefined): b
 }
 
 /**
- * To be called before the database is opened, which would make one. Throws StateError where there is an authority and
- * no database; the database is made first, so this is no first start that was broken off.
+ * Call it before the database is opened, which would create it. Throws StateError if there is an authority but no
+ * database. A first start creates the database first, so this cannot be an interrupted first start.
  */
 export async function checkDatabaseThere(stateDir: string, acceptedAtMs: number | undefined): Promise<void> {
   if (isAccepted(await readMark(stateDir), acceptedAtMs)) return
@@ -102,10 +106,10 @@ export interface StateMarkInit {
   readonly logger: Logger
 }
 
-/** Moves the mark on as the log goes on. `close` writes what is due. */
+/** Advances the mark with the log. `close` writes a mark that is due. */
 export class StateMark {
   readonly #init: StateMarkInit
-  /** What each member was given. */
+  /** What was assigned to each member, as givenTo() formats it. */
   readonly #given = new Map<string, string>()
   #dirty: boolean
   #writing: Promise<void> = Promise.resolve()
@@ -116,7 +120,7 @@ export class StateMark {
     this.#init = init
     const members = init.log.list('member')
     for (const { key, value } of members) this.#given.set(key, givenTo(value))
-    // The first mark of a state that was there before, and one that moves to what was accepted.
+    // The state may have no mark yet, or may just have been accepted, so a mark is written at the start.
     this.#dirty = members.length > 0
     this.#stop = init.log.onCommit((changes) => this.#onCommit(changes))
     if (this.#dirty) this.#move()
@@ -171,7 +175,7 @@ export async function writeMark(stateDir: string, mark: Mark): Promise<void> {
   await writeSafely(join(stateDir, MARK_FILE), `${JSON.stringify(mark)}\n`)
 }
 
-/** Remembers where the last backup is, for the message that says to restore it. */
+/** Remembers where the last backup is. The message that asks for a restore names it. */
 export async function noteBackup(
   stateDir: string,
   backup: { readonly takenAtMs: number; readonly file: string },
@@ -234,7 +238,7 @@ function parsed(text: string): Readonly<Record<string, unknown>> {
 async function isThere(stateDir: string, name: string): Promise<boolean> {
   return stat(join(stateDir, name)).then(
     () => true,
-    // What cannot be read is reported by the code that opens it.
+    // The code that opens the file reports why it cannot be read.
     () => false,
   )
 }

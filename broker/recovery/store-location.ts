@@ -1,25 +1,28 @@
-/** A place where a broker's store can be: what a move from one kind of store to another needs to know of each. */
+/** A place where a broker's store can be, as a migration between kinds of stores uses it. */
 import type { RecordLog } from '../store/store.ts'
 
-/** PEM texts by the names of their files: ca.crt, ca.key, and of a second authority during a rotation. */
+/** PEM texts by file name: ca.crt and ca.key, and the files of a second authority during a rotation. */
 export type AuthorityFiles = Readonly<Record<string, string>>
 
 export interface StorePlace {
-  /** As commands name it, and as it is named in messages and at the other end. Has no password. */
+  /** The name in commands, in messages and in the mark at the other end. It contains no password. */
   readonly name: string
-  /** Until released nobody serves it. Throws StateError (Locked) while a broker does. */
+  /** Keeps brokers from serving the store until released. Throws StateError (Locked) while a broker serves it. */
   lock(): Promise<() => Promise<void>>
-  /** Undefined: nothing is there. Throws StateError where it cannot be read. */
+  /** Returns undefined if there is no store. Throws StateError if the store cannot be read. */
   open(): Promise<RecordLog | undefined>
   /**
-   * An empty store of a new epoch, for this clusterset; what was there makes way, and can be found afterwards where that is
-   * possible. Nothing of it is open. Throws StateError.
+   * Creates an empty store with a new epoch for this clusterset. An existing store makes room, and is kept elsewhere if
+   * possible. The existing store must not be open. Throws StateError.
    */
   renew(clusterset: string, nowMs: number): Promise<RecordLog>
-  /** Of the certificate authority what is kept with the store; undefined: nothing. */
+  /** The files of the certificate authority that are kept with the store. Undefined if there are none. */
   authority(): Promise<AuthorityFiles | undefined>
-  /** Takes the authority of the other end, where this one has none or the same. */
+  /** Stores the authority of the other end. This end must have none, or the same one. */
   putAuthority(files: AuthorityFiles): Promise<void>
-  /** To be called when the move is over: `log` is the store that is served from now on: here, or at the other end. */
+  /**
+   * Call it when the migration is over. `log` is the store that is served from now on. `isHere` says whether it is this
+   * one.
+   */
   settled(log: RecordLog, nowMs: number, isHere: boolean): Promise<void>
 }

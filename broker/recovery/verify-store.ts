@@ -1,6 +1,7 @@
 /**
- * Looks at all that a store holds, and says what cannot be right: rows that cannot be read, what was given twice, rows
- * that name others which are not there. Takes rows as they are written, so that one bad row hides no other. Pure.
+ * Checks all rows of a store and reports what cannot be right: rows that cannot be read, values that were assigned
+ * twice, and references to rows that do not exist. verifyStore() is pure, and takes rows in their stored form, so that
+ * one bad row hides no other.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -29,21 +30,21 @@ export interface Verified {
   readonly epoch: string
   readonly revision: number
   readonly rows: number
-  /** In contact or not; those that left or were evicted are not counted. */
+  /** Connected or not. Members that left or were evicted do not count. */
   readonly members: number
   readonly records: number
   readonly findings: readonly Finding[]
-  /** Also those of which `findings` has no more room. */
+  /** Number of all findings, including those that `findings` has no room for. */
   readonly found: number
 }
 
 export interface VerifyInit {
   readonly nowMs: number
-  /** Absent: the authority is not looked at. */
+  /** Absent: the authority is not checked. */
   readonly authority?: AuthorityTexts
 }
 
-/** Larger than any row that a broker writes: a member's row has few KiB, and a record at most half a MiB. */
+/** Larger than any row that a broker writes: a member's row has a few KiB, and a record at most half a MiB. */
 const MAX_ROW_BYTES = 4 * 1024 * 1024
 
 export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyInit): Verified {
@@ -51,7 +52,7 @@ export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyI
   const { state: view, rows } = readRows(content, findings)
   const context = { view, findings }
   checkSettings(context)
-  // What is wrong with itself is said once, and no other check looks at it.
+  // An invalid record is reported once, and no other check uses it.
   view.apply([...checkRecords(context)].map((key) => ({ scope: 'record', key, revision: 0, value: undefined })))
   checkMembers(context)
   checkServices(context)
@@ -67,7 +68,7 @@ export function verifyStore(content: StoreContent, { nowMs, authority }: VerifyI
   return { clusterset, epoch, revision, rows, members, records, findings: findings.kept, found: findings.count }
 }
 
-/** An operator keeps its key, and the certificate is in the store (decision 38). */
+/** The operator keeps the authority's key, and the certificate is in the store (decision 38). */
 function isElsewhere(view: LogView, { certificate, key }: AuthorityTexts): boolean {
   const isHere = certificate !== undefined || key !== undefined
   return !isHere && view.get('authority', AUTHORITY_KEY) !== undefined
@@ -105,7 +106,7 @@ function checkRevision(
   else if (other !== undefined) wrong(`revision ${revision} is also that of ${other}`)
 }
 
-/** The row, or what is wrong with it. */
+/** Returns the row, or what is wrong with it. */
 function readValue({ scope, key, revision, text }: StoredRow): Change | string {
   if (!isScope(scope)) return 'a scope that this release does not know'
   if (key === '') return 'it has no key'
@@ -121,9 +122,9 @@ function readValue({ scope, key, revision, text }: StoredRow): Change | string {
   return field === '' ? 'it is no object' : `${field}: not of the form that it must have`
 }
 
-// Looks through a broker's state, or a backup of one, and changes nothing of it; also beside a running broker.
+// Checks a broker's state, or a backup of it, without changing it. A broker may be running.
 
-/** Throws StateError where there is no state, or it cannot be read at all. */
+/** Throws StateError if there is no state, or if it cannot be read at all. */
 export async function verifyState(stateDir: string, nowMs: number): Promise<Verified> {
   const store = await readStoreConfig(stateDir)
   if (store !== undefined) {
@@ -135,7 +136,7 @@ export async function verifyState(stateDir: string, nowMs: number): Promise<Veri
   return verifyStore(content, { nowMs, authority: { certificate, key } })
 }
 
-/** Takes a file that `broker backup` has written. Throws StateError for what is none, or not whole. */
+/** Takes a file that `broker backup` has written. Throws StateError if it is another file, or incomplete. */
 export function verifyBackup(file: string, nowMs: number): Verified {
   const { files } = readBackup(file)
   const authority = { certificate: files['ca.crt'], key: files['ca.key'] }

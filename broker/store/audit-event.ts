@@ -1,6 +1,6 @@
 /**
- * What the audit log tells of: one act, who did it, and how it ended. Names of acts and of fields are a promise to those
- * who read the log by programs: they get no other meaning (audit-line.ts writes them, docs/reference.md lists them).
+ * One event of the audit log: the act, who did it, and how it ended. Programs read the log, so an act or a field never
+ * gets another meaning (broker/audit/audit-line.ts writes them, docs/reference.md lists them).
  */
 import { randomBytes } from 'node:crypto'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -44,58 +44,58 @@ export const AUDIT_ACTS = [
 ] as const
 export type AuditAct = (typeof AUDIT_ACTS)[number]
 
-/** `refused`: a rule of the clusterset said no. `failed`: it was allowed, and something broke. */
+/** `refused`: a rule of the clusterset forbids it. `failed`: it is allowed, and an error prevented it. */
 export type AuditResult = 'ok' | 'refused' | 'failed'
 
 export interface AuditActor {
   /**
-   * `joining` and `stranger` have shown no certificate of ours: of a `joining` one the id is what it claims. `operator`
-   * is a person at the broker's state, `broker` the process itself.
+   * A `joining` caller and a `stranger` have shown no certificate of this clusterset, and the id of a `joining` caller
+   * is only what it claims. An `operator` is a person at the broker's state. `broker` is the process itself.
    */
   readonly kind: 'member' | 'joining' | 'stranger' | 'operator' | 'broker'
   readonly cluster?: string
-  /** SHA-256 of the certificate that was shown, or given at a join; hex. */
+  /** SHA-256 of the certificate that the caller showed, or got at a join; hex. */
   readonly fingerprint?: string
-  /** Id of the token that was shown, never its secret. */
+  /** Id of the token that the caller showed, never its secret. */
   readonly token?: string
-  /** Where the call came from, as the broker sees it. */
+  /** Source address of the call, as the broker sees it. */
   readonly address?: string
-  /** Of the operator's process. */
+  /** User id of the operator's process. */
   readonly uid?: number
-  /** Name of that uid, where the machine has one. */
+  /** Name of that user id, if the machine has one. */
   readonly user?: string
-  /** Who became that user by sudo, as sudo says it in the environment. */
+  /** The user who became that user by sudo, as sudo reports it in the environment. */
   readonly sudoUser?: string
 }
 
 export type AuditValue = string | number | boolean | readonly string[]
 
 export interface AuditEvent {
-  /** UUID of version 7 (RFC 9562): sorts by time. A line that is written twice, after a crash, has the same one. */
+  /** UUID of version 7 (RFC 9562), which sorts by time. A line that is written twice, after a crash, keeps its id. */
   readonly id: string
   readonly atMs: number
   readonly act: AuditAct
   readonly result: AuditResult
-  /** Of what was refused or failed. */
+  /** Only on events that were refused or failed. */
   readonly reason?: ReasonCode
   readonly who: AuditActor
-  /** What it was done to: a cluster, a token, a record, a file. */
+  /** The object of the act: a cluster, a token, a record or a file. */
   readonly subject?: string
-  /** More about the act, by name. */
+  /** More facts about the act, by name. */
   readonly details?: Readonly<Record<string, AuditValue>>
-  /** From the call to the decision. */
+  /** Time from the call to the decision. */
   readonly tookMs?: number
 }
 
-/** An event that has not got its id and its time. */
+/** An event without its id and its time. */
 export type AuditInit = Omit<AuditEvent, 'id' | 'atMs'>
 
-/** Takes the time in milliseconds since 1970, which becomes part of the id. */
+/** `atMs` is in milliseconds since 1970, and becomes part of the id. */
 export function auditEvent(init: AuditInit, atMs: number): AuditEvent {
   return { ...init, id: eventId(atMs), atMs }
 }
 
-/** Of this process: its events of one millisecond sort in their order (RFC 9562 section 6.2, method 1). */
+/** Events of this process within one millisecond sort in their order (RFC 9562 section 6.2, method 1). */
 const latest = { ms: 0, count: 0 }
 
 function eventId(atMs: number): string {

@@ -1,6 +1,6 @@
 /**
- * The part of a log that drivers share: transactions queue up, and all that came in while the last group was being
- * written go to disk together (group commit).
+ * The part of a log that drivers share. Transactions queue up, and all that arrive while one group is written go to
+ * disk together (group commit).
  */
 import type { RecordKind } from '../../model/model.ts'
 import { errorOf } from '../../runtime/runtime.ts'
@@ -8,7 +8,7 @@ import { LogReader, LogState, groupOf, kindOf } from './log-state.ts'
 import type { Change, LogView, RecordLog, RowPacking, Transaction } from './record-log.ts'
 import type { RecordRow, Scope, Scopes } from './rows.ts'
 
-// Writes that are not durable yet, laid over what is: reads through it see both.
+// Writes that are not yet durable, as a layer above the durable rows. Reads through the layer see both.
 
 interface Write {
   readonly scope: Scope
@@ -18,11 +18,13 @@ interface Write {
 
 export class WriteLayer implements Transaction {
   readonly #below: LogView
-  /** By key. Its keys are looked for as they are: a join reads thousands of rows through two layers. */
+  /**
+   * By scope and key. Two nested maps avoid building combined keys: a join reads thousands of rows through two layers.
+   */
   readonly #writes = new Map<Scope, Map<string, Write>>()
-  /** In the order of the last writes. */
+  /** In the order of the latest writes. */
   readonly #order = new Set<Write>()
-  /** How many rows there are more (or less) than below, by scope and group. */
+  /** Difference in the number of rows to the view below, by scope and group. */
   readonly #added = new Map<string, number>()
   readonly #addedBytes = new Map<string, number>()
   constructor(below: LogView) {
@@ -76,7 +78,7 @@ export class WriteLayer implements Transaction {
     if (this.get(scope, key) !== undefined) this.#write({ scope, key, value: undefined })
   }
 
-  /** Takes over the writes of a layer that lay above this one. */
+  /** Takes over the writes of a layer above this one. */
   absorb(layer: WriteLayer): void {
     for (const write of layer.writes) this.#write(write)
   }
@@ -104,13 +106,16 @@ export class WriteLayer implements Transaction {
   }
 }
 
-/** What a layer changes in what is below it, with the revisions after `revision`. To remove what is not there is nothing. */
+/**
+ * Returns the changes of a layer to the view below, with the revisions after `revision`. Removing a row that does not
+ * exist is not a change.
+ */
 export function changesOf(layer: WriteLayer, below: LogView, revision: number): Change[] {
   let next = revision
   return (
     [...layer.writes]
       .filter((write) => write.value !== undefined || below.get(write.scope, write.key) !== undefined)
-      // Written out: a copy by spreading takes more memory for as long as the row is there.
+      // Fields are listed, since a copy made by spreading takes more memory for as long as the row exists.
       .map(({ scope, key, value }) => ({ scope, key, revision: (next += 1), value }))
   )
 }
@@ -124,14 +129,14 @@ export interface JournalContent {
   readonly epoch: string
   readonly revision: number
   readonly compactedRevision: number
-  /** In order of revisions. Of load(): to be taken once, and at once. */
+  /** In order of revisions. The result of load() can be iterated once, and must be iterated at once. */
   readonly changes: Iterable<Change>
 }
 
-/** Where a group is made durable. Methods throw StateError. */
+/** Makes groups durable. Methods throw StateError. */
 export interface Journal {
   load(): JournalContent
-  /** Starts a group and gives what other processes have written since `revision`, if anything. */
+  /** Starts a group and returns what other processes have written since `revision`, if anything. */
   begin(
     revision: number,
   ): (JournalContent & { readonly whole: boolean; readonly changes: readonly Change[] }) | undefined
@@ -144,31 +149,31 @@ export interface Journal {
   close(): void
 }
 
-/** Is told of each group, and of what it changes. Must not throw. */
+/** Observes each group. Must not throw. */
 export interface GroupObserver {
   begins(): void
-  /** It is durable. */
+  /** The group is durable. */
   wrote(changes: number): void
-  /** Nothing of it was written. */
+  /** Nothing of the group was written. */
   failed(error: unknown): void
 }
 
 export interface GroupedLogInit {
-  /** Removals that are remembered for readers that come back. */
+  /** Number of removals to remember for readers that reconnect. */
   readonly keepRemoved: number
   readonly observer?: GroupObserver
-  /** Absent: as written. */
+  /** Default: AS_WRITTEN. */
   readonly packing?: RowPacking
 }
 
 interface WrittenGroup {
-  /** That became visible: this group's, and those of other processes. */
+  /** Changes that became visible: those of this group and of other processes. */
   readonly changes: readonly Change[]
-  /** Transactions that were in it; the rest waits for the next. */
+  /** Number of transactions in the group. The rest waits for the next one. */
   readonly count: number
 }
 
-/** A group ends once it has so many rows: what else there is to do comes between two groups. */
+/** A group ends once it has this many rows, so that other work runs between two groups. */
 const MAX_GROUP_ROWS = 128
 
 export class GroupedLog extends LogReader implements RecordLog {
@@ -177,7 +182,7 @@ export class GroupedLog extends LogReader implements RecordLog {
   readonly #init: GroupedLogInit
   readonly #state: LogState
   #waiting: PendingTransaction[] = []
-  /** By other processes, not yet passed on: they are durable even when the group that met them fails. */
+  /** Changes of other processes that are not yet reported. They are durable even if the group that read them fails. */
   #foreign: readonly Change[] = []
   #scheduled: NodeJS.Immediate | undefined
   #closed = false
@@ -277,24 +282,24 @@ export class GroupedLog extends LogReader implements RecordLog {
     this.#state.revision = Math.max(this.#state.revision, content.revision)
   }
 
-  /** Half of them go at once, so that compaction is rare. */
+  /** Compaction forgets half of the removals at once, so that it is rare. */
   #compactTo(): number | undefined {
     if (this.#state.removedCount <= this.#init.keepRemoved) return undefined
     return this.#state.compactionPoint(Math.floor(this.#init.keepRemoved / 2))
   }
 }
 
-// A transaction that waits for its turn: it may be run several times before it is settled.
+// A transaction in the queue. It may run several times before it is settled.
 
 export interface PendingTransaction {
-  /** Decides on what the group has, and adds to it what was written; nothing where it throws. */
+  /** Decides on the rows of the group and adds its writes to the group. Adds none if `decide` throws. */
   run(group: WriteLayer): void
   /** The group of the last run is durable. */
   settle(): void
   fail(error: unknown): void
 }
 
-/** Gives also the promise that settle() and fail() settle. */
+/** Also returns the promise that settle() and fail() settle. */
 export function pendingTransaction<T>(decide: (transaction: Transaction) => T): {
   readonly pending: PendingTransaction
   readonly outcome: Promise<T>

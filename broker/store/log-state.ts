@@ -1,4 +1,4 @@
-/** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
+/** The rows of a log in memory, in the order of their revisions. All drivers share it. */
 import type { RecordKind } from '../../model/model.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import { AS_WRITTEN, type Change, type LogView, type Row, type RowPacking } from './record-log.ts'
@@ -10,13 +10,13 @@ export class LogState implements LogView {
   revision = 0
   compactedRevision = 0
   readonly #scopes = new Map<Scope, Map<string, Rows>>()
-  /** Removed rows, oldest first: what a reader needs to learn of a removal. */
+  /** Removed rows, oldest first. Readers learn of removals from them. */
   readonly #gone = new Map<string, Change>()
-  /** Record changes by revision. Overwritten ones stay until the next sweep and are skipped. */
+  /** Record changes by revision. Overwritten ones stay until the next sweep, and readers skip them. */
   #order: Change<'record'>[] = []
   #recordCount = 0
   readonly #bytes = new Map<string, number>()
-  /** Records by group and kind. */
+  /** Number of records by group and kind. */
   readonly #kinds = new Map<string, number>()
 
   readonly #packing: RowPacking
@@ -62,7 +62,10 @@ export class LogState implements LogView {
     return this.#gone.size
   }
 
-  /** Takes changes in order of their revisions; one at a time, so that what is loaded need not be there at once. */
+  /**
+   * Applies changes in the order of their revisions. It takes them one at a time, so that a load need not hold them all
+   * in memory.
+   */
   apply(changes: Iterable<Change>): void {
     for (const change of changes) this.#applyOne(change)
     if (this.#order.length > 2 * (this.#recordCount + this.#gone.size) + 1024) this.#sweep()
@@ -77,7 +80,10 @@ export class LogState implements LogView {
     return found
   }
 
-  /** Revision up to which removals must be forgotten so that at most `keep` remain; undefined when few enough. */
+  /**
+   * Returns the revision up to which removals must be forgotten so that at most `keep` remain. Undefined if no more
+   * than `keep` are remembered.
+   */
   compactionPoint(keep: number): number | undefined {
     let excess = this.#gone.size - keep
     if (excess <= 0) return undefined
@@ -88,7 +94,7 @@ export class LogState implements LogView {
     return undefined
   }
 
-  /** Removed rows that forgetRemoved() would forget. */
+  /** The removed rows that forgetRemoved() would forget. */
   removedUpTo(upTo: number): Change[] {
     const found: Change[] = []
     for (const change of this.#gone.values()) {
@@ -98,7 +104,7 @@ export class LogState implements LogView {
     return found
   }
 
-  /** Neither is there such a row, nor is its removal remembered. */
+  /** The row does not exist, and its removal is not remembered. */
   isForgotten(scope: Scope, key: string): boolean {
     return this.change(scope, key) === undefined && !this.#gone.has(`${scope} ${key}`)
   }
@@ -183,7 +189,7 @@ function add(sums: Map<string, number>, key: string, by: number): void {
   else sums.set(key, sum)
 }
 
-/** Of a record's key: its group and kind. */
+/** The group and kind of a record's key. */
 export function kindOf(key: string): string {
   const slash = key.indexOf('/', key.indexOf('/') + 1)
   return slash < 0 ? key : key.slice(0, slash)
@@ -195,10 +201,10 @@ export function groupOf(key: string): string {
   return slash < 0 ? key : key.slice(0, slash)
 }
 
-/** The part of a log that is read: rows in memory, and who wants to know of changes. Shared by the drivers. */
+/** The read side of a log: rows in memory, and callbacks for changes. All drivers share it. */
 export abstract class LogReader implements LogView {
   readonly #state: LogState
-  /** Made with the store. */
+  /** Epoch from the creation of the store. */
   protected abstract readonly madeEpoch: string
   readonly #callbacks = new Listeners<[changes: readonly Change[]]>()
 

@@ -1,4 +1,4 @@
-/** A log that lives as long as the process: for tests, and the model of what the SQLite driver must do. */
+/** A log that lives as long as the process. Tests use it, and it is the model for the SQLite driver. */
 import { randomUUID } from 'node:crypto'
 import { GroupedLog, type GroupedLogInit, type Journal, type JournalContent } from './grouped-log.ts'
 
@@ -18,15 +18,15 @@ class MemoryJournal implements Journal {
     // The log itself holds the rows.
   }
   compact(): void {
-    // As above.
+    // See write().
   }
   commit(): void {
-    // As above.
+    // See write().
   }
   rollback(): void {
-    // As above.
+    // See write().
   }
   close(): void {
-    // As above.
+    // See write().
   }
 }

@@ -17,26 +17,26 @@ export interface OpenLogDeps {
 
 export interface OpenLogInit {
   readonly stateDir: string
-  /** Absent: the database in the state directory. */
+  /** Default: the database in the state directory. */
   readonly store?: EtcdStoreConfig | undefined
-  /** Absent: any. */
+  /** Absent: any clusterset. */
   readonly clusterset?: string
-  /** False: the store must be there. */
+  /** False: the store must exist. */
   readonly create: boolean
   readonly observer?: GroupObserver
-  /** GroupedLogInit.packing. */
+  /** See GroupedLogInit.packing. */
   readonly packing?: RowPacking
 }
 
 export interface OpenedLog {
   readonly log: RecordLog
-  /** The store of several replicas; undefined: nobody else serves it. */
+  /** The etcd that several replicas share. Undefined if this broker alone serves its store. */
   readonly etcd: EtcdStore | undefined
-  /** Closes the log, and then the way to it. */
+  /** Closes the log, then the connection to etcd. */
   close(): Promise<void>
 }
 
-/** Throws StateError, or UserError for a URL that is none. */
+/** Throws StateError, or UserError for an invalid URL. */
 export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: AbortSignal): Promise<OpenedLog> {
   const { stateDir, store: config, clusterset, create, observer, packing } = init
   const more = { ...(observer === undefined ? {} : { observer }), ...(packing === undefined ? {} : { packing }) }
@@ -44,7 +44,7 @@ export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: Abor
     const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), create, ...more })
     return { log, etcd: undefined, close: () => log.close() }
   }
-  // Commands that read the database do without all that speaks with an etcd.
+  // Commands that read the database need no etcd client, so it is loaded on demand.
   const { connectEtcd, openEtcdLog } = await import('./etcd/connect-etcd.ts')
   const etcd = connectEtcd(deps, config)
   try {
@@ -57,19 +57,19 @@ export async function openLog(deps: OpenLogDeps, init: OpenLogInit, signal: Abor
   }
 }
 
-// Opens the state of a broker for a command beside it, wherever it is.
+// Opens the state of a broker for a command that runs beside it.
 
-/** How long a command tries to open a store over the network. */
+/** Time limit of a command to open a store over the network. */
 const OPEN_MS = 30_000
 const nothing = (): void => undefined
-/** Of a command: what goes wrong ends it, and it says it. */
+/** Logger of a command: an error ends the command, which prints it. */
 export const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => SILENT }
 
 export interface OpenedState extends OpenedLog {
   readonly settings: SettingsRow
 }
 
-/** Throws StateError when there is no broker state yet, it was moved elsewhere, or it cannot be used. */
+/** Throws StateError if there is no broker state yet, if it was moved elsewhere, or if it cannot be used. */
 export async function openBeside(stateDir: string, clock: Clock): Promise<OpenedState> {
   const init = { stateDir, store: await readStoreConfig(stateDir), create: false }
   const opened = await withDeadline(clock, OPEN_MS, (late) => openLog({ clock, logger: SILENT }, init, late))
@@ -86,17 +86,19 @@ export async function openBeside(stateDir: string, clock: Clock): Promise<Opened
   }
 }
 
-// What must stay as it was at the first start, because certificates and allocations depend on it.
+// Settings that must stay as at the first start, because certificates and allocations depend on them.
 
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const
 
-/** Stores the settings; advertised addresses and quotas may change. Throws BrokerConfigError when a fixed one differs. */
+/**
+ * Stores the settings. Advertised addresses and quotas may change. Throws BrokerConfigError if a fixed setting differs.
+ */
 export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<void> {
   const { clusterset, globalRange, clustersetIpRange, advertise, limits } = config
   const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise, quota: limits.quota }
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
-    // Names are looked up later, and may have no answer today.
+    // Names are looked up later, and the lookup may fail today, so the earlier result is kept.
     const { resolved, timeline } = stored ?? {}
     const kept: SettingsRow = {
       ...wanted,
@@ -117,9 +119,9 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
   })
 }
 
-// Whether a store may be served or changed: not while it is being moved, and not when it was moved away.
+// Whether a store may be served or changed. A store that is being moved, or was moved away, may not.
 
-/** `name` is how messages name the store. Throws StateError (Moved, HalfMoved). */
+/** `name` identifies the store in messages. Throws StateError (Moved, HalfMoved). */
 export function checkNotMoved(log: LogView, name: string): void {
   const row = log.get('migration', MIGRATION_KEY)
   if (row === undefined || row.t === 'arrived') return

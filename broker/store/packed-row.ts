@@ -1,22 +1,22 @@
 /**
- * Records as the log holds them: of exports and slices, which are nearly all, only bytes, and those in a string: the
- * smallest thing that V8 has for them. A body as objects is six times as large, and is looked at when it changes. A row
- * that was read from the store stays the text that it was there until a watcher needs it: a broker that starts has a
- * hundred thousand to read, and members that wait.
+ * Records as the log holds them in memory. Nearly all are exports and slices, and a body of these is kept as bytes in a
+ * string, the smallest form that V8 has. A body as objects takes six times as much memory, and is read only when it
+ * changes. A row from the store stays text until a watcher needs it: a broker reads a hundred thousand rows at its
+ * start, while members wait.
  */
 import type { RecordBody } from '../../model/model.ts'
 import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
 import type { RowPacking } from './record-log.ts'
 import type { RecordRow } from './rows.ts'
 
-/** A hash of 32 bytes as hexadecimal digits; kept, each byte is one character. */
+/** A hash of 32 bytes as hexadecimal digits. PackedRow keeps each byte as one character. */
 const HASH = /^[0-9a-f]{64}$/
 
 class PackedRow implements RecordRow {
   readonly createdAtMs: number
   readonly bytes: number | undefined
   readonly #hash: string | undefined
-  /** The body's bytes in Latin-1: a character is a byte. Or the whole row as the store has it, if it is text. */
+  /** The body's bytes in Latin-1, one character for each byte. If #isText is true, the whole row as stored. */
   #kept: string
   #isText: boolean
 
@@ -32,7 +32,7 @@ class PackedRow implements RecordRow {
     return this.#hash === undefined ? undefined : Buffer.from(this.#hash, 'latin1').toString('hex')
   }
 
-  /** Decoded each time. */
+  /** Decoded on each access. */
   get body(): RecordBody {
     return this.#isText ? (JSON.parse(this.#kept) as RecordRow).body : bodyFromBytes(this.bodyBytes)
   }
@@ -45,7 +45,7 @@ class PackedRow implements RecordRow {
     return Buffer.from(this.#kept, 'latin1')
   }
 
-  /** A store writes a row as it was given. */
+  /** The store writes the row in the form in which it was given. */
   toJSON(): RecordRow {
     const { createdAtMs, body, hash, bytes } = this
     return {
@@ -57,23 +57,23 @@ class PackedRow implements RecordRow {
   }
 }
 
-/** The row as it is kept. */
+/** Packs a row if its kind and hash allow it. */
 export function packedRow(row: RecordRow): RecordRow {
   if (row instanceof PackedRow) return row
   const { body, hash } = row
-  // One that is none stays as it is.
+  // A hash in another form is kept unpacked.
   if (hash !== undefined && !HASH.test(hash)) return row
   return body.kind === 'EndpointSlice' || body.kind === 'ServiceExport'
     ? new PackedRow(row, keptBytes(body), false)
     : row
 }
 
-/** As putRecord() has it written: what is in the body cannot look like this, since a body ends with a brace. */
+/** The form in which putRecord() writes rows. Text in the body cannot match TAIL, since a body ends with a brace. */
 const HEAD = /^{"createdAtMs":(\d{1,16}),"body":{"kind":"(?:EndpointSlice|ServiceExport)",/
 const TAIL = /},"hash":"([0-9a-f]{64})","bytes":(\d{1,10})}$/
 const TAIL_CHARACTERS = 120
 
-/** The row that a store has as this text. Throws SyntaxError. */
+/** Parses the stored text of a row. Throws SyntaxError. */
 export function rowFromText(text: string): RecordRow {
   const head = HEAD.exec(text)
   const tail = TAIL.exec(text.slice(-TAIL_CHARACTERS))
@@ -87,13 +87,14 @@ export const PACKED: RowPacking = {
     const value = packedRow(change.value)
     if (value === change.value) return change
     const { scope, key, revision } = change
-    // Written out: a copy by spreading has its properties in a list of their own, 40 bytes more for each record.
+    // Fields are listed, since a copy made by spreading keeps its properties in a separate list, which takes 40 bytes
+    // more for each record.
     return { scope, key, revision, value }
   },
   fromText: rowFromText,
 }
 
-/** The body's bytes where it is kept so. */
+/** The body's bytes, if the row is packed. */
 export function packedBody(row: RecordRow): Uint8Array | undefined {
   return row instanceof PackedRow ? row.bodyBytes : undefined
 }

@@ -1,6 +1,6 @@
 /**
- * The broker's store: rows under (scope, key), each with the revision that last wrote it. Drivers: memory-log.ts,
- * sqlite-log.ts, etcd-log.ts; one compliance suite runs on all.
+ * The broker's store: rows under (scope, key), each with the revision that last wrote it. The drivers are
+ * memory-log.ts, sqlite-log.ts and etcd-log.ts, and one compliance suite runs on all of them.
  */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { RecordKind } from '../../model/model.ts'
@@ -13,7 +13,7 @@ export interface Row<S extends Scope> {
   readonly value: Scopes[S]
 }
 
-/** What changed: the value after `revision`, or undefined where the row is gone. */
+/** One change: the row's value after `revision`, or undefined if the row was removed. */
 export interface Change<S extends Scope = Scope> {
   readonly scope: S
   readonly key: string
@@ -21,65 +21,65 @@ export interface Change<S extends Scope = Scope> {
   readonly value: Scopes[S] | undefined
 }
 
-/** Reads. `group` is the part of a key before its first '/': for records the owning cluster. */
+/** Reads. `group` is the part of a key before its first '/'. For records it is the owning cluster. */
 export interface LogView {
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined
   /** In order of keys. */
   list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[]
   count(scope: Scope, group?: string): number
-  /** Sum of `bytes` of the records of a cluster. */
+  /** Sum of `bytes` over the records of a cluster. */
   recordBytes(group: string): number
-  /** Records of one kind of a cluster. */
+  /** Number of records of one kind of a cluster. */
   recordCount(group: string, kind: RecordKind): number
 }
 
-/** Reads see the writes before them. Nothing is kept when the function that was given it throws. */
+/** Reads see the transaction's earlier writes. If the function that uses it throws, all its writes are dropped. */
 export interface Transaction extends LogView {
   put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void
   remove(scope: Scope, key: string): void
 }
 
 export interface RecordLog extends LogView {
-  /** Changes when the store is made anew, or goes back in time: revisions of different epochs cannot be compared. */
+  /** Changes when the store is created again or goes back in time. Revisions of different epochs cannot be compared. */
   readonly epoch: string
   /**
-   * Other brokers serve the same store: what is not seen here yet may be there all the same. Absent: commands alone write
-   * beside this one.
+   * Other brokers serve the same store, so a row that is not here yet may exist. Absent: beside this process, only
+   * commands write to the store.
    */
   readonly isShared?: true
-  /** Revision of the last durable write; 0 when empty. */
+  /** Revision of the last durable write. 0 if the store is empty. */
   readonly revision: number
-  /** changesAfter() cannot answer for revisions below this one: removals up to here are forgotten. */
+  /** Removals up to this revision are forgotten: recordsAfter() cannot answer for lower revisions. */
   readonly compactedRevision: number
 
   /**
-   * Runs `decide` at once after all earlier ones, and writes what it put and removed as one unit. Resolves with its
-   * result when that is durable; rejects with what it threw, or with a StateError when the store failed. Of one with
-   * code Unknown nobody could find out whether it was written: who asks again decides on what is there then.
-   * `decide` must be synchronous and free of other effects: it is run again where another process was faster. Several
-   * share one disk write.
+   * Runs `decide` after all earlier transactions and writes its puts and removals as one unit. Resolves with its result
+   * once that is durable. Rejects with the error that `decide` throws, or with a StateError if the store fails. After a
+   * StateError with code Unknown, the write may or may not be in the store: a caller that tries again decides on the
+   * current rows. `decide` must be synchronous and free of other effects, since it runs again if another process wrote
+   * first. Several transactions share one disk write.
    */
   transact<T>(decide: (transaction: Transaction) => T): Promise<T>
 
-  /** Row with its revision. */
+  /** The row with its revision. */
   row<S extends Scope>(scope: S, key: string): Row<S> | undefined
 
   /**
-   * Records written or removed after `revision`, oldest first, at most `limit`: of each record only the latest
-   * state. A slow reader therefore skips what has been overwritten meanwhile.
+   * Returns at most `limit` records that were written or removed after `revision`, oldest first. Each record appears
+   * once, in its latest state, so a slow reader skips overwritten states.
    */
   recordsAfter(revision: number, limit: number): Change<'record'>[]
 
   /**
-   * Looks for writes by other processes on the same store: afterwards all that was durable before the call is seen here.
+   * Reads writes of other processes on the same store. Afterwards this log has all that was durable before the call.
    * Throws StateError.
    */
   refresh(): Promise<void>
 
-  /** Called after each durable write, also by another process. The function given back stops it. */
+  /** Calls back after each durable write, also of another process. The returned function unsubscribes. */
   onCommit(callback: (changes: readonly Change[]) => void): () => void
 
-  /** Waits for writes under way. */
+  /** Waits for pending writes. */
   close(): Promise<void>
 }
 
@@ -103,11 +103,11 @@ const STATE_REASONS = {
   Failed: 'StateFailed',
 } as const satisfies Readonly<Record<string, ReasonCode>>
 
-/** The store cannot be opened, read or written. The message names the file, or the store, and what to do. */
+/** The store cannot be opened, read or written. The message names the file or the store, and says what to do. */
 export class StateError extends UserError {
   readonly code: keyof typeof STATE_REASONS
   override readonly reason: ReasonCode
-  /** Or the address of the store. */
+  /** The file, or the address of the store. */
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })
@@ -118,19 +118,19 @@ export class StateError extends UserError {
   }
 }
 
-/** A process that reads the state beside the broker makes none. */
+/** A command that reads the state beside the broker does not create it. */
 export function absentState(file: string): StateError {
   return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
 }
 
-// A whole store at one moment, row by row as it is written: what is looked through, and what is moved.
+// A whole store at one moment, row by row in its stored form. Checks and migrations read it.
 
-/** One row as it is written. */
+/** One row in its stored form. */
 export interface StoredRow {
   readonly scope: string
   readonly key: string
   readonly revision: number
-  /** JSON; null: the row was removed at this revision. */
+  /** JSON. Null if the row was removed at this revision. */
   readonly text: string | null
 }
 
@@ -141,7 +141,9 @@ export interface StoreContent {
   readonly rows: Iterable<StoredRow>
 }
 
-/** Of a log that is open, as it was refreshed last. Rows of which only the removal is remembered are left out. */
+/**
+ * Returns the content of an open log as of its last refresh. Rows of which only the removal is remembered are left out.
+ */
 export function contentOfLog(log: RecordLog): StoreContent {
   const { epoch, revision, compactedRevision } = log
   const rows = SCOPES.flatMap((scope) =>
@@ -152,15 +154,18 @@ export function contentOfLog(log: RecordLog): StoreContent {
   return { epoch, revision, compactedRevision, rows }
 }
 
-/** How a log holds the rows of records. A broker that serves packs them (packed-row.ts); a command reads a few and ends. */
+/**
+ * How a log holds record rows in memory. A broker that serves packs them (packed-row.ts). A command reads few rows and
+ * exits.
+ */
 export interface RowPacking {
-  /** The same change where there is nothing to pack: streams know it by its identity. */
+  /** Returns the same object if there is nothing to pack, since streams compare changes by identity. */
   readonly pack: (change: Change<'record'>) => Change
-  /** The row that a store has as this text. Throws SyntaxError. */
+  /** Parses the stored text of a row. Throws SyntaxError. */
   readonly fromText: (text: string) => RecordRow
 }
 
-/** As they were written, also where what is looked through may be damaged. */
+/** Keeps rows in their stored form, so that a damaged store can be checked. */
 export const AS_WRITTEN: RowPacking = {
   pack: (change) => change,
   fromText: (text) => JSON.parse(text) as RecordRow,

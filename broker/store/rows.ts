@@ -1,18 +1,19 @@
 /**
- * What the broker keeps, as rows of one revisioned log. A scope is a table, a key is one string. Everything that
- * decides something is here, so that a restarted broker, or a second process on the same database, knows the same.
+ * The broker's state as rows of one revisioned log. A scope is a table, and a key is one string. The log holds
+ * everything that decisions depend on, so that a restarted broker, or a second process on the same database, decides
+ * the same.
  */
 import type { ClusterId, MemberQuota, RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import type { AuditEvent } from './audit-event.ts'
 
-/** Key: recordKeyText(). The only scope that goes out by Watch. */
+/** Key: recordKeyText(). Watch streams send this scope and no other. */
 export interface RecordRow {
   readonly createdAtMs: number
   readonly body: RecordBody
-  /** SHA-256 of the content, hex: what Publish compares. Absent on the broker's own records. */
+  /** SHA-256 of the content, hex. Publish compares it. Absent on the broker's own records. */
   readonly hash?: string | undefined
-  /** Of the content, encoded. Absent on the broker's own records, and in rows of earlier versions. */
+  /** Size of the encoded content. Absent on the broker's own records, and in rows of earlier versions. */
   readonly bytes?: number | undefined
 }
 
@@ -22,22 +23,27 @@ export interface IssuedCertificate {
   readonly expiresAtMs: number
   /** Whole seconds, in milliseconds. Absent in rows of earlier versions. */
   readonly issuedAtMs?: number
-  /** Serial of the one that was shown for it; absent where a token was. */
+  /** Serial of the certificate that the member renewed. Absent if the member joined with a token. */
   readonly renews?: string
-  /** Fingerprint of the authority that signed it. Absent: the one of before the first rotation, or not known. */
+  /**
+   * Fingerprint of the authority that signed it. Absent if it was issued before the first rotation, or if the authority
+   * is not known.
+   */
   readonly authority?: string
-  /** The processes that used it first (Peer.process), at most MAX_PROCESSES. Absent: none showed a mark. */
+  /** The processes that used it first (Peer.process), at most MAX_PROCESSES. Absent if no process showed a mark. */
   readonly processes?: readonly string[]
 }
 
-/** What went out with the certificate that was issued last, used or not: once it is used, the member has it. */
+/**
+ * What the broker sent with the latest certificate that it issued. Once the certificate is used, the member has it all.
+ */
 export interface HandedOut {
-  /** Of the certificate, hex, as in Peer.serial. */
+  /** Serial of the certificate, hex, as in Peer.serial. */
   readonly serial: string
   readonly expiresAtMs: number
   /** Fingerprint of the authority that signed it. */
   readonly authority: string
-  /** Fingerprints of those that its bundle has. */
+  /** Fingerprints of the authorities in its bundle. */
   readonly bundle: readonly string[]
 }
 
@@ -45,91 +51,114 @@ export interface SupersededCertificate {
   /** Hex, as in Peer.serial. */
   readonly serial: string
   readonly atMs: number
-  /** Until then it may still be used. */
+  /** The certificate may be used until then. */
   readonly untilMs: number
-  /** It was used, and so was another one that was renewed from the same certificate. */
+  /** It was used, and so was another certificate that was renewed from the same one. */
   readonly forked?: true
   /** As in IssuedCertificate. */
   readonly processes?: readonly string[]
-  /** The process that used the one in its place first; absent: it showed no mark. */
+  /** The process that first used its successor. Absent if that process showed no mark. */
   readonly replacedBy?: string
-  /** Which processes used it after that time, and when each did so first; `process` absent: it showed no mark. */
+  /**
+   * The processes that used it after `atMs`, each with the time of its first use. `process` is absent if the process
+   * showed no mark.
+   */
   readonly late?: readonly { readonly atMs: number; readonly process?: string }[]
 }
 
-/** A certificate that was shown after it had been replaced: somebody has a copy. */
+/** A superseded certificate was used: a second process has a copy of it. */
 export interface Misuse {
   readonly atMs: number
   readonly serial: string
-  /** Where it was shown from. */
+  /** The address that the caller used it from. */
   readonly address: string
 }
 
-/** Key: cluster id. Kept after the member has gone, so that it gets the same addresses when it comes back. */
+/**
+ * Key: cluster id. The row stays after the member departs, so that the member gets the same addresses when it comes
+ * back.
+ */
 export interface MemberRow {
   readonly index: number
   readonly facts: ClusterFacts
-  /** Public space that its token let it state, as CIDRs. Absent: it joined under an earlier release. */
+  /** Public space that its token let it state, as CIDRs. Absent if it joined under an earlier release. */
   readonly allowedCIDRs?: readonly string[]
-  /** Of those, what no token named: an earlier release took it. */
+  /** The part of `allowedCIDRs` that no token names: an earlier release accepted it. */
   readonly keptCIDRs?: readonly string[]
   /**
-   * In which order its ranges were stated, by CIDR, of all members together. Those of earlier releases are not there.
+   * The order in which the ranges of all members were stated: a number by CIDR. Ranges that were stated under an
+   * earlier release are not in it.
    */
   readonly claimed?: Readonly<Record<string, number>>
-  /** Why stated addresses are translated or not carried, for people. */
+  /** Messages for operators: why stated addresses are translated, or are not routed. */
   readonly notes?: readonly string[]
-  /** Once true it stays: a prefix that others have learnt must not change under them. */
+  /** It never becomes false again: a prefix that other members have learnt must not change. */
   readonly translated: boolean
-  /** Every block ever given, by pod CIDR. */
+  /** Every block that the member was ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
   readonly joinedAtMs: number
-  /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
+  /** SHA-256 of the public key with which the current membership began, hex. Absent in rows of earlier versions. */
   readonly joinKeyHash?: string
-  /** When the broker wrote this row for a caller of it last; contact is in a row of its own. */
+  /** When the broker last wrote this row for a call of the member. ContactRow has the time of the last contact. */
   readonly lastSeenMs: number
   /** Only in rows of earlier versions: see ContactRow. */
   readonly connectedSinceMs?: number
-  /** The one in use; behind it those that a broker of an earlier version issued after it: see succession.ts. */
+  /**
+   * The certificate in use comes first. The ones that an earlier version issued after it follow: see
+   * broker/identity/succession.ts.
+   */
   readonly certificates: readonly IssuedCertificate[]
-  /** Replaced in the present membership, latest last. */
+  /** Certificates that were replaced in the current membership, the latest last. */
   readonly superseded?: readonly SupersededCertificate[]
   /**
-   * When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed.
+   * When the latest issued certificate expires, used or not. Absent in rows of earlier versions, and if none was
+   * renewed.
    */
   readonly issuedUntilMs?: number
   /** Absent in rows of earlier versions. */
   readonly handedOut?: HandedOut
-  /** Fingerprints of the authorities that the member trusts for certain. Absent: that of before the first rotation. */
+  /**
+   * Fingerprints of the authorities that the member is known to trust. Absent: only the one from before the first
+   * rotation.
+   */
   readonly trusts?: readonly string[]
-  /** It learns of another authority by its watch, and renews at once. Absent: with its next renewal. */
+  /**
+   * The member learns of another authority by its watch, and renews at once. Absent: it learns of it with its next
+   * renewal.
+   */
   readonly followsAuthorities?: true
-  /** An operator asked for a new identity then: no certificate of before may be used. */
+  /** When an operator asked for a new identity. No certificate issued before may be used. */
   readonly rekeyedAtMs?: number
-  /** Two that were renewed from one certificate are in use: neither is taken since then. Gone with a new identity. */
+  /**
+   * When two certificates renewed from the same one were found in use. The broker accepts neither since. A new identity
+   * clears it.
+   */
   readonly forkedAtMs?: number
-  /** The latest; gone with the next join. */
+  /** The latest misuse. The next join clears it. */
   readonly misuse?: Misuse
-  /** Its token said that an operator decides about it. */
+  /** Its token requires the approval of an operator. */
   readonly approve?: true
-  /** What it states and an operator has not accepted: the ranges of `facts` count meanwhile. */
+  /** Ranges that the member states and no operator has accepted. The ranges in `facts` apply until then. */
   readonly changed?: ChangedRanges
   /** The member has declared its whole record set since it joined. */
   readonly complete: boolean
-  /** The row is of a backup of this time, put back at that time: see isOfLostTime() in succession.ts. */
+  /**
+   * The row comes from a backup of `takenAtMs` that was restored at `atMs`: see isOfLostTime() in
+   * broker/identity/succession.ts.
+   */
   readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
-  /** Limits of its own, as an operator set them; they stay when it joins again. */
+  /** The member's own limits, as an operator set them. They stay when it joins again. */
   readonly quota?: Partial<MemberQuota>
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
 }
 
-/** Key: cluster id. Apart from the member's row, which changes only when the membership does. */
+/** Key: cluster id. Separate from the member's row, which changes only when the membership does. */
 export interface ContactRow {
   readonly lastSeenMs: number
   /**
-   * Since when its streams are open; absent while none is. What a broker that was killed left here ages with
-   * lastSeenMs.
+   * When the member opened its streams. Absent while it has none open. If the broker was killed, the value stays, and
+   * lastSeenMs shows its age.
    */
   readonly connectedSinceMs?: number
 }
@@ -137,7 +166,7 @@ export interface ContactRow {
 export interface TokenUse {
   readonly cluster: string
   readonly atMs: number
-  /** SHA-256 of the public key in the signing request, hex: tells a repeated request from a second one. */
+  /** SHA-256 of the public key in the signing request, hex. It tells a repeated request from a second one. */
   readonly keyHash: string
 }
 
@@ -152,18 +181,20 @@ export interface TokenRow {
   readonly cluster?: string
   /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
-  /** Who joins with it waits until an operator accepts. */
+  /** A cluster that joins with it waits until an operator accepts. */
   readonly approve?: true
   readonly revokedAtMs?: number
-  /** Fingerprints of the authorities that it names. Absent: the one of the time when it was made. */
+  /** Fingerprints of the authorities that it names. Absent: the authority at the time when it was created. */
   readonly pins?: readonly string[]
 }
 
-/** Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: decides conflicts. */
+/**
+ * Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: it decides conflicts between exports.
+ */
 export interface StampRow {
   readonly uid: string
   readonly createdAtMs: number
-  /** The export has been withdrawn; if the same uid comes back it keeps its place for a while. */
+  /** The export was withdrawn then. If the same uid comes back within a limited time, it keeps its rank. */
   readonly withdrawnAtMs?: number
 }
 
@@ -184,38 +215,44 @@ export interface AddressRow {
 export interface PublicKeyRow {
   readonly cluster: string
   /**
-   * Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the
-   * same.
+   * Names of the Endpoint records that use it, sorted. If it is empty, the gateway is away and the key still belongs to
+   * the cluster.
    */
   readonly endpoints: readonly string[]
 }
 
-/** Key: cluster id. Its public keys that no Endpoint has now, latest last. */
+/** Key: cluster id. Public keys of the cluster that no Endpoint uses now, the latest last. */
 export interface FormerKeysRow {
   readonly keys: readonly string[]
 }
 
-/** Key 'settings': the first three are fixed at the first start, since allocations depend on them. */
+/** Key 'settings'. The first three fields are fixed at the first start, since allocations depend on them. */
 export interface SettingsRow {
   readonly clusterset: string
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** host:port, best first: what join tokens say to members. */
+  /** host:port, best first. Join tokens give them to members. */
   readonly advertise: readonly string[]
-  /** Addresses that names among them led to when they were looked up last. */
+  /** Addresses that the last lookup of the names in `advertise` returned. */
   readonly resolved?: readonly string[]
-  /** Of each member that has no other, as of the broker that was started last: all replicas go by this. */
+  /**
+   * Limits of each member that has none of its own, as the most recently started broker is configured. All replicas use
+   * them.
+   */
   readonly quota?: MemberQuota
-  /** An older state was accepted then: revisions are of another epoch since (recovery/restore.ts). */
+  /**
+   * An operator accepted an older state at that time: revisions since then belong to another epoch
+   * (broker/recovery/restore.ts).
+   */
   readonly timeline?: { readonly id: string; readonly acceptedAtMs: number }
 }
 
 export interface KnownAuthority {
-  /** SHA-256 of the certificate, hex: what join tokens name. */
+  /** SHA-256 of the certificate, hex, as in join tokens. */
   readonly fingerprint: string
   /** DER, base64. */
   readonly certificate: string
-  /** The clusterset knows it since then. */
+  /** Since when the clusterset has this authority. */
   readonly sinceMs: number
 }
 
@@ -224,11 +261,11 @@ export interface KnownAuthority {
  *
  *   announced ──all members have it──► switched ──finish──► (it is the only one)
  *       │                                 │
- *       └──────── abort ──► withdrawn ◄───┘  ──nobody uses it any more──► (gone)
+ *       └──────── abort ──► withdrawn ◄───┘  ──no member uses it any more──► (gone)
  *                              └──rotate──► announced
  *
- * Announced: members get both; the first one signs and serves. Switched: the second one does. Withdrawn: the first one
- * does again; certificates of the second are still taken.
+ * Announced: members get both, and the first one signs and serves. Switched: the second one signs and serves.
+ * Withdrawn: the first one signs and serves again, and the broker still accepts certificates of the second.
  */
 export interface NextAuthority extends KnownAuthority {
   readonly phase: 'announced' | 'switched' | 'withdrawn'
@@ -237,46 +274,54 @@ export interface NextAuthority extends KnownAuthority {
 
 export interface RemovedAuthority extends KnownAuthority {
   readonly removedAtMs: number
-  /** By `finish`: another took its place. By `abort`: it was not to take the place of another. */
+  /** `finish` removes the authority that was replaced. `abort` removes the one that was to replace it. */
   readonly by: 'finish' | 'abort'
 }
 
-/** Key AUTHORITY_KEY: which authorities count. Written at the first start of a release that can change it. */
+/**
+ * Key AUTHORITY_KEY: the authorities that the broker accepts. The first start of a release that supports rotation
+ * writes it.
+ */
 export interface AuthorityRow {
   readonly current: KnownAuthority
   readonly next?: NextAuthority
-  /** Latest last: so that a refusal can say why. */
+  /** The latest last. A refusal can then name the reason. */
   readonly removed: readonly RemovedAuthority[]
 }
 
-/** Key: a number below MAX_WAITING (audit-outbox.ts). An act whose line in the audit log is not written yet. */
+/**
+ * Key: a number below MAX_WAITING (broker/audit/audit-outbox.ts). An event that is not yet written to the audit log.
+ */
 export interface AuditRow {
   readonly event: AuditEvent
-  /** Events that this one, and those before it, took the place of: their lines are lost. */
+  /** Number of events that were overwritten by this one and its predecessors. Their lines are lost. */
   readonly lost?: number
 }
 
 /**
- * Key: cluster id. Its latest Publish stream, where several brokers share the store: what an older one still brings, at a
- * broker that was held up, is not taken.
+ * Key: cluster id. The member's latest Publish stream, if several brokers share the store. A broker that was delayed
+ * does not accept what an older stream still sends.
  */
 export interface StreamRow {
   readonly id: string
 }
 
-/** Key RESTORE_KEY: the latest restore from a backup; it is still being found out what was given away since. */
+/** Key RESTORE_KEY: the latest restore from a backup. Members are still asked what was assigned after the backup. */
 export interface RestoreRow {
   readonly takenAtMs: number
   readonly atMs: number
-  /** Members that have not said what they hold. */
+  /** Members that have not reported what they hold. */
   readonly waiting: readonly string[]
-  /** Until then nobody gets a number that some member may hold; absent: nothing was served since the restore. */
+  /**
+   * Until then the broker assigns no number that a member may hold. Absent if the broker has not served since the
+   * restore.
+   */
   readonly untilMs?: number
 }
 
-/** A member that others hold and the backup does not know, as one of them holds it. */
+/** A member that other members hold and the backup does not contain, as one of them reports it. */
 export interface HeldMember {
-  /** Who has said so. */
+  /** The member that reported it. */
   readonly by: string
   readonly index: number
   readonly podCIDRs: readonly string[]
@@ -286,26 +331,27 @@ export interface HeldMember {
 }
 
 /**
- * Key: cluster id. A member that joined between a backup and its restore: its number and blocks are nobody else's, and are
- * its own again when it shows its certificate, or joins with a token.
+ * Key: cluster id. A member that joined between a backup and its restore. Its number and blocks are reserved, and it
+ * gets them back when it shows its certificate or joins with a token.
  */
 export interface AwaitedRow {
   readonly sinceMs: number
-  /** Of different members; the first ones. */
+  /** The first reports of different members. */
   readonly held: readonly HeldMember[]
 }
 
 /**
- * Key MIGRATION_KEY: this store is one end of a move to another one (broker/recovery/).
+ * Key MIGRATION_KEY: this store is one end of a migration (broker/recovery/). A broker serves it only in the state
+ * `arrived`.
  *
- *   source:  leaving ──all is there──► moved      of these a broker serves only one that has arrived
- *   target:  arriving ──all is there──► arrived
+ *   source:  leaving ──all rows are there──► moved
+ *   target:  arriving ──all rows are there──► arrived
  */
 export interface MigrationRow {
   readonly t: 'leaving' | 'moved' | 'arriving' | 'arrived'
-  /** The same at both ends. */
+  /** The same in both stores. */
   readonly id: string
-  /** The other end, as commands name it. */
+  /** The other store, as commands name it. */
   readonly peer: string
   readonly atMs: number
 }
@@ -318,9 +364,9 @@ export interface ClustersetRow {
   readonly createdAtMs: number
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** A broker has made its store: from then on it is not made again. */
+  /** When a broker created its store. The store is never created again. */
   readonly openedAtMs?: number
-  /** It is not served since then; its store stays as it is. */
+  /** When the broker stopped serving it. Its store stays as it is. */
   readonly removedAtMs?: number
 }
 
@@ -372,12 +418,12 @@ const EVERY_SCOPE: Readonly<Record<Scope, true>> = {
   clusterset: true,
 }
 
-/** All of them: what copies or looks through a whole store must leave none out. */
+/** Every scope: code that copies or checks a whole store must include them all. */
 export const SCOPES = Object.keys(EVERY_SCOPE) as readonly Scope[]
 
 /** The reverse of recordKeyText(). */
 export function parseRecordKey(text: string): RecordKey {
-  // Not split(): this is asked for each change and each interest.
+  // This does not use split(), since it runs for each change and each interest.
   const [first, second] = [text.indexOf('/'), text.indexOf('/', text.indexOf('/') + 1)]
   const third = text.indexOf('/', second + 1)
   const cluster = text.slice(0, first) as ClusterId | ''
@@ -394,35 +440,38 @@ export function isLive(row: MemberRow | undefined): row is MemberRow {
   return row !== undefined && row.departedAtMs === undefined
 }
 
-/** A time that a row has, for people: RFC 3339, to the second. */
+/** Formats a time of a row for people: RFC 3339, to the second. */
 export function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
 }
 
-// What waits for an operator, as the store keeps it.
+// Rows that wait for an operator.
 
-/** Ranges that a member states in place of those that an operator accepted. */
+/** Ranges that a member states instead of those that an operator accepted. */
 export interface ChangedRanges extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'> {
   readonly sinceMs: number
-  /** Members that get global addresses, or lose their IPv6, if it is accepted; as of when it was stated. */
+  /**
+   * Members that get global addresses, or lose their IPv6, if an operator accepts. Computed when the ranges were
+   * stated.
+   */
   readonly renumbers: readonly string[]
   readonly acceptedAtMs?: number
   readonly refusedAtMs?: number
 }
 
-/** Key: cluster/token. A join that waits for an operator, or was answered and not asked for again yet. */
+/** Key: cluster/token. A join that waits for an operator, or whose answer the cluster has not yet fetched. */
 export interface WaitingRow {
-  /** SHA-256 of the public key of who waits, hex: the token is bound to it. */
+  /** SHA-256 of the public key of the cluster that waits, hex. The token is bound to it. */
   readonly keyHash: string
   readonly facts: ClusterFacts
-  /** Where it asked from last, as the broker saw it. */
+  /** Source address of its last request, as the broker saw it. */
   readonly address: string
   readonly sinceMs: number
-  /** Now and then, not each time. */
+  /** Updated from time to time, not with each request. */
   readonly lastAskedMs: number
-  /** End of the token. */
+  /** When the token expires. */
   readonly expiresAtMs: number
-  /** Members that got global addresses if it joined, when it asked first. */
+  /** Members that get global addresses if it joins. Computed at its first request. */
   readonly renumbers: readonly string[]
   readonly acceptedAtMs?: number
   readonly refusedAtMs?: number

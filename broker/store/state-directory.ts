@@ -1,4 +1,4 @@
-/** Files of a state directory: written whole or not at all, read where they are there, moved about. */
+/** Files of a state directory: atomic writes, reads of files that may be absent, and the remembered store. */
 import { mkdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { messageOf, replaceFile } from '../../runtime/runtime.ts'
@@ -6,19 +6,19 @@ import type { EtcdStoreConfig } from '../config/config.ts'
 import { StateError } from './record-log.ts'
 
 /**
- * Makes the directory with mode 0700. One that is there already keeps its mode: it may serve others too, and each of
- * our files in it is private by itself. Throws StateError.
+ * Makes the directory with mode 0700. An existing directory keeps its mode: it may serve others too, and each file in
+ * it has mode 0600. Throws StateError.
  */
 export async function makeStateDir(stateDir: string): Promise<void> {
   await attempt(stateDir, 'cannot be made', () => mkdir(stateDir, { recursive: true, mode: 0o700 }))
 }
 
-/** A crash leaves the old file or the new one; mode 0600. Throws StateError. */
+/** After a crash, either the old or the new content is in place. The file has mode 0600. Throws StateError. */
 export async function writeSafely(file: string, text: string): Promise<void> {
   await attempt(file, 'cannot be written', () => replaceFile(file, text))
 }
 
-/** Undefined where there is no such file. Throws StateError. */
+/** Returns undefined if there is no such file. Throws StateError. */
 export async function readIfThere(file: string): Promise<string | undefined> {
   return attempt(file, 'cannot be read', async () => {
     try {
@@ -30,7 +30,7 @@ export async function readIfThere(file: string): Promise<string | undefined> {
   })
 }
 
-/** Throws StateError where it cannot be found out. */
+/** Throws StateError if it cannot find out. */
 export async function isThere(file: string): Promise<boolean> {
   try {
     await stat(file)
@@ -42,7 +42,7 @@ export async function isThere(file: string): Promise<boolean> {
   }
 }
 
-/** Runs `work`; what it throws becomes a StateError that names the file. */
+/** Runs `work` and turns its errors into a StateError that names the file. */
 export async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -52,7 +52,7 @@ export async function onFile<T>(file: string, work: () => Promise<T>): Promise<T
   }
 }
 
-/** Runs `work`; what it throws becomes a StateError that says `what` could not be done with the file. */
+/** Runs `work` and turns its errors into a StateError that says `what` could not be done with the file. */
 export async function attempt<T>(file: string, what: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -68,11 +68,11 @@ export async function attempt<T>(file: string, what: string, work: () => Promise
   }
 }
 
-// Which store a broker has, remembered in its state directory for the commands beside it (`store.json`).
+// The store of a broker, remembered in its state directory for commands that run beside it (`store.json`).
 
 const STORE_FILE = 'store.json'
 
-/** Undefined: the store is the database in the directory. Throws StateError. */
+/** Returns undefined if the store is the database in the directory. Throws StateError. */
 export async function readStoreConfig(stateDir: string): Promise<EtcdStoreConfig | undefined> {
   const file = join(stateDir, STORE_FILE)
   let text: string
@@ -92,12 +92,12 @@ export async function readStoreConfig(stateDir: string): Promise<EtcdStoreConfig
     const config = JSON.parse(text) as EtcdStoreConfig
     if (typeof config.url === 'string') return config
   } catch {
-    // Said below.
+    // The error below covers text that is not JSON.
   }
   throw new StateError('Damaged', file, `${file} is damaged: start the broker with --store, which writes it anew`)
 }
 
-/** The database in the directory is the store again. */
+/** Makes the database in the directory the store again. */
 export async function forgetStore(stateDir: string): Promise<void> {
   await rm(join(stateDir, STORE_FILE), { force: true })
 }
@@ -108,7 +108,7 @@ export async function rememberStore(stateDir: string, config: EtcdStoreConfig): 
   await writeSafely(join(stateDir, STORE_FILE), `${JSON.stringify(kept)}\n`)
 }
 
-/** Throws StateError where the rows are in an etcd: a file is not all of the state then. */
+/** Throws StateError if the rows are in an etcd: a backup file would not hold all of the state. */
 export async function checkOwnDatabase(stateDir: string): Promise<void> {
   const remembered = await readStoreConfig(stateDir)
   if (remembered === undefined) return
@@ -116,7 +116,7 @@ export async function checkOwnDatabase(stateDir: string): Promise<void> {
   throw new StateError('Foreign', join(stateDir, STORE_FILE), text)
 }
 
-/** Throws StateError where this state directory is of a broker on an etcd, and none is given. */
+/** Throws StateError if the broker of this directory has its store in an etcd and `given` names none. */
 export async function checkStoreRemembered(stateDir: string, given: EtcdStoreConfig | undefined): Promise<void> {
   const remembered = given === undefined ? await readStoreConfig(stateDir) : undefined
   if (remembered === undefined) return

@@ -1,4 +1,4 @@
-/** Whether the store can be read and written, looked at together with what others have written to it. */
+/** Whether the store can be read and written. A check also reads what other processes have written. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { messageOf, reasonOf } from '../../runtime/runtime.ts'
@@ -7,7 +7,7 @@ import type { BrokerMetrics } from '../config/config.ts'
 import type { GroupObserver } from './grouped-log.ts'
 import type { RecordLog } from './record-log.ts'
 
-/** A change of the leader of etcd, or an endpoint that is silent, takes less. */
+/** A leader change of etcd, or a silent endpoint, takes less time. */
 const CUT_OFF_MS = 10_000
 
 export interface StoreHealthDeps {
@@ -16,7 +16,7 @@ export interface StoreHealthDeps {
 }
 
 export class StoreHealth {
-  /** Why this broker is not ready; undefined: it is. */
+  /** Why this broker is not ready. Undefined if it is ready. */
   reason: string | undefined = 'the broker is starting'
   readonly #deps: StoreHealthDeps
   #readAtMs: number
@@ -27,15 +27,15 @@ export class StoreHealth {
     this.#readAtMs = deps.clock.monotonic()
   }
 
-  /** To be called when all is open. */
+  /** Call it once the store is open. */
   started(): void {
     this.reason = undefined
     this.#readAtMs = this.#deps.clock.monotonic()
   }
 
   /**
-   * To be called every second or so. `onCutOff` is called with true when a store that others serve too was out of reach
-   * for ten seconds, and with false when it is back. Throws StateError.
+   * Call it about every second. It calls `onCutOff` with true once a shared store is unreachable for ten seconds, and
+   * with false when the store is reachable again. Throws StateError.
    */
   async check(log: RecordLog, onCutOff: (isCutOff: boolean) => void): Promise<void> {
     const { clock, logger } = this.#deps
@@ -62,17 +62,17 @@ export class StoreHealth {
   }
 }
 
-// What the metrics say of the store: how long commits take, and by which code it cannot be read or written now.
+// Metrics of the store: the duration of commits, and the reason code while it cannot be read or written.
 
 interface StoreProblemDeps {
   readonly clock: Pick<Clock, 'monotonic'>
   readonly metrics: Pick<BrokerMetrics, 'commits' | 'commitSeconds' | 'storeProblem'>
 }
 
-/** What keeps a store from being written, and not from being read: only a commit shows that it is over. */
+/** Reasons that keep a store from being written and not from being read: only a commit shows that they are over. */
 const OF_WRITING: ReadonlySet<ReasonCode> = new Set(['StateFull', 'StateUnwritable'])
 
-/** What cannot be written may be read: each of the two has its word. */
+/** Keeps one reason for reads and one for writes, since a store that cannot be written may still be readable. */
 export class StoreProblem implements GroupObserver {
   readonly #deps: StoreProblemDeps
   #beganMs = 0
@@ -98,7 +98,7 @@ export class StoreProblem implements GroupObserver {
     this.#show(this.#reading, codeOf(error))
   }
 
-  /** It was looked at: what was in the way, undefined for nothing. */
+  /** A check has ended. `error` is what went wrong, or undefined if nothing did. */
   looked(error: unknown): void {
     if (error !== undefined) this.#show(codeOf(error), this.#writing)
     else this.#show(undefined, this.#writing !== undefined && OF_WRITING.has(this.#writing) ? this.#writing : undefined)

@@ -1,4 +1,4 @@
-/** The way to the etcd that a broker is configured with. */
+/** Connects to the etcd that a broker is configured with. */
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { EtcdStoreConfig } from '../../config/config.ts'
@@ -15,7 +15,7 @@ export interface ConnectEtcdDeps {
   readonly logger: Logger
 }
 
-/** Reads the files that the configuration names; connects with the first call. Throws StateError or UserError. */
+/** Reads the files that the configuration names. The first call connects. Throws StateError or UserError. */
 export function connectEtcd({ clock, logger }: ConnectEtcdDeps, config: EtcdStoreConfig): EtcdStore {
   const { endpoints, prefix, user } = parseEtcdUrl(config.url, '--store')
   checkPairs(config, user)

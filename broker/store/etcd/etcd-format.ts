@@ -1,4 +1,7 @@
-/** The first look at a store: is this etcd new enough, does the prefix hold our log, and that of this clusterset? */
+/**
+ * Opens a store: checks that etcd is new enough and that the prefix holds the log of this clusterset, or creates the
+ * log.
+ */
 import { randomUUID } from 'node:crypto'
 import { StateError, absentState } from '../record-log.ts'
 import { EtcdError } from './client/etcd-connection.ts'
@@ -7,23 +10,26 @@ import { isAbsent, putOp, removeOp, wasCreatedAt } from './etcd-requests.ts'
 import { type EtcdKeys, FORMAT_VERSION, type Format, encodeHead } from './etcd-rows.ts'
 import type { EtcdStore } from './etcd-store.ts'
 
-/** Of Debian 12. Nested transactions came with 3.3, `hasleader` and the rest of what is used before. */
+/**
+ * The version in Debian 12. Nested transactions came with 3.3, and the other features in use, such as `hasleader`, are
+ * older.
+ */
 const LOWEST_VERSION = [3, 4] as const
 
 export interface OpenStoreInit {
-  /** The store must be of it. Absent: it is not looked at. */
+  /** The clusterset that the store must have. Absent: any. */
   readonly clusterset?: string | undefined
-  /** False: the store must be there. */
+  /** False: the store must exist. */
   readonly create: boolean
 }
 
 export interface OpenedStore {
   readonly format: Format
-  /** When the format was written, as a revision of etcd: nobody may have exchanged it meanwhile. */
+  /** The revision of etcd at which the format was written. It shows whether the store was replaced since. */
   readonly createdAt: number
 }
 
-/** Makes the store where the prefix is empty. Throws StateError: then nothing was written. */
+/** Opens the store, and creates it if the prefix is empty. Throws StateError; then nothing was written. */
 export async function openStore(store: EtcdStore, init: OpenStoreInit, signal: AbortSignal): Promise<OpenedStore> {
   return store.classify(async () => {
     const { version } = await store.client.status(signal)
@@ -36,7 +42,7 @@ export async function openStore(store: EtcdStore, init: OpenStoreInit, signal: A
         throw new StateError('Foreign', store.where, text)
       }
       if (!init.create) throw absentState(store.where)
-      // Another replica may be faster; what came of it is looked at above.
+      // Another replica may create the store first. The next iteration reads the result.
       await create(store, init.clusterset ?? '', signal).catch((error: unknown) => {
         if (!(error instanceof EtcdError && error.failure === 'unknown')) throw error
       })
@@ -54,13 +60,14 @@ function checkVersion(store: EtcdStore, version: string): void {
 
 interface Found {
   readonly opened?: OpenedStore
-  /** A key below the prefix that is none of ours. */
+  /** A key below the prefix that is not the broker's. */
   readonly foreign?: string
 }
 
 async function look({ client, keys, values }: EtcdStore, signal: AbortSignal): Promise<Found> {
   const action = `look at prefix ${keys.prefix}`
-  // In this order: a store that is made between the two is one whose format is not there yet.
+  // The order matters: if the store is created between the two reads, the first one finds nothing and the second one
+  // finds the format.
   const [other] = (await client.range({ ...keys.all, limit: 1, keysOnly: true }, { action, signal })).kvs
   const [format] = (await client.range({ key: keys.format }, { action, signal })).kvs
   if (format !== undefined) return { opened: { format: values.format(format.value), createdAt: format.createRevision } }
@@ -90,7 +97,8 @@ async function create({ client, keys }: EtcdStore, clusterset: string, signal: A
 }
 
 /**
- * Makes an empty store of a new epoch of the one that is there: at once, and of its own keys alone. Throws StateError.
+ * Replaces the existing store by an empty one with a new epoch, in one transaction that removes only the broker's own
+ * keys. Throws StateError.
  */
 export async function emptyAgain(store: EtcdStore, clusterset: string, signal: AbortSignal): Promise<void> {
   const { client, keys } = store

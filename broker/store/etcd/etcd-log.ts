@@ -1,7 +1,8 @@
 /**
- * A log below one prefix of an etcd, which several replicas write. Reads come from memory; decisions are made on what is
- * there, and count only when etcd confirms that nothing else was there meanwhile: a write by its comparison with the
- * head, and a decision without a write by a look at the head, after it or after it was asked for.
+ * A log below one prefix of an etcd, which several replicas write. Reads come from memory. A replica decides on the
+ * rows that it has in memory, and a decision holds only if etcd confirms that the log had no other writes meanwhile. A
+ * write compares the head within its transaction. A decision without a write reads the head after the decision, or
+ * after its transaction was submitted.
  */
 import { randomUUID } from 'node:crypto'
 import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
@@ -26,22 +27,25 @@ import type { Head } from './etcd-rows.ts'
 import { type OpenedStore, openStore } from './etcd-format.ts'
 import { WriteRotation, WriteTurns } from './write-order.ts'
 
-/** Changes after which no more transactions are added to a group. */
+/** A group takes no more transactions once it has this many changes. */
 const GROUP_CHANGES = 512
 const SWEEP_ROWS = 500
-/** A replica that is overtaken tries again at once, and after a few times ever later, by chance. */
+/**
+ * A replica that was overtaken tries again at once. After AT_ONCE tries it waits between tries, for growing random
+ * times.
+ */
 const OVERTAKEN = { minMs: 1, maxMs: 100 }
 const AT_ONCE = 4
 const FIND_OUT = { minMs: 50, maxMs: 1000 }
 
 export interface EtcdTiming {
-  /** Within this what etcd says was written must come by the watch. */
+  /** A write that etcd reports must arrive by the watch within this time. */
   readonly reachMs: number
-  /** For so long it is tried to find out what became of a write without an answer. */
+  /** How long to look for the outcome of a write that got no answer. */
   readonly findOutMs: number
-  /** For so long a group is tried that others overtake. */
+  /** How long to retry a group that other replicas overtake. */
   readonly groupMs: number
-  /** For what waits when the log is closed. */
+  /** How long close() waits for pending transactions. */
   readonly closeMs: number
 }
 
@@ -51,14 +55,17 @@ export interface EtcdLogInit extends Partial<GroupedLogInit> {
   readonly store: EtcdStore
   readonly clock: Clock
   readonly logger: Logger
-  /** Of which the store must be. Absent: any. */
+  /** The clusterset that the store must have. Absent: any. */
   readonly clusterset?: string
-  /** False: the store must be there. Default true. */
+  /** False: the store must exist. Default true. */
   readonly create?: boolean
   readonly timing?: Partial<EtcdTiming>
 }
 
-/** Throws StateError when the store cannot be used; the message names it. Whoever opened the store closes its client. */
+/**
+ * Throws StateError if the store cannot be used; the message names it. The caller that opened the store closes its
+ * client.
+ */
 export async function openEtcdLog(init: EtcdLogInit, signal: AbortSignal): Promise<EtcdLog> {
   const { store, clusterset, create = true } = init
   const opened = await openStore(store, { clusterset, create }, signal)
@@ -82,7 +89,7 @@ export class EtcdLog extends LogReader implements RecordLog {
   readonly #writer: EtcdWriter
   readonly #replica = randomUUID()
   readonly #stop = new AbortController()
-  /** With why nothing can be written any more. */
+  /** Aborted once nothing can be written any more. The reason says why. */
   readonly #lost = new AbortController()
   readonly #following: Promise<void>
   readonly #turns: WriteTurns
@@ -91,13 +98,13 @@ export class EtcdLog extends LogReader implements RecordLog {
   #working: Promise<void> | undefined
   #closing: Promise<void> | undefined
   #writes = 0
-  /** The last group had changes: the next one is expected to have some. */
+  /** The last group had changes, so the next one is expected to have some. */
   #isWriting = false
   #hasSweptStaged = false
   /** Why nothing can be written any more. */
   #broken: StateError | undefined
 
-  /** Takes what openEtcdLog() has found. */
+  /** Takes the results of openEtcdLog(). */
   constructor(init: EtcdLogInit, { format, createdAt }: OpenedStore, reader: EtcdReader, listing: Listing) {
     const rows = new LogState(init.packing)
     super(rows)
@@ -151,13 +158,15 @@ export class EtcdLog extends LogReader implements RecordLog {
   }
 
   async #work(): Promise<void> {
-    // What comes in the same turn is written together.
+    // Transactions that arrive in the same turn of the event loop are written together.
     await new Promise((resolve) => setImmediate(resolve))
     while (this.#waiting.length > 0) await this.#writeWaiting()
     while (this.#waiting.length === 0 && this.#closing === undefined && (await this.#sweep()));
   }
 
-  /** Settles the first group of those that wait; where that is not to be done, all fail with the reason. */
+  /**
+   * Settles the first group of the queue. If the group cannot be written, all queued transactions fail with the reason.
+   */
   async #writeWaiting(): Promise<void> {
     try {
       if (this.#broken !== undefined) throw this.#broken
@@ -172,7 +181,10 @@ export class EtcdLog extends LogReader implements RecordLog {
     if (this.#turns.isWanted) this.#takeBackTurn()
   }
 
-  /** Nothing of ours is to be written any more, so others need not wait for it. Best effort: they do not for long. */
+  /**
+   * This replica has nothing left to write, so the others need not wait for it. Best effort: the others stop waiting
+   * after a short time anyway.
+   */
   #takeBackTurn(): void {
     this.#turns.done()
     this.#writer.forgetWant(this.#replica, this.#stop.signal).catch((error: unknown) => {
@@ -186,7 +198,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     const endMs = clock.monotonic() + this.#timing.groupMs
     const backoff = new Backoff(clock, OVERTAKEN)
     const { asOf } = this.#state
-    // How many of those that wait had been asked for when the head was last looked up.
+    // How many of the queued transactions had arrived when the head was last read.
     let asked = 0
     for (let overtaken = 0; ;) {
       if (overtaken > AT_ONCE) await clock.sleep(backoff.next(), signal)
@@ -195,7 +207,7 @@ export class EtcdLog extends LogReader implements RecordLog {
         throw new StateError('Locked', store.where, `${text}: it is tried again`)
       }
       if (this.#broken !== undefined) throw this.#broken
-      // What is decided before that would be decided once more.
+      // A decision made before it may write would have to be made again.
       if (this.#isWriting && this.#waiting.length > 1) await this.#mayWrite(asOf, signal)
       const from = this.#state.seen
       if (from.head.staged !== undefined) {
@@ -209,7 +221,7 @@ export class EtcdLog extends LogReader implements RecordLog {
         this.#settle(group.taken)
         return
       }
-      // What is decided while others write is decided anew.
+      // If other replicas wrote during the wait, the decision is made again.
       if (this.#isWriting && (await this.#mayWrite(asOf, signal))) continue
       const outcome = await this.#try(group, from, signal)
       if (outcome.t === 'made') return
@@ -218,21 +230,21 @@ export class EtcdLog extends LogReader implements RecordLog {
     }
   }
 
-  /** Until it is our time to write. True where that took a while. */
+  /** Waits until this replica may write. Resolves with true if it had to wait. */
   async #mayWrite(asOf: number, signal: AbortSignal): Promise<boolean> {
     const hasWaited = await this.#turns.await(asOf, signal)
-    // For one that was overtaken the others stand aside.
+    // The other replicas wait for one that was overtaken, so it needs no place in the rotation.
     if (this.#turns.isWanted) return hasWaited
     return (await this.#rotation.await(signal)) || hasWaited
   }
 
-  /** Writes the group and settles it, or learns by whom it was overtaken. */
+  /** Writes the group and settles it. If another replica was faster, reads what that one wrote. */
   async #try({ taken, changes }: Group, from: Seen, signal: AbortSignal): Promise<WriteOutcome> {
     const isWrite = changes.length > 0
     const outcome = isWrite ? await this.#write(from, changes, signal) : await this.#confirm(from, signal)
     if (outcome.t === 'made') {
       if (isWrite) this.#turns.done()
-      // It is durable: what goes wrong with the rest of the store from here is for those who come after it.
+      // The write is durable. A later failure of the store concerns the next transactions only.
       await this.#learn(outcome, changes).catch((error: unknown) => this.#onLateFailure(error))
       this.#settle(taken)
       if (isWrite) this.#init.observer?.wrote(changes.length)
@@ -244,15 +256,16 @@ export class EtcdLog extends LogReader implements RecordLog {
     return outcome
   }
 
-  /** The first of those that wait. */
+  /** Settles the first transactions of the queue. */
   #settle(taken: readonly PendingTransaction[]): void {
     this.#waiting = this.#waiting.slice(taken.length)
     for (const one of taken) one.settle()
   }
 
   /**
-   * All that wait, or where all together change nothing, the first `asked` of them: these hold without a look at the head,
-   * if they change nothing by themselves. What one of them writes may be what a later one takes back.
+   * Decides on all queued transactions. If they change nothing together, decides on the first `asked` of them: these
+   * hold without another read of the head if they change nothing by themselves. They are decided again, since a later
+   * transaction may undo what one of them writes.
    */
   #decide(asked: number): Group {
     const all = this.#decided(this.#waiting)
@@ -272,7 +285,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     return { taken, changes: changesOf(group, rows, rows.revision) }
   }
 
-  /** A decision without a write, a refusal among them, holds if nothing was written since. */
+  /** A decision without a write, such as a refusal, holds if nothing was written since `from`. */
   async #confirm(from: Seen, signal: AbortSignal): Promise<WriteOutcome> {
     const seen = await this.#reader.head(signal)
     return { t: seen.revision === from.revision ? 'made' : 'conflict', seen }
@@ -299,7 +312,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     }
   }
 
-  /** Throws StateError (Unknown) when it cannot be found out in time. */
+  /** Throws StateError (Unknown) if it cannot find out in time. */
   async #findOut(id: string, from: Seen, lost: EtcdError, signal: AbortSignal): Promise<WriteOutcome> {
     const { clock, store } = this.#init
     const endMs = clock.monotonic() + this.#timing.findOutMs
@@ -322,10 +335,10 @@ export class EtcdLog extends LogReader implements RecordLog {
     }
   }
 
-  /** Takes over what an outcome says of the store: our own changes, or, by the watch, those of others. */
+  /** Takes over the outcome's state of the store: this replica's own changes, or those of others by the watch. */
   async #learn({ t, seen }: WriteOutcome, changes: readonly Change[] = []): Promise<void> {
     const { revision } = this.#state.rows
-    // One that others have gone past since it was made is not all that came.
+    // If other replicas wrote after this write, its changes alone do not lead to the new head.
     const isNext = (changes[0]?.revision ?? revision + 1) === revision + 1
     if (t === 'made' && isNext && seen.head.revision === revision + changes.length) this.#state.take({ seen, changes })
     await this.#reach(seen)
@@ -340,7 +353,7 @@ export class EtcdLog extends LogReader implements RecordLog {
     const cancel = clock.setTimer(reachMs, () => {
       const text = `${store.where}: etcd at ${endpoint}: revision ${revision} did not come by the watch within ${reachMs / 1000} s`
       late.abort(new StateError('Unreachable', store.where, `${text}: nothing is accepted until it does`))
-      // This member may be cut off from the others.
+      // This member of etcd may be cut off from the others.
       store.client.turnAway()
     })
     try {
@@ -350,20 +363,21 @@ export class EtcdLog extends LogReader implements RecordLog {
     }
   }
 
-  /** As the other drivers: half of the removals go at once, so that it is rare. */
+  /** As in the other drivers, compaction forgets half of the removals at once, so that it is rare. */
   #compactTo(): number | undefined {
     const { keepRemoved } = this.#init
     const { rows } = this.#state
     return rows.removedCount <= keepRemoved ? undefined : rows.compactionPoint(Math.floor(keepRemoved / 2))
   }
 
-  /** Takes away what is forgotten, a part at a time. False: there is nothing to do, or it is not to be done now. */
+  /** Removes some rows of forgotten removals. Resolves with false if there are none, or if it cannot be done now. */
   async #sweep(): Promise<boolean> {
     const rows = this.#state.leftovers(SWEEP_ROWS)
     const from = this.#state.seen
     if (this.#broken !== undefined) return false
     try {
-      // Once: parts of a replica that was killed. Who is at work on its own puts them there again.
+      // Once for each process: parts that a killed replica left. A live replica whose parts are removed writes them
+      // again.
       if (this.#init.create !== false && !this.#hasSweptStaged) await this.#writer.sweepStaged(from, this.#stop.signal)
       this.#hasSweptStaged = true
       if (rows.length === 0) return false

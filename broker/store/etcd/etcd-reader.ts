@@ -1,4 +1,4 @@
-/** Reads of a store: its head, all its rows as of one moment, and what happens after that moment. */
+/** Reads a store: its head, all its rows as of one moment, and the commits after that moment. */
 import { EtcdError } from './client/etcd-connection.ts'
 import type { Event, KeyValue, RangeRequest, RangeResponse } from './client/gen/etcd.ts'
 import type { Change, RowPacking } from '../record-log.ts'
@@ -8,23 +8,23 @@ import type { Head } from './etcd-rows.ts'
 import type { Want, WriteTurns } from './write-order.ts'
 
 /**
- * Rows of the first answer, and what the next ones are to have: octets, and rows at most. etcd looks at all keys that are
- * left for each answer, so that a hundred thousand rows in answers of 500 took each replica ten seconds.
+ * Rows in the first page, octets to aim for in the next ones, and the maximum of rows in a page. For each page etcd
+ * goes through all remaining keys: in pages of 500, a hundred thousand rows took each replica ten seconds.
  */
 const PAGE = 500
 const PAGE_BYTES = 2 << 20
 const MAX_PAGE = 10_000
-/** Rows may be larger than those before them. */
+/** Growth of the limit from page to page, since the next rows may be larger. */
 const PAGE_GROWTH = 4
-/** Lists begun anew because etcd has forgotten, meanwhile, the moment that they are of. */
+/** Tries of a list. A list starts again if etcd has compacted the revision that it reads. */
 const MAX_LISTS = 5
 const DELETED = 1
 
-/** The head as it was seen: a write that compares with it is made on exactly that state. */
+/** A head as it was read. A write that compares with it applies to exactly that state. */
 export interface Seen {
   readonly head: Head
   readonly value: Buffer
-  /** Of etcd, when it was written. */
+  /** Revision of etcd at which the head was written. */
   readonly revision: number
 }
 
@@ -35,11 +35,11 @@ export interface Commit {
 }
 
 export interface Listing extends Commit {
-  /** The changes are all there is, not only what came after the moment that was known. */
+  /** The changes are all rows of the store, not only those after the known revision. */
   readonly whole: boolean
-  /** Revision of etcd that it is as of: what happens after it is watched. */
+  /** Revision of etcd of the list. The watch begins after it. */
   readonly asOf: number
-  /** Rows of forgotten removals that nobody has taken away yet. */
+  /** Rows of forgotten removals that are not yet deleted. */
   readonly leftovers: readonly Change[]
 }
 
@@ -54,20 +54,22 @@ export class EtcdReader {
     this.#packing = packing
   }
 
-  /** As of now, whichever member answers. Throws EtcdError, and StateError where the store is gone. */
+  /** Reads the current head, whichever member answers. Throws EtcdError, and StateError if the store is gone. */
   async head(signal: AbortSignal): Promise<Seen> {
     const { client, keys } = this.#store
     const { kvs } = await client.range({ key: keys.head }, { action: 'look at the head of the log', signal })
     return this.seen(kvs[0])
   }
 
-  /** Throws StateError: it is not there, or cannot be read. */
+  /** Throws StateError if the head does not exist or cannot be read. */
   seen(head: KeyValue | undefined): Seen {
     if (head === undefined) throw this.#store.gone('the head of the log is gone')
     return { head: this.#store.values.head(head.value), value: head.value, revision: head.modRevision }
   }
 
-  /** All as of one moment; only what came after `known` where nothing of that time is forgotten. */
+  /**
+   * Lists all rows as of one moment. With `known`, lists only later changes, unless removals since then are forgotten.
+   */
   async list(known: Seen | undefined, signal: AbortSignal): Promise<Listing> {
     for (let tries = 1; ; tries += 1) {
       try {
@@ -79,8 +81,8 @@ export class EtcdReader {
   }
 
   /**
-   * Each commit after a revision of etcd, as it is pushed, and to `turns` which replicas want to write. Throws EtcdError (compacted) where a list must come first, and
-   * StateError when the store is taken away.
+   * Yields each commit after a revision of etcd, and reports to `turns` which replicas want to write. Throws EtcdError
+   * (compacted) if a list must come first, and StateError if the store was removed.
    */
   async *follow(
     after: number,
@@ -102,7 +104,7 @@ export class EtcdReader {
     }
   }
 
-  /** Who wants to write now. Throws EtcdError. */
+  /** The replicas that want to write now. Throws EtcdError. */
   async wants(signal: AbortSignal): Promise<readonly Want[]> {
     const { client, keys } = this.#store
     const range = { ...keys.wants, limit: PAGE, keysOnly: true }
@@ -110,7 +112,7 @@ export class EtcdReader {
     return kvs.map(({ key, createRevision }) => ({ replica: keys.parseWant(key) ?? '', since: createRevision }))
   }
 
-  /** The changes of a write that is not in its rows yet, as of a revision of etcd (0: now). */
+  /** The changes of a staged write whose rows are not yet filled in, as of a revision of etcd (0: now). */
   async staged({ staged }: Head, asOf: number, signal: AbortSignal): Promise<Change[]> {
     if (staged === undefined) return []
     const { client, keys, values } = this.#store
@@ -124,7 +126,7 @@ export class EtcdReader {
   async #list(known: Seen | undefined, signal: AbortSignal): Promise<Listing> {
     const { client, keys, values } = this.#store
     const request = { compare: [], success: [readOp(keys.format), readOp(keys.head)], failure: [] }
-    // Nothing is written by it, so it may be asked again; the next call of the reader does that.
+    // The transaction writes nothing, so the next call of the reader may repeat it.
     const first = await client.txn(request, { action: 'look at the head of the log', signal }).catch(asRead)
     const [format] = readAt(first, 0)?.kvs ?? []
     if (format === undefined) throw this.#store.gone('it is gone')
@@ -149,7 +151,7 @@ export class EtcdReader {
     return { seen, asOf, changes: inOrder([...rows.values()]), whole: since === undefined, leftovers }
   }
 
-  /** All of a range, in order of keys. */
+  /** Yields all pages of a range, in order of keys. */
   async *#pages(
     range: Partial<RangeRequest> & Pick<RangeRequest, 'key'>,
     signal: AbortSignal,
@@ -165,7 +167,7 @@ export class EtcdReader {
     }
   }
 
-  /** Undefined: there is more in it than an answer may have, or than comes in time on this way. */
+  /** Returns undefined if the page is too large for an answer, or too large to arrive in time. */
   async #page(
     page: Partial<RangeRequest> & Pick<RangeRequest, 'key' | 'limit'>,
     signal: AbortSignal,
@@ -180,7 +182,9 @@ export class EtcdReader {
     }
   }
 
-  /** Undefined: these events are of no commit; rows are filled in for an earlier one, or forgotten ones go. */
+  /**
+   * Returns undefined if the events belong to no commit: a staged write is filled in, or forgotten rows are deleted.
+   */
   async #commit(events: readonly Event[], asOf: number, signal: AbortSignal): Promise<Commit | undefined> {
     const { keys, values } = this.#store
     const head = events.find(({ kv }) => kv?.key.equals(keys.head))

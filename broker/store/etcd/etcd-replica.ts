@@ -1,6 +1,6 @@
 /**
- * What one replica knows of the log: the rows as of a head that it has seen. It moves from commit to commit, whether the
- * replica wrote them itself or was told of them, and each counts once.
+ * What one replica knows of the log: the rows as of the last head that it has seen. The state moves from commit to
+ * commit, and each commit counts once, whether this replica wrote it or the watch delivered it.
  */
 import { Backoff, type Clock, orAborted } from '../../../reconcile/reconcile.ts'
 import { errorOf, messageOf } from '../../../runtime/runtime.ts'
@@ -30,7 +30,7 @@ export class ReplicaState {
   #seen: Seen
   #asOf: number
 
-  /** `rows` is empty, and gets what the listing has, which must be whole. */
+  /** `rows` must be empty, and gets the rows of the listing, which must be whole. */
   constructor(init: ReplicaStateInit, rows: LogState, listing: Listing) {
     this.#init = init
     this.rows = rows
@@ -46,12 +46,12 @@ export class ReplicaState {
     return this.#seen
   }
 
-  /** Revision of etcd up to which all is known: what is watched begins after it. */
+  /** Revision of etcd up to which everything is known. The watch begins after it. */
   get asOf(): number {
     return this.#asOf
   }
 
-  /** Takes a commit, unless it is known. Throws EtcdError (compacted) when one before it is missing. */
+  /** Applies a commit, unless it is known. Throws EtcdError (compacted) if an earlier commit is missing. */
   take({ seen, changes }: Commit): void {
     this.#asOf = Math.max(this.#asOf, seen.revision)
     if (seen.revision <= this.#seen.revision) return
@@ -66,13 +66,13 @@ export class ReplicaState {
     if (fresh.length > 0) this.#init.onChanges(fresh)
   }
 
-  /** Takes a list, which may be older than what is known by now. */
+  /** Applies a list, which may be older than the current state. */
   takeListing({ seen, changes, whole, asOf, leftovers }: Listing): void {
     this.#asOf = Math.max(this.#asOf, asOf)
     if (seen.revision <= this.#seen.revision) return
     const { rows } = this
     this.#checkForward(seen)
-    // Removals may have been missed: only all rows together say what is gone.
+    // Removals may have been missed, and only a full list shows which rows are gone.
     const missed = whole && seen.head.compacted > rows.revision
     if (missed) rows.clear()
     const before = missed ? 0 : rows.revision
@@ -84,7 +84,7 @@ export class ReplicaState {
     if (fresh.length > 0) this.#init.onChanges(fresh)
   }
 
-  /** Resolves when a head of that revision of etcd, or a later one, is seen. Rejects with the signal's reason. */
+  /** Resolves once a head with this revision of etcd, or a later one, is seen. Rejects with the signal's reason. */
   async reach(revision: number, signal: AbortSignal): Promise<void> {
     while (this.#seen.revision < revision) {
       const { promise, resolve } = Promise.withResolvers<undefined>()
@@ -98,12 +98,12 @@ export class ReplicaState {
     }
   }
 
-  /** Rows of forgotten removals, at most so many, that may be taken away now. */
+  /** Rows of forgotten removals that may be deleted now, at most `limit`. */
   leftovers(limit: number): Change[] {
     const found: Change[] = []
     for (const [id, row] of this.#leftovers) {
       if (found.length >= limit) break
-      // Written again meanwhile, it is no left-over.
+      // A row that was written again stays.
       if (this.rows.isForgotten(row.scope, row.key)) found.push(row)
       else this.#leftovers.delete(id)
     }
@@ -118,7 +118,7 @@ export class ReplicaState {
     const { compacted, writes } = seen.head
     if (compacted > this.rows.compactedRevision) {
       const [latest = ''] = writes
-      // Who has let them be forgotten takes them away; a replica that is killed before leaves them to the next start.
+      // The replica that compacted deletes the rows. If it is killed first, the next replica that starts deletes them.
       if (replicaOf(latest) === this.#init.replica) this.#addLeftovers(this.rows.removedUpTo(compacted))
       this.rows.forgetRemoved(compacted)
     }
@@ -150,8 +150,8 @@ interface FollowerDeps {
 }
 
 /**
- * Keeps a replica's state up with the store: what others write is pushed by a watch. Where the watch ends it begins anew,
- * from where it ended or from a list.
+ * Keeps a replica's state current: a watch delivers what other replicas write. If the watch ends, it starts again where
+ * it ended, or from a list.
  *
  *   watching ──fails──► waiting (back-off) ──► watching from there
  *      └──that is compacted──► listing ──► watching from the list
@@ -168,7 +168,10 @@ export class EtcdFollower {
     this.#backoff = new Backoff(deps.clock, BACKOFF)
   }
 
-  /** Resolves after the signal. Rejects with a StateError when the store is gone or damaged: nothing can follow it. */
+  /**
+   * Resolves after the signal. Rejects with a StateError if the store is gone or damaged, since it cannot be watched
+   * any more.
+   */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
@@ -176,7 +179,7 @@ export class EtcdFollower {
       } catch (error) {
         if (isAborted(signal)) return
         if (error instanceof StateError) throw error
-        // A list that failed is still due: without it what was missed is missed for good.
+        // A list that failed stays due: the missed commits come from nowhere else.
         this.#needsList ||= isCompacted(error)
         this.#reportFailing(error)
         if (!(await this.#pause(signal))) return
@@ -196,9 +199,9 @@ export class EtcdFollower {
     }
   }
 
-  /** False: the signal has ended it. */
+  /** Resolves with false if the signal ended the pause. */
   async #pause(signal: AbortSignal): Promise<boolean> {
-    // A list is due at once, the first time.
+    // The first back-off is the shortest, so that a list follows soon.
     const ms = this.#backoff.next()
     try {
       await this.#deps.clock.sleep(ms, signal)
@@ -224,7 +227,7 @@ export class EtcdFollower {
   }
 }
 
-/** Also where it was aborted during a call. */
+/** Reads the signal again: the compiler assumes that it is unchanged since the last check. */
 function isAborted(signal: AbortSignal): boolean {
   return signal.aborted
 }

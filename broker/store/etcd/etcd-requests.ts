@@ -1,4 +1,4 @@
-/** Parts of a transaction of etcd. */
+/** Builds the parts of etcd transactions. */
 import type { Compare, DeleteRangeRequest, RangeResponse, RequestOp, TxnResponse } from './client/gen/etcd.ts'
 import type { KeyRange } from './etcd-rows.ts'
 
@@ -43,25 +43,25 @@ export function readOp(key: Buffer): RequestOp {
   return { request: { $case: 'requestRange', value: { key, rangeEnd: Buffer.alloc(0), ...none } } }
 }
 
-/** Operations that are done where the comparison holds, as one of another transaction. */
+/** Operations that run if the comparison holds, as a nested transaction. */
 export function onlyIf(compare: Compare, ops: readonly RequestOp[]): RequestOp {
   return { request: { $case: 'requestTxn', value: { compare: [compare], success: [...ops], failure: [] } } }
 }
 
-/** What the readOp() at that place gave. */
+/** The result of the readOp() at that index. */
 export function readAt({ responses }: TxnResponse, place: number): RangeResponse | undefined {
   const response = responses[place]?.response
   return response?.$case === 'responseRange' ? response.value : undefined
 }
 
 /**
- * etcd takes 128 operations in one transaction, where each of nested ones may have as many as the outer one has not:
- * 64 of 64 are one atomic write of 4,096.
+ * etcd allows 128 operations in one transaction, and each nested transaction may use what the outer one leaves: 64
+ * times 64 are one atomic write of 4,096.
  */
 const NESTED = 64
 export const MAX_OPS = NESTED * NESTED - NESTED
 
-/** Takes at most MAX_OPS; gives at most NESTED. */
+/** Takes at most MAX_OPS operations and returns at most NESTED. */
 export function nested(ops: readonly RequestOp[]): RequestOp[] {
   if (ops.length <= NESTED / 2) return [...ops]
   const groups: RequestOp[] = []

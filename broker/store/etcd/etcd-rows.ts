@@ -1,22 +1,22 @@
 /**
- * Values of the log's keys, as JSON. What cannot be read is damage, and is named. Of a record only its beginning and its
- * end are looked at here, as of those in SQLite (decision 57).
+ * Keys of a store, and their values as JSON. A value that cannot be read is damage, and the error names its key. Only
+ * the beginning and the end of a record are parsed here, as in the SQLite driver (decision 57).
  */
 import { messageOf } from '../../../runtime/runtime.ts'
 import { AS_WRITTEN, type Change, type RowPacking, StateError } from '../record-log.ts'
 import type { Scope, Scopes } from '../rows.ts'
 
 /**
- * Where what lies below the prefix of a store:
+ * The keys below the prefix of a store:
  *
- *   PREFIX/log/format            whose store it is, written once
- *   PREFIX/log/head              how far the log has come: every write compares and moves it
- *   PREFIX/log/row/SCOPE/KEY     a row, or that it is gone
+ *   PREFIX/log/format            which clusterset the store is of, written once
+ *   PREFIX/log/head              the state of the log: every write compares and replaces it
+ *   PREFIX/log/row/SCOPE/KEY     a row, or that it was removed
  *   PREFIX/log/want/ID           a replica that was overtaken and wants to write
  *   PREFIX/staged/ID/NUMBER      parts of a write that is too large for one request
  *   PREFIX/authority/FINGERPRINT a key that all replicas sign with
  *   PREFIX/replica/ID            a replica that runs, held by its lease
- *   PREFIX/clustersets/NAME/…    the same of another clusterset of this broker (broker/other-clustersets.ts)
+ *   PREFIX/clustersets/NAME/…    the same keys for another clusterset of this broker (broker/other-clustersets.ts)
  */
 export class EtcdKeys {
   readonly prefix: string
@@ -24,7 +24,7 @@ export class EtcdKeys {
   readonly head: Buffer
   readonly #row: string
 
-  /** The prefix begins with '/' and ends without one. */
+  /** The prefix begins with '/' and does not end with one. */
   constructor(prefix: string) {
     this.prefix = prefix
     this.format = Buffer.from(`${prefix}/log/format`)
@@ -32,15 +32,17 @@ export class EtcdKeys {
     this.#row = `${prefix}/log/row/`
   }
 
-  /** All that is below the prefix, also what is of somebody else. */
+  /** All keys below the prefix, including those of other programs. */
   get all(): KeyRange {
     return below(`${this.prefix}/`)
   }
-  /** What a store has beside its format and its head; a store whose prefix begins with this one is not in it. */
+  /**
+   * The keys of a store except its format and its head. Stores with longer prefixes below this one are not included.
+   */
   get content(): readonly KeyRange[] {
     return [this.rows, this.wants, this.allStaged, below(`${this.prefix}/authority/`), this.replicas]
   }
-  /** What is watched: the head, the rows, and who wants to write. */
+  /** The keys that replicas watch: the head, the rows, and the replicas that want to write. */
   get log(): KeyRange {
     return below(`${this.prefix}/log/`)
   }
@@ -61,7 +63,7 @@ export class EtcdKeys {
     return Buffer.from(`${this.#row}${scope}/${key}`)
   }
 
-  /** Scope and key of a row; undefined: the key is none of a row. */
+  /** Scope and key of a row. Undefined if the key is not of a row. */
   parseRow(key: Buffer): { readonly scope: Scope; readonly key: string } | undefined {
     const text = key.toString()
     if (!text.startsWith(this.#row)) return undefined
@@ -72,7 +74,7 @@ export class EtcdKeys {
   want(replica: string): Buffer {
     return Buffer.from(`${this.prefix}/log/want/${replica}`)
   }
-  /** The replica that wants to write; undefined: the key says nothing of that. */
+  /** The replica that wants to write. Undefined if the key is not of a wish to write. */
   parseWant(key: Buffer): string | undefined {
     const text = key.toString()
     const beginning = `${this.prefix}/log/want/`
@@ -90,7 +92,7 @@ export class EtcdKeys {
     return key.toString().slice(`${this.prefix}/staged/`.length).split('/')[0] ?? ''
   }
 
-  /** `fingerprint` of its certificate. */
+  /** `fingerprint` is that of its certificate. */
   authority(fingerprint: string): Buffer {
     return Buffer.from(`${this.prefix}/authority/${fingerprint}`)
   }
@@ -108,7 +110,7 @@ export interface KeyRange {
   readonly rangeEnd: Buffer
 }
 
-/** All keys that begin so. The beginning ends with '/', so its last octet can grow by one. */
+/** All keys with this beginning, which must end with '/': its last octet can be incremented. */
 function below(beginning: string): KeyRange {
   const key = Buffer.from(beginning)
   const rangeEnd = Buffer.from(key)
@@ -122,16 +124,19 @@ interface RowName<S extends Scope = Scope> {
   readonly key: string
 }
 
-/** How encodeRow() begins a row that has a value. */
+/** The beginning of a row with a value, as encodeRow() writes it. */
 const RECORD = /^{"r":(\d{1,15}),"v":(?={)/
 
-/** Of the keys below a prefix. A broker of a later release may raise it; one of an earlier release then stops. */
+/**
+ * Format of the keys below a prefix. A broker of a later release may raise it, and one of an earlier release then
+ * stops.
+ */
 export const FORMAT_VERSION = 1
 
 export interface Format {
   readonly sealane: 'broker'
   readonly format: number
-  /** Made with the store: revisions of different epochs cannot be compared. */
+  /** Chosen when the store is created. Revisions of different epochs cannot be compared. */
   readonly epoch: string
   readonly clusterset: string
 }
@@ -142,24 +147,24 @@ export interface Staged {
 }
 
 export interface Head {
-  /** Of the last write. */
+  /** Revision of the last write. */
   readonly revision: number
-  /** Removals up to here are forgotten. */
+  /** Removals up to this revision are forgotten. */
   readonly compacted: number
-  /** The latest write of each replica that wrote lately, newest first: "REPLICA.NUMBER". */
+  /** The latest write of each replica that wrote recently, newest first: "REPLICA.NUMBER". */
   readonly writes: readonly string[]
-  /** The last write is here, and not in its rows yet. */
+  /** The last write is staged, and its rows are not yet filled in. */
   readonly staged?: Staged
 }
 
-/** Replicas whose latest write the head remembers. */
+/** The head remembers the latest write of this many replicas. */
 export const REMEMBERED_WRITES = 16
 
 export function encodeHead(head: Head): Buffer {
   return Buffer.from(JSON.stringify(head))
 }
 
-/** The head's writes with one more, that of a replica taking the place of its write before. */
+/** The head's writes after one more write, which replaces the earlier one of the same replica. */
 export function withWrite(writes: readonly string[], id: string): readonly string[] {
   const replica = replicaOf(id)
   return [id, ...writes.filter((one) => replicaOf(one) !== replica)].slice(0, REMEMBERED_WRITES)
@@ -169,7 +174,7 @@ export function replicaOf(writeId: string): string {
   return writeId.slice(0, writeId.lastIndexOf('.'))
 }
 
-/** Reads values of one store; `where` names it in messages. Each method throws StateError (Damaged). */
+/** Parses values of one store. `where` names the store in messages. Each method throws StateError (Damaged). */
 export class ValueReader {
   readonly #where: string
   readonly #keys: EtcdKeys
@@ -193,7 +198,7 @@ export class ValueReader {
     throw this.#damaged(this.#keys.format, 'it does not say whose store this is')
   }
 
-  /** Undefined: the key is none of a row. */
+  /** Returns undefined if the key is not of a row. */
   row(key: Buffer, value: Buffer, packing = AS_WRITTEN): Change | undefined {
     const name = this.#keys.parseRow(key)
     if (name === undefined) return undefined
@@ -202,7 +207,7 @@ export class ValueReader {
     return this.#row(name, key, value)
   }
 
-  /** Of a record only the revision is read here: a broker that starts has a hundred thousand of them. */
+  /** Reads only the revision of a record here: a broker loads a hundred thousand of them at its start. */
   #record(name: RowName<'record'>, key: Buffer, value: Buffer, packing: RowPacking): Change {
     const text = value.toString()
     const [beginning = '', revision] = RECORD.exec(text) ?? []
@@ -221,7 +226,7 @@ export class ValueReader {
     return { ...name, revision: row.r as number, value: row.v }
   }
 
-  /** Of one part of a staged write. */
+  /** Parses one part of a staged write. */
   changes(key: Buffer, value: Buffer): readonly Change[] {
     const changes = this.#json(key, value)
     if (Array.isArray(changes)) return changes as readonly Change[]
@@ -244,7 +249,7 @@ export class ValueReader {
   }
 }
 
-/** A row as it is stored; without a value it is gone. */
+/** Encodes a row. A row without a value was removed. */
 export function encodeRow({ revision, value }: Change): Buffer {
   return Buffer.from(JSON.stringify({ r: revision, v: value }))
 }

@@ -1,4 +1,4 @@
-/** The store below one prefix of an etcd: its keys, and what its failures mean for who asked. */
+/** The store below one prefix of an etcd: its keys, and what failures of etcd mean for callers. */
 import { StateError } from '../record-log.ts'
 import type { EtcdClient } from './client/etcd-client.ts'
 import { EtcdError } from './client/etcd-connection.ts'
@@ -10,7 +10,7 @@ export class EtcdStore {
   readonly client: EtcdClient
   readonly keys: EtcdKeys
   readonly values: ValueReader
-  /** For messages: etcd://HOST:PORT,.../PREFIX */
+  /** The store's name in messages: etcd://HOST:PORT,.../PREFIX */
   readonly where: string
 
   constructor(client: EtcdClient, prefix: string) {
@@ -20,7 +20,7 @@ export class EtcdStore {
     this.values = new ValueReader(this.where, this.keys)
   }
 
-  /** Runs `work`; what etcd answered becomes a StateError that says what to do. Other errors pass. */
+  /** Runs `work` and turns failures of etcd into a StateError that says what to do. Other errors pass. */
   async classify<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work()
@@ -57,16 +57,17 @@ export class EtcdStore {
     }
   }
 
-  /** The store was taken away or exchanged under a replica that runs. */
+  /** The store was removed or replaced while this replica runs. */
   gone(why: string): StateError {
     const text = `${this.where}: ${why}: stop all brokers of it, find out who changed it, and start them again`
     return new StateError('Stale', this.where, text)
   }
 }
 
-// Keys of certificate authorities that all replicas sign with: one value of the store for each, by its fingerprint.
+// Keys of certificate authorities that all replicas sign with. Each is one value, under the fingerprint of its
+// certificate.
 
-/** PEM; undefined: there is none. Throws StateError. */
+/** Returns PEM, or undefined if there is no such key. Throws StateError. */
 export async function readAuthorityKey(
   store: EtcdStore,
   fingerprint: string,
@@ -90,12 +91,12 @@ export async function writeAuthorityKey(
     throw store.gone('the key of a certificate authority is not there after it was written')
 }
 
-/** Does nothing where it is gone. Throws StateError. */
+/** Does nothing if the key does not exist. Throws StateError. */
 export async function removeAuthorityKey(store: EtcdStore, fingerprint: string, signal: AbortSignal): Promise<void> {
   await writeOnce(store, removeOp({ key: store.keys.authority(fingerprint) }), signal)
 }
 
-/** A key is written and removed once, by whoever is first: doing it again does no harm where the answer was lost. */
+/** The write is idempotent, so it is repeated once if its answer is lost. */
 async function writeOnce(store: EtcdStore, op: RequestOp, signal: AbortSignal): Promise<void> {
   const write = (): Promise<unknown> =>
     store.client.txn(

@@ -1,4 +1,4 @@
-/** `etcd://user@h1:2379,h2:2379/prefix`: where a store is, as people write it. */
+/** Parses `etcd://user@h1:2379,h2:2379/prefix`, the address of a store in options and messages. */
 import { type HostPort, UserError, parseHostPort } from '../../../runtime/runtime.ts'
 
 const DEFAULT_PORT = 2379
@@ -10,11 +10,11 @@ const EXPECTED = 'etcd://[user@]host:port[,host:port…][/prefix]'
 export interface EtcdUrl {
   readonly endpoints: readonly HostPort[]
   readonly user?: string
-  /** Begins with '/', and ends without one. */
+  /** Begins with '/' and does not end with one. */
   readonly prefix: string
 }
 
-/** Throws UserError that names `field`, the text and what was expected; never a password. */
+/** Throws UserError that names `field`, the text and what is expected, and never a password. */
 export function parseEtcdUrl(text: string, field: string): EtcdUrl {
   const match = /^etcd:\/\/(?:([^@/]*)@)?([^@/]+)(\/.*)?$/.exec(text)
   const [, user, hosts = '', path = ''] = match ?? []
@@ -29,7 +29,10 @@ export function parseEtcdUrl(text: string, field: string): EtcdUrl {
   return { endpoints, prefix, ...(user === undefined ? {} : { user }) }
 }
 
-/** The same store, with a prefix below its own. Takes a path of what a prefix may have. Throws as parseEtcdUrl(). */
+/**
+ * Returns the URL of the same etcd with `path` appended to the prefix. `path` may have the characters of a prefix.
+ * Throws as parseEtcdUrl() does.
+ */
 export function etcdUrlBelow(text: string, field: string, path: string): string {
   const { prefix } = parseEtcdUrl(text, field)
   const [start = text] = /^etcd:\/\/[^/]+/.exec(text) ?? []

@@ -1,7 +1,8 @@
 /**
- * Writes of one replica. Each is one transaction of etcd that compares the head with what the replica has seen: who lost
- * contact, or was overtaken, writes nothing. A write that is too large for a transaction is put beside the log in parts
- * first; the head then makes it valid as a whole, and its rows are filled in afterwards, by whoever comes first.
+ * Writes of one replica. Each is one transaction of etcd that compares the head with what the replica has seen, so a
+ * replica that lost contact or was overtaken writes nothing. A write that is too large for one transaction is first
+ * staged in parts beside the log. The new head then makes it valid as a whole, and the first replica that sees this
+ * head fills in the rows.
  */
 import type { TxnRequest, TxnResponse } from './client/gen/etcd.ts'
 import { EtcdError } from './client/etcd-connection.ts'
@@ -23,39 +24,44 @@ import type { EtcdReader, Seen } from './etcd-reader.ts'
 import type { EtcdStore } from './etcd-store.ts'
 import { type Head, REMEMBERED_WRITES, encodeHead, encodeRow, replicaOf, withWrite } from './etcd-rows.ts'
 
-/** etcd takes requests of 1.5 MiB. */
+/** Below the request limit of etcd, which is 1.5 MiB. */
 const MAX_WRITE_BYTES = 1024 * 1024
 const MAX_PART_BYTES = 512 * 1024
 const MAX_PART_CHANGES = 2000
-/** As many keys can be compared in one transaction. */
+/** One transaction can compare this many keys. */
 const MAX_PARTS = 60
 
 /**
- * `conflict`: another replica was faster, or parts of the write were taken for left over; no row is written. `wants` is the
- * revision of etcd since which the store says that this replica wants to write; absent: it does not.
+ * `conflict`: another replica was faster, or swept the staged parts of this write; no row is written. `wants` is the
+ * revision of etcd since which the store records that this replica wants to write. Absent if it does not.
  */
 export type WriteOutcome =
   { readonly t: 'made'; readonly seen: Seen } | { readonly t: 'conflict'; readonly seen: Seen; readonly wants?: number }
 
-/** What became of a write without an answer. `made`: `seen` is the head now, which may be a later one. */
+/**
+ * The outcome of a write that got no answer. With `made`, `seen` is the current head, which may be of a later write.
+ */
 export type Finding = WriteOutcome | { readonly t: 'unknown' }
 
 export interface WriteInit {
-  /** "REPLICA.NUMBER", of this write alone. */
+  /** "REPLICA.NUMBER", unique to this write. */
   readonly id: string
   readonly from: Seen
-  /** Their revisions follow that of `from`. */
+  /** Their revisions follow the revision of `from`. */
   readonly changes: readonly Change[]
-  /** Removals up to here are forgotten from now on. */
+  /** Removals up to this revision are forgotten from now on. */
   readonly compacted: number
-  /** Replicas that need not want to write any more when this is made. */
+  /** Replicas whose wish to write is removed along with this write. */
   readonly served: readonly string[]
 }
 
 interface Move {
   readonly ops: TxnRequest['success']
   readonly compare: TxnRequest['compare']
-  /** What is done where another replica was faster, in a store that is still ours. */
+  /**
+   * Operations for the case that another replica was faster. They run only if the store is still the one that was
+   * opened.
+   */
   readonly lost?: TxnRequest['failure']
 }
 
@@ -64,14 +70,14 @@ export class EtcdWriter {
   readonly #reader: EtcdReader
   readonly #createdAt: number
 
-  /** `createdAt`: of OpenedStore. */
+  /** `createdAt` is OpenedStore.createdAt. */
   constructor(store: EtcdStore, reader: EtcdReader, createdAt: number) {
     this.#store = store
     this.#reader = reader
     this.#createdAt = createdAt
   }
 
-  /** Throws EtcdError; after `unknown`, findOut() says what became of it. */
+  /** Throws EtcdError. After the failure `unknown`, findOut() determines the outcome. */
   async write(init: WriteInit, signal: AbortSignal): Promise<WriteOutcome> {
     const { id, from, changes, compacted, served } = init
     const { keys } = this.#store
@@ -101,8 +107,8 @@ export class EtcdWriter {
   }
 
   /**
-   * Looks what became of a write without an answer. Where the head has not moved it is moved now, so that a write that is
-   * still on its way finds another head and is not made. Throws EtcdError while that cannot be found out.
+   * Determines the outcome of a write that got no answer. If the head has not moved, this moves it, so that a delayed
+   * write finds another head and fails. Throws EtcdError while the outcome cannot be determined.
    */
   async findOut(id: string, fenceId: string, from: Seen, signal: AbortSignal): Promise<Finding> {
     const fence = { ...from.head, writes: withWrite(from.head.writes, fenceId) }
@@ -111,7 +117,7 @@ export class EtcdWriter {
       const { t, seen } = await this.#move(from, fence, { ops: [], compare: [] }, { action, signal })
       return t === 'made' ? { t: 'conflict', seen } : this.#finding(id, seen)
     } catch (error) {
-      // Nothing can be moved without space; a write that was made can be seen all the same.
+      // Without space the head cannot move, but a write that was made is visible in it.
       if (!(error instanceof EtcdError && error.failure === 'noSpace')) throw error
       const seen = await this.#reader.head(signal)
       if (seen.revision === from.revision) throw error
@@ -119,13 +125,13 @@ export class EtcdWriter {
     }
   }
 
-  /** Fills in the rows of a write in parts, and ends that state. */
+  /** Fills in the rows of a staged write and removes its parts. */
   async complete(id: string, from: Seen, signal: AbortSignal): Promise<WriteOutcome> {
     const { client, keys } = this.#store
     const { staged, ...rest } = from.head
     if (staged === undefined) return { t: 'made', seen: from }
     const changes = await this.#reader.staged(from.head, 0, signal).catch((error: unknown) => {
-      // Somebody else has completed it, and the watch says so in a moment.
+      // Another replica has completed it. The watch delivers that soon.
       if (error instanceof EtcdError && error.failure === 'compacted') return undefined
       throw error
     })
@@ -140,7 +146,7 @@ export class EtcdWriter {
     return this.#move(from, head, { ops: [removeOp(keys.staged(staged.id))], compare: [] }, { action, signal })
   }
 
-  /** Takes rows away that the caller knows to be forgotten as of `from`; undefined: done. */
+  /** Deletes rows whose removals are forgotten as of `from`. */
   async sweep(rows: readonly Change[], from: Seen, signal: AbortSignal): Promise<WriteOutcome> {
     const { client, keys } = this.#store
     const success = nested(rows.map(({ scope, key }) => removeOp({ key: keys.row(scope, key) })))
@@ -149,14 +155,14 @@ export class EtcdWriter {
     return answer.succeeded ? { t: 'made', seen: from } : this.#conflict(answer)
   }
 
-  /** The store says no more that a replica wants to write. */
+  /** Removes a replica's wish to write from the store. */
   async forgetWant(replica: string, signal: AbortSignal): Promise<void> {
     const { client, keys } = this.#store
     const request = { compare: [this.#isOurs()], success: [removeOp({ key: keys.want(replica) })], failure: [] }
     await client.txn(request, { action: 'take back of a turn', signal })
   }
 
-  /** Takes away parts that no head names: their replica was killed before it said that they are valid. */
+  /** Removes parts that no head names. Their replica was killed before it could make them valid. */
   async sweepStaged(from: Seen, signal: AbortSignal): Promise<void> {
     const { client, keys } = this.#store
     const action = 'sweep of parts of large writes'
@@ -204,13 +210,13 @@ export class EtcdWriter {
     return { t: 'made', seen: { head, value, revision } }
   }
 
-  /** By its content as well: an etcd that was put back from a backup gives its revisions out again. */
+  /** Compares the content as well: an etcd that was restored from a backup assigns the same revisions again. */
   #unmoved({ revision, value }: Seen): TxnRequest['compare'] {
     const { keys } = this.#store
     return [this.#isOurs(), wasWrittenAt(keys.head, revision), hasValue(keys.head, value)]
   }
 
-  /** The store is the one that was opened: in another one nothing is written, whatever comes of it. */
+  /** The store is the one that was opened. Nothing may be written to another one. */
   #isOurs(): TxnRequest['compare'][number] {
     return wasCreatedAt(this.#store.keys.format, this.#createdAt)
   }
@@ -227,7 +233,7 @@ export class EtcdWriter {
   }
 }
 
-/** Small enough for a request each, also as rows. */
+/** Splits the changes so that each part fits into one request, also as rows. */
 function inParts(changes: readonly Change[]): Change[][] {
   const parts: Change[][] = []
   let part: Change[] = []

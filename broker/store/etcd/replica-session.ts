@@ -1,23 +1,23 @@
 /**
- * What replicas of one store say of themselves: which members have a stream open at each. Held by a lease, so that what a
- * replica said that was killed goes by itself. Nothing is decided by it; decisions are in the log.
+ * What each replica of a store publishes about itself, such as the members with a stream open at it. A lease holds it,
+ * so that the entry of a killed replica expires. Decisions never depend on it; they are in the log.
  */
 import { Backoff, type Clock, WakeableSleep, withDeadline } from '../../../reconcile/reconcile.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { EtcdStore } from './etcd-store.ts'
 
-/** What a replica says of itself in the store, as JSON. A later release may say more, and an earlier one says less. */
+/** The JSON that a replica publishes in the store. A later release may add fields, and an earlier one has fewer. */
 
 interface SessionValue {
-  /** That have a stream open at it. */
+  /** Members with a stream open at the replica. */
   readonly members: readonly string[]
-  /** Its host name; of a pod, the pod's name. */
+  /** Host name of the replica. For a pod this is the pod's name. */
   readonly host?: string
   readonly version?: string
 }
 
-/** What other replicas say is bounded by what a broker may have members. */
+/** Bounds the value of another replica. The number of members of a broker limits its real size. */
 const MAX_VALUE_BYTES = 1024 * 1024
 const MAX_TEXT = 253
 
@@ -25,7 +25,7 @@ export function formatSession(value: SessionValue): Buffer {
   return Buffer.from(JSON.stringify(value))
 }
 
-/** What cannot be read says nothing. Never throws. */
+/** Treats a value that cannot be parsed as empty. Never throws. */
 export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
@@ -40,12 +40,12 @@ export function parseSession(value: Buffer): SessionValue {
   }
 }
 
-/** It is shown to people: a name and nothing else. */
+/** The text is shown to people, so only characters of names are allowed. */
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= MAX_TEXT && /^[A-Za-z0-9._+-]+$/.test(value)
 }
 
-/** A replica that is gone counts for so long. */
+/** How long a replica counts after its last renewal. */
 const TTL_SECONDS = 15
 const RENEW_MS = (TTL_SECONDS * 1000) / 3
 const BACKOFF = { minMs: 100, maxMs: 5000 }
@@ -54,19 +54,19 @@ const DELETED = 1
 
 export interface ReplicaSessionInit {
   readonly store: EtcdStore
-  /** Of this process alone. */
+  /** Unique to this process. */
   readonly id: string
   readonly clock: Clock
   readonly logger: Logger
-  /** What it says of itself to people, beside its members. */
+  /** Facts for people that the replica publishes besides its members. */
   readonly says?: Omit<SessionValue, 'members'>
-  /** Called when this replica has become the first one. */
+  /** Called when this replica becomes the first one. */
   readonly onFirst?: () => void
 }
 
 export class ReplicaSession {
   readonly #init: ReplicaSessionInit
-  /** By replica, this one among them: the members that have a stream open there. */
+  /** Members with an open stream, by replica. This replica is included. */
   readonly #replicas = new Map<string, ReadonlySet<string>>()
   #members: readonly string[] = []
   #isSaid = false
@@ -78,12 +78,12 @@ export class ReplicaSession {
     this.#renewal = new WakeableSleep(init.clock)
   }
 
-  /** Ids of the replicas that run, this one among them once etcd knows it. */
+  /** Ids of the replicas that run. This one is included once etcd has its entry. */
   get replicas(): readonly string[] {
     return [...this.#replicas.keys()].sort()
   }
 
-  /** Whether this replica is the one that does what one of them has to do. */
+  /** Whether this replica is the one that does the work that only one of them should do. */
   isFirst(): boolean {
     return this.replicas[0] === this.#init.id
   }
@@ -93,7 +93,7 @@ export class ReplicaSession {
     return [...this.#replicas].some(([id, members]) => id !== this.#init.id && members.has(cluster))
   }
 
-  /** Says which members have a stream open here. */
+  /** Publishes which members have a stream open here. */
   report(members: readonly string[]): void {
     const sorted = [...members].sort()
     if (sorted.join() === this.#members.join()) return
@@ -102,7 +102,7 @@ export class ReplicaSession {
     this.#renewal.wake()
   }
 
-  /** Until the signal; then the lease ends. */
+  /** Runs until the signal, then ends the lease. */
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([
       this.#forever(signal, 'the session of this broker is lost', (ended) => this.#hold(ended)),
@@ -126,7 +126,7 @@ export class ReplicaSession {
     }
   }
 
-  /** Returns when the lease is over. */
+  /** Returns when the lease has expired. */
   async #hold(signal: AbortSignal): Promise<void> {
     const { store, id, clock } = this.#init
     const { client, keys } = store
@@ -140,12 +140,12 @@ export class ReplicaSession {
           const value = formatSession({ members: this.#members, ...this.#init.says })
           await client.put(keys.replica(id), value, { action: 'session of this broker', signal }, lease)
         }
-        // Or until there is something new to say.
+        // Sleeps until the renewal is due, or until there is something new to publish.
         await this.#renewal.sleep(RENEW_MS, signal)
         if ((await client.keepLease(lease, signal)) <= 0) return
       }
     } finally {
-      // Gone by itself otherwise.
+      // If this fails, the lease expires by itself.
       await withDeadline(clock, END_MS, (late) => client.revokeLease(lease, late)).catch(() => undefined)
     }
   }
@@ -179,7 +179,7 @@ export class ReplicaSession {
   }
 }
 
-/** Also where it was aborted during a call. */
+/** Reads the signal again: the compiler assumes that it is unchanged since the last check. */
 function isAborted(signal: AbortSignal): boolean {
   return signal.aborted
 }

@@ -1,27 +1,27 @@
 /**
- * Whose turn it is among replicas that write at the same time. Who has just written is the first to know what is there
- * now, and would overtake the others again and again. So who was overtaken says in the store that it wants to write, and
- * the others let it, in the order in which they said so:
+ * Decides which replica writes next if several want to write. The replica that wrote last is the first to know the new
+ * head, and would overtake the others again and again. So a replica that was overtaken records in the store that it
+ * wants to write, and the others let it, in the order of these records:
  *
- *   a write of ours was overtaken ──► we want (a key of ours is put)
- *   a write of ours is made       ──► we have what we wanted (the same transaction takes the key away)
- *   somebody else wanted earlier  ──► wait until it has written, or until MOST_MS after it said so
+ *   a write of this replica is overtaken ──► it wants to write (the failed transaction puts its key)
+ *   a write of this replica is made      ──► it wants no more (the same transaction removes its key)
+ *   another replica wanted earlier       ──► wait until it has written, at most MOST_MS after its key was seen
  *
- * Earlier is what was said before our group was begun, or before we said so ourselves: who comes later is not waited for,
- * so that no wait is longer than MOST_MS. Nothing depends on it but who is first: the comparison of the head decides
- * (decision 57).
+ * Earlier means before this replica's own key, or before its group began if it has none. Later keys are not waited for,
+ * so no wait is longer than MOST_MS. This changes only the order: the comparison of the head decides whether a write is
+ * made (decision 57).
  */
 import { type Clock, WakeableSleep } from '../../../reconcile/reconcile.ts'
 import { type Head, replicaOf } from './etcd-rows.ts'
 
-/** Who does not write within this may be dead, or far away. */
+/** A replica that does not write within this time may be dead or slow. */
 const MOST_MS = 250
-/** A store has few replicas; what else is there is not looked at. */
+/** A store has few replicas. Further keys are ignored. */
 const MOST_WANTS = 64
-/** One write takes away no more of them. */
+/** One write removes at most this many of the keys. */
 export const MOST_SERVED = 16
 
-/** Of a replica that wants to write; `since` is the revision of etcd at which it said so first. */
+/** A replica that wants to write. `since` is the revision of etcd at which its key was put first. */
 export interface Want {
   readonly replica: string
   readonly since: number
@@ -45,19 +45,19 @@ export class WriteTurns {
     this.#replica = replica
   }
 
-  /** Whether the store says of this replica that it wants to write. */
+  /** Whether the store records that this replica wants to write. */
   get isWanted(): boolean {
     return this.#own !== undefined
   }
 
-  /** The replicas of which the store need not say any more that they want to write, once we have written. */
+  /** Replicas whose keys are removed with the next write of this replica: its own, and those that waited too long. */
   get served(): readonly string[] {
     const now = this.#clock.monotonic()
     const late = [...this.#others].filter(([, { untilMs }]) => untilMs <= now).map(([replica]) => replica)
     return (this.#own === undefined ? late : [this.#replica, ...late]).slice(0, MOST_SERVED)
   }
 
-  /** A replica wants to write, as the store says. That it says so again changes nothing. */
+  /** The store has the key of a replica that wants to write. A repeated put of the key changes nothing. */
   see({ replica, since }: Want): void {
     if (replica === this.#replica) return
     const known = this.#others.get(replica)
@@ -66,30 +66,30 @@ export class WriteTurns {
     this.#sleep.wake()
   }
 
-  /** The store says no more that it wants to write. */
+  /** The store no longer has the key of this replica. */
   seeServed(replica: string): void {
     if (this.#others.delete(replica)) this.#sleep.wake()
   }
 
-  /** The watch begins anew: what it told before may be over. */
+  /** The watch starts again, so earlier keys may be gone. */
   forget(): void {
     this.#others.clear()
     this.#sleep.wake()
   }
 
-  /** A write of ours was overtaken, and the store says so since that revision of etcd. */
+  /** A write of this replica was overtaken. Its key is in the store since that revision of etcd. */
   overtaken(since: number): void {
     this.#own ??= since
   }
 
-  /** A write of ours was made, or nothing is to be written any more. */
+  /** A write of this replica was made, or it has nothing left to write. */
   done(): void {
     this.#own = undefined
   }
 
   /**
-   * Until nobody wants to write who said so earlier than we did, or than revision `asOf` of etcd if we said nothing. False
-   * where that is so already. Rejects with the signal's reason.
+   * Waits until no replica wants to write that was earlier than this one, or earlier than revision `asOf` of etcd if
+   * this one has no key. Resolves with false if it did not have to wait. Rejects with the signal's reason.
    */
   async await(asOf: number, signal: AbortSignal): Promise<boolean> {
     for (let hasWaited = false; ; hasWaited = true) {
@@ -102,26 +102,31 @@ export class WriteTurns {
   }
 }
 
-/** How long each is given: twice what writes take, since half of them take longer than the mean. */
+/**
+ * Time for each replica, in milliseconds: twice the mean duration of a write, since half of the writes take longer than
+ * the mean.
+ */
 const PACE = { first: 30, least: 6, most: 500 }
-/** How much of it the last write is. */
+/** Weight of the latest write in the moving average. */
 const SHARE = 0.2
-/** Who has not written for so many of these has nothing to write, or is dead. */
+/** A replica that has not written for this many paces has nothing to write, or is dead. */
 const ACTIVE = 4
 
 /**
- * Keeps replicas that all write from trying at the same time. Of several tries on one head one is made, and the others
- * cost etcd and the replicas as much and bring nothing. The head names who wrote last: whoever wrote longest ago among
- * those that wrote just now tries at once, and each of the others gives those before it the time of two writes.
+ * Keeps replicas that all write from trying at the same time. Of several tries on one head only one succeeds, and the
+ * others still cost etcd and the replicas the same work. The head names the last writer. Among the replicas that wrote
+ * recently, the one whose last write is oldest tries at once. Each of the others gives every replica before it the time
+ * of two writes.
  *
- * It only spreads the tries. Nobody is waited for who has not written lately, nobody for longer than a few writes take,
- * and the comparison of the head decides as ever; that each comes to it is for WriteTurns (decision 57).
+ * This only spreads the tries. A replica that has not written recently is not waited for, no wait is longer than a few
+ * writes, and the comparison of the head still decides. WriteTurns ensures that each replica gets to write (decision
+ * 57).
  */
 export class WriteRotation {
   readonly #clock: Clock
   readonly #replica: string
   readonly #sleep: WakeableSleep
-  /** When each was seen to write, the longest ago first. */
+  /** When each replica last wrote, the oldest first. */
   readonly #wrote = new Map<string, number>()
   #paceMs = PACE.first
 
@@ -142,13 +147,16 @@ export class WriteRotation {
     this.#sleep.wake()
   }
 
-  /** A write of this replica took so long, made or not. */
+  /** A write of this replica took this long, whether it was made or not. */
   took(ms: number): void {
     const paceMs = this.#paceMs + SHARE * (2 * ms - this.#paceMs)
     this.#paceMs = Math.min(PACE.most, Math.max(PACE.least, paceMs))
   }
 
-  /** Until it is this replica's time. False where that is so already. Rejects with the signal's reason. */
+  /**
+   * Waits until it is this replica's time. Resolves with false if it did not have to wait. Rejects with the signal's
+   * reason.
+   */
   async await(signal: AbortSignal): Promise<boolean> {
     for (let hasWaited = false; ; hasWaited = true) {
       const ms = this.#waitMs()
@@ -163,7 +171,7 @@ export class WriteRotation {
     const last = active.at(-1)
     if (last === undefined) return 0
     const place = active.findIndex(([replica]) => replica === this.#replica)
-    // One that has not written lately is not behind those that have.
+    // A replica that has not written recently does not queue behind those that have.
     const before = place < 0 ? 0 : place
     return last[1] + before * this.#paceMs - nowMs
   }

@@ -1,6 +1,6 @@
 /**
- * A broker's database and the files beside it as one file: a copy of the database as SQLite itself makes it from one
- * moment, with a table of files added and an application_id of its own, so that neither can be taken for the other.
+ * A broker's database and the files beside it as one file. It is a consistent copy of the database that SQLite makes,
+ * with a table of files and an application_id of its own, so that a backup and a database cannot be confused.
  */
 import { randomUUID } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
@@ -9,16 +9,16 @@ import { StateError, type StoreContent, type StoredRow } from '../record-log.ts'
 import { SETTINGS_KEY, type SettingsRow } from '../rows.ts'
 import { APPLICATION_ID, SCHEMA_VERSION, checkThere, classify, oneLine, openDatabase, pragma } from './sqlite-file.ts'
 
-// Reads a database or a backup as it is written, changing nothing; also beside a broker that writes.
+// Reads the rows of a database or a backup without changing it, also while a broker writes to it.
 
 interface SqliteKind {
-  /** PRAGMA application_id of it. */
+  /** PRAGMA application_id of the file. */
   readonly applicationId: number
-  /** Its tables and indexes; SQLite's own for a primary key may be there besides. */
+  /** Its tables and indexes. SQLite's own indexes for primary keys may exist as well. */
   readonly schema: readonly string[]
-  /** Sentence for a file that is something else. */
+  /** Error text for a file of another kind. */
   readonly expected: string
-  /** It has no log beside it, so its size follows from its pages. */
+  /** It has no write-ahead log beside it, so the number of its pages gives its size. */
   readonly isOneFile: boolean
 }
 
@@ -41,13 +41,13 @@ const BACKUP_KIND: SqliteKind = {
   isOneFile: true,
 }
 
-/** Runs `work` on the file as of one moment. Throws StateError for what is no such file, or not whole. */
+/** Runs `work` on the file in one read transaction. Throws StateError if the file is of another kind or damaged. */
 function readingSqlite<T>(file: string, kind: SqliteKind, work: (database: DatabaseSync) => T): T {
   checkThere(file)
   return classify(file, () => {
     const database = new DatabaseSync(file, { readOnly: true })
     try {
-      // A file may come from anywhere: nothing in its schema is to run.
+      // A file may come from anywhere, so nothing in its schema may run.
       database.exec('PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON')
       database.exec('BEGIN')
       checkKind(database, file, kind)
@@ -58,7 +58,7 @@ function readingSqlite<T>(file: string, kind: SqliteKind, work: (database: Datab
   })
 }
 
-/** All rows of a database. Throws as readingSqlite() does. */
+/** Returns all rows of a database. Throws as readingSqlite() does. */
 export function readDatabaseContent(file: string): StoreContent {
   return readingSqlite(file, DATABASE_KIND, contentOfSqlite)
 }
@@ -86,13 +86,13 @@ function checkKind(database: DatabaseSync, file: string, kind: SqliteKind): void
   checkSchema(database, file, kind)
   const bytes = pragma(database, 'page_count') * pragma(database, 'page_size')
   const { size } = statSync(file)
-  // Before the pages are looked through: what was appended would be copied along, however much it is.
+  // This comes before the check of the pages, since VACUUM would copy appended data of any size.
   if (kind.isOneFile && size !== bytes) throw damaged(file, `it has ${size} bytes, and its first page says ${bytes}`)
   const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check']
   if (found !== 'ok') throw damaged(file, oneLine(String(found)))
 }
 
-/** Views and triggers would be run by who reads or writes what they hang on. */
+/** Refuses views and triggers: SQLite runs them when their tables are read or written. */
 function checkSchema(database: DatabaseSync, file: string, { schema, expected }: SqliteKind): void {
   const there = database.prepare('SELECT type, name FROM sqlite_schema').all() as { type: string; name: string }[]
   const known = new Set(schema)
@@ -108,18 +108,18 @@ function damaged(file: string, why: string): StateError {
 }
 
 export interface BackupContent {
-  /** Milliseconds since 1970: what was written later is not in it. */
+  /** Milliseconds since 1970. Later writes are not in the backup. */
   readonly takenAtMs: number
-  /** By name; PEM texts. */
+  /** PEM texts by file name. */
   readonly files: Readonly<Record<string, string>>
 }
 
 export interface Backup extends BackupContent {
-  /** Absent from one that was taken before the broker's first start was over. */
+  /** Absent if the backup was taken before the broker's first start had finished. */
   readonly settings: SettingsRow | undefined
 }
 
-/** Writes a backup of the database into `target`, which must not exist; mode 0600. Throws StateError. */
+/** Writes a backup of the database to `target`, which must not exist, with mode 0600. Throws StateError. */
 export function writeBackup(database: string, target: string, { takenAtMs, files }: BackupContent): void {
   const source = openDatabase(database, false)
   try {
@@ -136,7 +136,7 @@ export function writeBackup(database: string, target: string, { takenAtMs, files
   })
 }
 
-/** Throws StateError for what is no whole backup, or one of a later release. */
+/** Throws StateError if the file is no complete backup, or comes from a later release. */
 export function readBackup(file: string): Backup {
   return readingSqlite(file, BACKUP_KIND, (backup) => {
     const rows = backup.prepare('SELECT name, content FROM backup').all() as { name: string; content: string }[]
@@ -152,21 +152,21 @@ export function readBackup(file: string): Backup {
   })
 }
 
-/** All rows of a backup, as they are written. Throws as readBackup() does. */
+/** Returns all rows of a backup in their stored form. Throws as readBackup() does. */
 export function readBackupContent(file: string): StoreContent {
   return readingSqlite(file, BACKUP_KIND, contentOfSqlite)
 }
 
-/** Makes a broker's database of a backup, of a new epoch, in `target`, which must not exist. Throws StateError. */
+/** Turns a backup into a broker's database with a new epoch at `target`, which must not exist. Throws StateError. */
 export function unpackBackup(file: string, target: string): void {
   readingSqlite(file, BACKUP_KIND, (backup) => {
-    // VACUUM is not for the middle of a transaction.
+    // VACUUM cannot run within a transaction.
     backup.exec('COMMIT')
     copyInto(backup, target)
   })
   edit(target, (copy) => {
     copy.exec('DROP TABLE backup')
-    // Members may have seen later revisions of the epoch before: those would be given out twice.
+    // Members may have seen later revisions of the earlier epoch, and this database will assign those again.
     copy.prepare("UPDATE meta SET value = ? WHERE name = 'epoch'").run(randomUUID())
     copy.exec(`PRAGMA application_id = ${APPLICATION_ID}`)
   })
@@ -174,7 +174,7 @@ export function unpackBackup(file: string, target: string): void {
 
 function copyInto(source: DatabaseSync, target: string): void {
   classify(target, () => {
-    // SQLite would make it readable for all; it writes into an empty one that is there.
+    // SQLite would create the file readable for all users, but VACUUM INTO accepts an existing empty file.
     closeSync(openSync(target, 'wx', 0o600))
     source.prepare('VACUUM INTO ?').run(target)
   })

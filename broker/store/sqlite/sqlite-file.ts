@@ -1,6 +1,6 @@
 /**
- * Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used in this folder
- * only.
+ * Opens the database file and turns errors of SQLite into messages that say what to do. Only this folder uses
+ * node:sqlite.
  */
 import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
@@ -9,11 +9,11 @@ import { DatabaseSync } from 'node:sqlite'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { StateError, absentState } from '../record-log.ts'
 
-/** PRAGMA application_id of our files: "SLBR". */
+/** PRAGMA application_id of a broker's database: "SLBR". */
 export const APPLICATION_ID = 0x534c4252
 export const SCHEMA_VERSION = 1
 
-/** How long to wait for another process that writes (the CLI beside a running broker). */
+/** How long to wait for another process that writes (a command beside a running broker). */
 const BUSY_MS = 2000
 
 const SCHEMA = `
@@ -28,13 +28,13 @@ const SCHEMA = `
   CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 `
 
-/** Takes a path; `create` makes the file where there is none. Throws StateError. */
+/** Opens the database at a path. With `create`, makes the file if it does not exist. Throws StateError. */
 export function openDatabase(file: string, create: boolean): DatabaseSync {
   if (!create) checkThere(file)
   return classify(file, () => {
     const database = new DatabaseSync(file, { timeout: BUSY_MS })
     try {
-      // A member's addresses and keys are nobody else's business.
+      // The file holds addresses and keys of members, so only the broker's user may read it.
       chmodSync(file, 0o600)
       prepare(database, file)
       return database
@@ -45,7 +45,7 @@ export function openDatabase(file: string, create: boolean): DatabaseSync {
   })
 }
 
-/** Of a file that cannot even be looked at, nobody knows whether it is there. Throws StateError. */
+/** Throws StateError if the file does not exist, or if its existence cannot be checked. */
 export function checkThere(file: string): void {
   try {
     statSync(file)
@@ -60,15 +60,15 @@ export function checkThere(file: string): void {
 }
 
 /**
- * Holds `<directory>/broker.lock` until released, or until the process is gone, however it went. Throws StateError
- * (Locked) while another process holds it.
+ * Holds `<directory>/broker.lock` until released, or until the process ends for any reason. Throws StateError (Locked)
+ * while another process holds it.
  */
 export function lockDirectory(directory: string): () => void {
   const file = join(directory, 'broker.lock')
   return classify(file, () => {
     const lock = new DatabaseSync(file, { timeout: 0 })
     try {
-      // Nobody else may hold it in our place.
+      // No other user may open the file and take the lock.
       chmodSync(file, 0o600)
       lock.exec('BEGIN EXCLUSIVE')
     } catch (error) {
@@ -85,7 +85,7 @@ export function lockDirectory(directory: string): () => void {
 }
 
 function prepare(database: DatabaseSync, file: string): void {
-  // FULL: an acknowledged write survives also the loss of power. Measured cost of one commit: under 1 ms.
+  // FULL: an acknowledged write survives a loss of power. A commit was measured to take under 1 ms.
   database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1000')
   const version = pragma(database, 'user_version')
   const application = pragma(database, 'application_id')
@@ -107,7 +107,7 @@ function prepare(database: DatabaseSync, file: string): void {
 
 function create(database: DatabaseSync): void {
   database.exec('BEGIN IMMEDIATE')
-  // Another process may have been first.
+  // Another process may have created the schema first.
   if (pragma(database, 'user_version') === 0) {
     database.exec(SCHEMA)
     database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${SCHEMA_VERSION}`)
@@ -116,12 +116,12 @@ function create(database: DatabaseSync): void {
   database.exec('COMMIT')
 }
 
-/** A number that SQLite keeps in the file's header, or about it. */
+/** Reads a number from the file's header, or another numeric pragma. */
 export function pragma(database: DatabaseSync, name: string): number {
   return Number(database.prepare(`PRAGMA ${name}`).get()?.[name])
 }
 
-/** Runs `work`; what SQLite or the file system throws becomes a StateError that names the file. */
+/** Runs `work` and turns errors of SQLite or the file system into a StateError that names the file. */
 export function classify<T>(file: string, work: () => T): T {
   try {
     return work()
@@ -175,7 +175,7 @@ function toStateError(file: string, error: unknown): StateError {
   }
 }
 
-/** SQLite's report begins with a heading of its own. */
+/** Joins SQLite's report into one line, without its heading. */
 export function oneLine(report: string): string {
   return report.replace(/^\*\*\*.*\*\*\*\n/, '').replaceAll('\n', '; ')
 }

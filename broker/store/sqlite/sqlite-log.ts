@@ -11,7 +11,7 @@ export interface SqliteLogInit extends Partial<GroupedLogInit> {
   readonly create?: boolean
 }
 
-/** Throws StateError when the file cannot be used; the message names it. */
+/** Throws StateError if the file cannot be used. The message names it. */
 export function openSqliteLog(init: SqliteLogInit): GroupedLog {
   const journal = new SqliteJournal(init.file, openDatabase(init.file, init.create ?? true), init.packing)
   try {
@@ -75,7 +75,7 @@ class SqliteJournal implements Journal {
       const compacted = Number(this.#meta('compacted'))
       const whole = compacted > revision
       const content = { ...this.#read(whole ? 0 : revision), whole }
-      // Only now: what could not be read has not been seen.
+      // This comes last: if the read fails, the next group must read the same changes again.
       this.#seenVersion = version
       return content
     })
@@ -132,7 +132,10 @@ class SqliteJournal implements Journal {
     }
   }
 
-  /** Row by row: all at once, as text and as objects, are several times what stays of them. Ends the transaction. */
+  /**
+   * Reads row by row, since all rows at once as text and objects take several times the final memory. Ends the
+   * transaction.
+   */
   *#loaded(): Generator<Change> {
     const rows = this.#after.iterate(0)
     for (;;) {

@@ -1,7 +1,7 @@
 /**
- * A thin client of etcd's API v3: one connection at a time to one of several members, the next one when it fails. What
- * only reads is asked of each of them once; of a write whose answer is lost the caller hears that, and nothing is sent
- * twice.
+ * A thin client of etcd's API v3 with one connection at a time to one of several members. If a connection fails, the
+ * client moves to the next member. It tries a read once at each member. If the answer to a write is lost, it reports
+ * that to the caller and does not send the write again.
  */
 import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -39,14 +39,14 @@ export interface EtcdLogin {
 
 export interface EtcdCredentials {
   readonly tls: EtcdTls
-  /** Undefined: the client certificate says who asks, or nobody has to. */
+  /** Undefined if the client certificate identifies the broker, or if etcd requires no login. */
   readonly login?: EtcdLogin | undefined
 }
 
 export interface EtcdClientInit {
-  /** At least one. */
+  /** At least one endpoint. */
   readonly endpoints: readonly HostPort[]
-  /** Looked at for each connection, and for each login. */
+  /** Read for each connection and each login. */
   readonly credentials: EtcdCredentials
   readonly clock: Clock
   readonly logger: Logger
@@ -54,12 +54,12 @@ export interface EtcdClientInit {
 }
 
 interface CallInit {
-  /** In words: "write of 3 rows". */
+  /** The action in words: "write of 3 rows". */
   readonly action: string
-  /** Asking again does no harm. */
+  /** The call may be sent again without harm. */
   readonly repeatable: boolean
   readonly signal: AbortSignal
-  /** False: the call itself is the one that logs in, or needs no login. */
+  /** False: the call is the login itself, or needs none. */
   readonly login?: false
 }
 
@@ -78,12 +78,12 @@ export class EtcdClient {
     this.#at = Math.floor(init.clock.random() * init.endpoints.length)
   }
 
-  /** host:port of all, as messages name them. */
+  /** host:port of all members, as messages name them. */
   get endpoints(): string {
     return this.#init.endpoints.map(formatHostPort).join(',')
   }
 
-  /** The member that is asked now, or is asked next. */
+  /** The member that the client uses now, or tries next. */
   get endpoint(): string {
     const { endpoints } = this.#init
     return formatHostPort(endpoints[this.#at % endpoints.length] as HostPort)
@@ -98,17 +98,17 @@ export class EtcdClient {
     return this.#call<RangeRequest, RangeResponse>(KVService.range, { ...NO_RANGE, ...request }, { ...init, ...READ })
   }
 
-  /** Throws EtcdError; of the failure `unknown` nobody knows yet whether it was done. */
+  /** Throws EtcdError. After the failure `unknown`, the transaction may or may not have run. */
   txn(request: TxnRequest, init: Omit<CallInit, 'repeatable'>): Promise<TxnResponse> {
     return this.#call(KVService.txn, request, { ...init, repeatable: false })
   }
 
-  /** For keys that only their writer reads: to write them twice does no harm. */
+  /** Only for keys that their writer alone writes: the put may be repeated. */
   async put(key: Buffer, value: Buffer, init: Omit<CallInit, 'repeatable'>, lease = 0): Promise<void> {
     await this.#call(KVService.put, { key, value, lease }, { ...init, repeatable: true })
   }
 
-  /** The id is chosen by the caller: granted twice it is the same lease. */
+  /** The caller chooses the id, so that a repeated grant gives the same lease. */
   async grantLease(id: number, ttlSeconds: number, signal: AbortSignal): Promise<void> {
     const init: CallInit = { action: 'grant of a lease', repeatable: false, signal }
     await this.#call(LeaseService.leaseGrant, { id, ttl: ttlSeconds }, init)
@@ -118,7 +118,7 @@ export class EtcdClient {
     await this.#call(LeaseService.leaseRevoke, { id }, { action: 'end of a lease', repeatable: true, signal })
   }
 
-  /** Gives the seconds that it has left; 0: it is over. */
+  /** Returns the seconds that the lease has left, or 0 if it has expired. */
   async keepLease(id: number, signal: AbortSignal): Promise<number> {
     for await (const { ttl } of this.#stream(LeaseService.leaseKeepAlive, { id }, 'renewal of a lease', signal))
       return ttl
@@ -126,8 +126,8 @@ export class EtcdClient {
   }
 
   /**
-   * What happens to the keys of a range from a revision on. Throws EtcdError (compacted) when that is forgotten. Ends
-   * by the signal, with its reason.
+   * Yields the changes to a range of keys from a revision on. Throws EtcdError (compacted) if that revision is
+   * compacted. Ends by the signal, with its reason.
    */
   async *watch(
     { key, rangeEnd, startRevision }: WatchCreateRequest,
@@ -145,7 +145,10 @@ export class EtcdClient {
     throw new EtcdError('unreachable', `etcd at ${this.endpoint}: watch: it has ended the stream`)
   }
 
-  /** Gives the connection up: the next call asks the next member. For who waits for what does not come. */
+  /**
+   * Closes the connection, so that the next call uses the next member. For callers whose member no longer delivers
+   * changes.
+   */
   turnAway(): void {
     if (this.#connection !== undefined) this.#next(this.#connection)
   }
@@ -156,7 +159,7 @@ export class EtcdClient {
     this.#connection = undefined
   }
 
-  /** Each member once, while that does no harm. A login that has run out is renewed once. */
+  /** Tries each member once if the call is repeatable. Renews an expired login once. */
   async #call<Q, A>(method: Method<Q, A>, request: Q, init: CallInit): Promise<A> {
     const { action, repeatable } = init
     const signal = AbortSignal.any([init.signal, this.#closed.signal])
@@ -178,7 +181,7 @@ export class EtcdClient {
           if (this.#token === token) this.#token = undefined
           continue
         }
-        // With the next connection it may show something else.
+        // The next connection may use a renewed certificate.
         if (error.failure === 'noLogin') this.#next(connection)
         if (!isLost(error)) throw error
         this.#next(connection)
@@ -212,7 +215,7 @@ export class EtcdClient {
     }
   }
 
-  /** One login at a time, of all calls. */
+  /** All calls share one login at a time. */
   #loginToken(connection: EtcdConnection): Promise<string> | undefined {
     if (this.#token !== undefined) return this.#token
     const { login } = this.#init.credentials
@@ -231,7 +234,7 @@ export class EtcdClient {
     await connection.ready(this.#closed.signal)
     const { token } = await connection
       .unary(AuthService.authenticate, request, metadataOf(undefined), action, this.#closed.signal)
-      // A login may be repeated: nothing is unknown about it.
+      // A login may be repeated, so its outcome is never `unknown`.
       .catch((error: unknown) => {
         if (error instanceof EtcdError && error.failure === 'unknown')
           throw new EtcdError('unreachable', error.message, error)
@@ -251,7 +254,7 @@ export class EtcdClient {
     return this.#connection
   }
 
-  /** Only once, when several calls fail with the same connection. */
+  /** Moves on only once if several calls fail on the same connection. */
   #next(connection: EtcdConnection): void {
     connection.close()
     if (this.#connection !== connection) return
@@ -269,7 +272,7 @@ const NO_RANGE: Omit<RangeRequest, 'key'> = {
   minModRevision: 0,
 }
 
-/** A member that knows no leader answers so at once, where it would otherwise let the caller wait. */
+/** With `hasleader`, a member without a leader fails at once. Otherwise the call would wait for a leader. */
 function metadataOf(token: string | undefined): Metadata {
   const metadata = new Metadata()
   metadata.set('hasleader', 'true')
@@ -281,7 +284,7 @@ function isLost({ failure }: EtcdError): boolean {
   return failure === 'unreachable' || failure === 'unknown'
 }
 
-/** What each of them said, once. */
+/** Joins the messages of all members, each once. */
 function ofAll(failures: readonly EtcdError[]): EtcdError {
   const [first] = failures
   if (first === undefined || failures.length === 1) return first ?? new EtcdError('unreachable', 'etcd: no endpoint')
@@ -295,18 +298,18 @@ function canceledError(endpoint: string, { cancelReason }: WatchResponse): EtcdE
   return new EtcdError(failure, `etcd at ${endpoint}: watch: ${why}`)
 }
 
-// What a broker shows an etcd, in files that somebody else may renew while it runs: a certificate of 90 days ends long
-// before a broker does. They are read anew for each connection; what cannot be used leaves what was read before.
+// Credentials for etcd, in files that may be renewed while the broker runs: a certificate of 90 days expires long
+// before a broker ends. Each connection reads the files again. If they cannot be used, the last valid ones stay in use.
 
 export interface CredentialPaths {
   readonly ca?: string | undefined
-  /** Both, or none. */
+  /** Both or neither. */
   readonly certificate?: string | undefined
   readonly key?: string | undefined
   readonly password?: string | undefined
 }
 
-/** One that cannot be read, or used. */
+/** A credential file that cannot be read or used. */
 export class CredentialFileError extends Error {
   readonly file: string
   constructor(file: string, message: string, cause: unknown) {
@@ -333,7 +336,7 @@ export class CredentialFiles {
     this.#last = read(paths)
   }
 
-  /** As the files are now. */
+  /** The TLS material as the files are now. */
   get tls(): EtcdTls {
     return this.#now().tls
   }
@@ -344,12 +347,12 @@ export class CredentialFiles {
     return user === undefined || password === undefined ? undefined : { user, password }
   }
 
-  /** Half of a new pair may be there: the other half comes with the next connection. */
+  /** Only half of a new pair may be in place. The next connection reads the other half. */
   #now(): Given {
     try {
       this.#last = read(this.#paths)
     } catch {
-      // As above.
+      // The last valid credentials stay in use.
     }
     return this.#last
   }

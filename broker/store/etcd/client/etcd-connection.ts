@@ -1,4 +1,4 @@
-/** One connection to one member of etcd: made, looked after by pings, and given up once, with all that runs over it. */
+/** One connection to one member of etcd. Pings check it, and closing it ends all calls on it. */
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
 import {
@@ -14,12 +14,13 @@ import { cancelSoon, limitHandshake } from '../../../../protocol/transport/trans
 import { type Clock, orAborted } from '../../../../reconcile/reconcile.ts'
 import { type HostPort, formatHostPort } from '../../../../runtime/runtime.ts'
 
-// What etcd and the way to it answer, sorted once by what a caller can do about it.
+// Failures of etcd and of the connection to it, by what a caller can do about them.
 
 /**
- * unreachable: nobody answered, and nothing was done. unknown: it was sent, and no answer came: it may have been done.
- * noLogin: etcd does not know who asks. denied: it knows, and refuses. noSpace: it takes no writes until it has room.
- * compacted: that revision is forgotten. tooLarge: it takes no request of that size.
+ * unreachable: no member answered, and nothing was done. unknown: the call was sent and got no answer, so it may have
+ * been done. noLogin: etcd does not know the client. denied: etcd knows the client and refuses the call. noSpace: etcd
+ * accepts no writes until it has space. compacted: the revision is compacted. tooLarge: etcd accepts no request of that
+ * size.
  */
 type EtcdFailure = 'unreachable' | 'unknown' | 'noLogin' | 'denied' | 'noSpace' | 'compacted' | 'tooLarge' | 'failed'
 
@@ -31,14 +32,14 @@ export class EtcdError extends Error {
     this.failure = failure
   }
 
-  /** The last word is that no answer came in time. */
+  /** The root cause is that no answer arrived in time. */
   get isLate(): boolean {
     const { cause } = this
     return cause instanceof EtcdError ? cause.isLate : isServiceError(cause) && cause.code === status.DEADLINE_EXCEEDED
   }
 }
 
-/** Takes what was called where, in words that go on after "etcd at HOST:PORT". */
+/** One call, for messages: the texts follow "etcd at HOST:PORT". */
 interface EtcdCall {
   /** host:port */
   readonly endpoint: string
@@ -47,14 +48,14 @@ interface EtcdCall {
   readonly timeoutMs: number
 }
 
-/** Turns what grpc-js threw for a call that was sent into one of ours. */
+/** Turns an error of grpc-js for a call that was sent into an EtcdError. */
 function etcdError(error: ServiceError, { endpoint, action, timeoutMs }: EtcdCall): EtcdError {
   const said =
     error.code === status.DEADLINE_EXCEEDED ? `no answer within ${timeoutMs / 1000} s` : error.details || error.message
   return new EtcdError(failureOf(error), `etcd at ${endpoint}: ${action}: ${said}`, error)
 }
 
-/** Of a call that was sent: it may have been done all the same. */
+/** Statuses after which a call that was sent may still have been done. */
 const LOST: readonly status[] = [
   status.UNAVAILABLE,
   status.DEADLINE_EXCEEDED,
@@ -63,7 +64,7 @@ const LOST: readonly status[] = [
   status.UNKNOWN,
 ]
 
-/** The words are those of etcd's api/v3rpc/rpctypes/error.go; statuses alone do not tell them apart. */
+/** The texts come from etcd's api/v3rpc/rpctypes/error.go. Status codes alone do not distinguish these failures. */
 function failureOf({ code, details }: ServiceError): EtcdFailure {
   if (/database space exceeded/.test(details)) return 'noSpace'
   if (/has been compacted/.test(details)) return 'compacted'
@@ -72,7 +73,7 @@ function failureOf({ code, details }: ServiceError): EtcdFailure {
     return 'noLogin'
   if (code === status.UNAUTHENTICATED) return 'noLogin'
   if (code === status.PERMISSION_DENIED) return 'denied'
-  // Refused before it was proposed to anybody.
+  // etcd refused the call before it proposed it to its members.
   if (code === status.UNAVAILABLE && /no leader/.test(details)) return 'unreachable'
   if (code === status.RESOURCE_EXHAUSTED && /too many requests/.test(details)) return 'unreachable'
   return LOST.includes(code) ? 'unknown' : 'failed'
@@ -83,9 +84,9 @@ function isServiceError(error: unknown): error is ServiceError {
 }
 
 export interface EtcdTls {
-  /** PEM; absent: what the system trusts. */
+  /** PEM. Default: the authorities that the system trusts. */
   readonly ca?: string
-  /** PEM; absent: none is shown. */
+  /** PEM. Absent: the client shows no certificate. */
   readonly certificate?: string
   readonly key?: string
 }
@@ -93,7 +94,7 @@ export interface EtcdTls {
 export interface EtcdLimits {
   readonly connectTimeoutMs: number
   readonly callTimeoutMs: number
-  /** etcd ends connections that ping more often than each 5 s. */
+  /** etcd closes connections that ping more often than every 5 s. */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
 }
@@ -105,10 +106,10 @@ export const ETCD_LIMITS: EtcdLimits = {
   keepaliveTimeoutMs: 4000,
 }
 
-/** A page of rows, at most; etcd itself sets no limit on what it sends. */
+/** Limit for one page of rows. etcd itself does not limit the size of its answers. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
-/** As ts-proto generates it. */
+/** The form that ts-proto generates. */
 export interface Method<Q, A> {
   readonly path: string
   readonly requestSerialize: (value: Q) => Buffer
@@ -143,14 +144,14 @@ export class EtcdConnection {
       'grpc.max_send_message_length': MAX_ANSWER_BYTES,
       'grpc.enable_http_proxy': 0,
       'grpc.enable_retries': 0,
-      // Its own socket: the next one to the same member must not wait for the back-off of this one.
+      // A separate socket: the next connection to the same member must not wait for the back-off of this one.
       'grpc.use_local_subchannel_pool': 1,
-      // SNI knows no addresses; what the certificate has to say is checked below.
+      // SNI carries no IP addresses. checkServerIdentity() in secured() checks the certificate against the address.
       ...(family === 0 ? {} : { 'grpc.ssl_target_name_override': 'etcd', 'grpc.default_authority': this.endpoint }),
     })
   }
 
-  /** Aborted when the connection is given up: what runs over it is over. */
+  /** Aborted when the connection is closed, which ends all calls on it. */
   get lost(): AbortSignal {
     return this.#lost.signal
   }
@@ -161,7 +162,10 @@ export class EtcdConnection {
     this.#client.close()
   }
 
-  /** Resolves when it can be used. Throws EtcdError (unreachable) with why it cannot, or the signal's reason. */
+  /**
+   * Resolves once the connection can be used. Throws EtcdError (unreachable or noLogin) with the cause, or the signal's
+   * reason.
+   */
   async ready(signal: AbortSignal): Promise<void> {
     const { connectTimeoutMs } = this.#limits
     const channel = this.#client.getChannel()
@@ -173,7 +177,7 @@ export class EtcdConnection {
       if (state === connectivityState.READY) return
       if (state === connectivityState.TRANSIENT_FAILURE || state === connectivityState.SHUTDOWN || this.#isOver(endMs))
         throw this.#unreachable(await orAborted(this.#whyNot(), signal))
-      // An error says that the time is over, which is looked at above.
+      // watchConnectivityState() gives an error at `endMs`, which the loop checks above.
       const changed = new Promise<void>((resolve) => channel.watchConnectivityState(state, endMs, () => resolve()))
       await orAborted(changed, signal)
     }
@@ -209,8 +213,8 @@ export class EtcdConnection {
   }
 
   /**
-   * Sends one message on a stream and yields what comes. The first answer must come in time. Every wait ends by the
-   * signal, also where grpc-js does not hear of it.
+   * Sends one message on a stream and yields the answers. The first answer must arrive within callTimeoutMs. The signal
+   * ends every wait, even if grpc-js does not notice it.
    */
   async *stream<Q, A>(
     { path, requestSerialize, responseDeserialize }: Method<Q, A>,
@@ -224,7 +228,7 @@ export class EtcdConnection {
     const ended = AbortSignal.any([signal, this.#lost.signal, silent.signal])
     ended.throwIfAborted()
     const call = this.#client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, metadata)
-    // What comes after the reader has gone must not end the process.
+    // An error after the reader has left must not end the process.
     call.on('error', () => undefined)
     const text = `etcd at ${this.endpoint}: ${action}: no answer within ${callTimeoutMs / 1000} s`
     let cancelTimer = this.#clock.setTimer(callTimeoutMs, () => silent.abort(new EtcdError('unreachable', text)))
@@ -250,7 +254,7 @@ export class EtcdConnection {
     return this.#clock.now() >= endMs
   }
 
-  /** grpc-js says only to a call why there is no connection. */
+  /** grpc-js reports only to a call why there is no connection. */
   #whyNot(): Promise<string> {
     return new Promise((resolve) => {
       const nothing = (): Buffer => Buffer.alloc(0)
@@ -265,7 +269,7 @@ export class EtcdConnection {
   }
 
   #unreachable(why: string): EtcdError {
-    // It does not know us: another member would say the same.
+    // The member does not accept the client's certificate. Another member would refuse it as well.
     const failure = /alert (bad certificate|unknown ca|certificate)/.test(why) ? 'noLogin' : 'unreachable'
     return new EtcdError(failure, `etcd at ${this.endpoint}: ${why}`)
   }
@@ -277,14 +281,14 @@ export class EtcdConnection {
   }
 }
 
-/** "No connection established. Last error: connect ECONNREFUSED ..." */
+/** Shortens grpc-js texts such as "No connection established. Last error: connect ECONNREFUSED ...". */
 function connectionText(details: string): string {
   return (
     details
       .replace(/^No connection established\.\s*/, 'no connection: ')
       .replace(/Last error: (Error: )?/, '')
       .replace(/\.?\s*Resolution note:\s*$/, '')
-      // OpenSSL's own, over two lines.
+      // Texts of OpenSSL span two lines.
       .replace(/\s*\(\d{4}-\d\d-\d\dT[^)]*\)$/, '')
       .replace(/[0-9A-F]+:error:[0-9A-F]+:SSL routines:[^:]*:([^:]*):[^\n]*\n?/, '$1')
   )
