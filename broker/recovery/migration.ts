@@ -257,8 +257,7 @@ async function withdraw(
 
 /** Rows that wait for the audit log do not count, since the migration itself wrote one. */
 function isServedSince(source: RecordLog, target: RecordLog): boolean {
-  const other = firstDifference(source, target)
-  return other !== undefined && !other.startsWith('audit ')
+  return difference(source, target).some(({ scope }) => scope !== 'audit')
 }
 
 async function mark(log: RecordLog, row: MigrationRow): Promise<void> {

@@ -85,6 +85,13 @@ const superseded = object({
 
 const knownAuthority = { fingerprint: text, certificate: text, sinceMs: time }
 
+const quota = {
+  records: optional(count),
+  bytes: optional(count),
+  changes: optional(count),
+  streams: optional(count),
+}
+
 const member = object({
   index: count,
   facts,
@@ -107,6 +114,8 @@ const member = object({
   followsAuthorities: optional(flag),
   rekeyedAtMs: optional(time),
   approve: optional(flag),
+  misuse: optional(object({ atMs: time, serial: text, address: text })),
+  quota: optional(object(quota)),
   changed: optional(
     object({
       ...{ podCIDRs: texts, serviceCIDRs: texts, neededCIDRs: optional(texts), sinceMs: time, renumbers: texts },
@@ -133,6 +142,7 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     cluster: optional(text),
     allowedCIDRs: optional(texts),
     revokedAtMs: optional(time),
+    approve: optional(flag),
     pins: optional(texts),
   }),
   stamp: object({ uid: text, createdAtMs: time, withdrawnAtMs: optional(time) }),
@@ -146,6 +156,7 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     clustersetIpRange: text,
     advertise: texts,
     resolved: optional(texts),
+    quota: optional(object(quota)),
     timeline: optional(object({ id: text, acceptedAtMs: time })),
   }),
   audit: object({

@@ -179,6 +179,17 @@ t.test('a move is not taken back once the other store has gone on, but with forc
   )
 })
 
+t.test('what the other store has gone on with counts whatever it is, beside the line of the move itself', async (t) => {
+  const scopes = SCOPES.filter((scope) => !['audit', 'migration'].includes(scope))
+  for (const scope of scopes) {
+    const { a, b } = await places()
+    await migrateStore(deps, { from: a, to: b, force: false })
+    await b.log?.transact((tx) => tx.put(scope, 'new', {} as never))
+    const cancel = cancelMigration(deps, { from: a, to: b, force: false })
+    t.match(await messageOf(cancel), /has gone on since it was moved there/, scope)
+  }
+})
+
 t.test('the move is in the audit log of the store that is served', async (t) => {
   const { a, b } = await places()
   await migrateStore(deps, { from: a, to: b, force: false })

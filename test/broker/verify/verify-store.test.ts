@@ -46,6 +46,19 @@ const FAULTS: readonly Fault[] = [
   { say: 'no JSON', reason: 'StoreRowInvalid', row: ['member', 'paris'], change: () => '{"index":' },
   { say: 'JSON of another form', reason: 'StoreRowInvalid', row: ['token', ''], change: () => '[]' },
   { say: 'a field of another type', reason: 'StoreRowInvalid', row: ['stamp', ''], change: (v) => ({ ...v, uid: 7 }) },
+  ...(
+    [
+      ['member', 'quota', { records: 'many' }],
+      ['member', 'misuse', { atMs: 1, serial: 7, address: '' }],
+      ['token', 'approve', 'yes'],
+      ['settings', 'quota', { streams: -1 }],
+    ] as const
+  ).map(([scope, field, value]) => ({
+    say: `${scope}.${field} of another type`,
+    reason: 'StoreRowInvalid',
+    row: [scope, ''] as const,
+    change: (v: Record<string, unknown>) => ({ ...v, [field]: value }),
+  })),
   { say: 'too large', reason: 'StoreRowInvalid', row: ['address', ''], change: () => `"${'x'.repeat(5_000_000)}"` },
   {
     say: "a number that is another member's",
