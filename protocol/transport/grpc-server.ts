@@ -22,8 +22,7 @@ export interface ServerLimits extends ConnectionLimits {
   /** Concurrent streams of one connection: the watches and the publish stream of a member, and one call. */
   readonly maxStreamsPerConnection: number
   /**
-   * The broker pings an idle connection after `keepaliveMs`, and closes it if no answer arrives within
-   * `keepaliveTimeoutMs`.
+   * The broker pings each connection every `keepaliveMs`, and closes it after `keepaliveTimeoutMs` without an answer.
    */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
