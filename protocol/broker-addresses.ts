@@ -37,8 +37,8 @@ export function formatBrokerAddress({ host, port }: BrokerAddress): string {
 // A member knows two kinds of addresses of its broker:
 // - Own addresses come from the join token and are never removed.
 // - Named addresses come from the list that the broker sends on a watch. A named address is trusted after a connection
-//   to it has succeeded. Until then it is tried only if the previous attempt did not fail, so a list of wrong addresses
-//   never causes two failed attempts in a row.
+//   to it has succeeded. Until then it is avoided right after a failed attempt, so that a list of wrong addresses does
+//   not cause a series of failures.
 // The choice is random, so that members spread over the replicas. After a failure, an address is not used for a time
 // that grows with each failure, and the member calls another address immediately. Own addresses that the broker no
 // longer names are used only if no named address that has worked is available.
@@ -73,7 +73,7 @@ export class AddressBook {
   readonly #clock: AddressBookInit['clock']
   readonly #entries = new Map<string, Entry>()
   #first: string | undefined
-  /** True after a failed attempt: the next attempt only uses addresses that are own or have worked. */
+  /** True after a failed attempt: the next attempt prefers addresses that are own or have worked. */
   #isCareful = false
 
   /** Throws BrokerAddressError for an invalid own address, and BrokerUnreachableError if there is no own address. */
@@ -161,7 +161,7 @@ export class AddressBook {
     if (named.size === 0) return
     for (const [text, entry] of this.#entries) {
       entry.isNamed = named.has(text)
-      // An address that has worked is kept until another one has worked.
+      // An address that has worked is kept, because none of the new addresses has to work.
       if (!entry.isNamed && !entry.isOwn && !entry.isProven) this.#entries.delete(text)
     }
     for (const [text, address] of named) {

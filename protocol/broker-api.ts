@@ -295,14 +295,17 @@ export type WatchMessage =
    * member exports a service. `whole` replaces everything that was sent before.
    */
   | ({ readonly t: 'exportedNamespaces'; readonly whole: boolean } & ListChange)
-  /** Another message, compressed once for all streams. The client decompresses it, so members never see it. */
+  /**
+   * Another message, compressed once for all streams. The client decompresses it, so the sessions of a member never see
+   * it.
+   */
   | { readonly t: 'packed'; readonly zstd: Uint8Array }
   /**
    * Sent at intervals after the first `synced`: the members without a connection to the broker, and for how long. The
    * duration is measured by the broker's clock and excludes the broker's own downtime. All other members are connected.
    * Without this message a member knows nothing about the others, because its own connection or the broker may be down.
-   * `nowMs` is the broker's clock at the time of sending, in milliseconds since 1970. It is absent from earlier
-   * releases and if the message was queued.
+   * `nowMs` is the broker's clock at the time of sending, in milliseconds since 1970. It is absent if the broker is of
+   * an earlier release, or if the message had to wait.
    */
   | { readonly t: 'contact'; readonly silent: readonly SilentMember[]; readonly nowMs?: number }
   /**

@@ -324,7 +324,10 @@ const PART_BYTES = 1024 * 1024
 const NEED_KEYS = 5000
 const MAX_SMALL = 256
 
-/** Returns whether the message can be sent unsplit. A cheap check, because it runs for each message of each stream. */
+/**
+ * Returns whether the message can be sent unsplit. It does not add up the sizes of more than MAX_SMALL events, because
+ * it runs for each message of each stream.
+ */
 export function fits(message: WatchMessage): boolean {
   return message.t !== 'batch' || (message.events.length <= MAX_SMALL && sizeOf(message.events) <= PART_BYTES)
 }

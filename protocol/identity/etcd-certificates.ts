@@ -9,7 +9,7 @@ import { CA_VALIDITY_MS } from './certificates.ts'
 import { createKey } from './keys.ts'
 import { type Identity, SIGNING, cryptoPair, lifetime, newSerial } from './x509.ts'
 
-/** An operator must run `sealane broker deploy` at least once within this time, or the store stops, so it is long. */
+/** An operator must run `sealane broker deploy` at least once within this time, or the store stops. */
 const ETCD_VALIDITY_MS = 5 * 365 * 24 * 3_600_000
 
 export async function createEtcdCa(nowMs: number): Promise<Identity> {

@@ -112,7 +112,7 @@ export class Replica {
     return this.#position?.revision ?? 0
   }
 
-  /** Owners ('' is the broker) whose missing records are known to be removed. */
+  /** Owners ('' is the broker) whose whole set is known: a record of theirs that is missing here does not exist. */
   get complete(): ReadonlySet<string> {
     return this.#complete
   }
@@ -148,7 +148,10 @@ export class Replica {
     return this.#exported
   }
 
-  /** Returns whether all records of the namespace are present. */
+  /**
+   * Returns whether all records of the namespace are present. If so, a record that is missing here does not exist at
+   * the broker.
+   */
   holds(namespace: string): boolean {
     return this.#scope === undefined || this.#scope.has(namespace)
   }

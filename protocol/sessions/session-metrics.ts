@@ -21,7 +21,7 @@ interface Answer {
 export class AcknowledgeDelay {
   readonly #clock: Pick<Clock, 'monotonic'>
   readonly #observe: (seconds: number) => void
-  /** Time at which the first change was wanted that is not being measured yet. */
+  /** Time at which the first change was wanted that is not measured yet. */
   #wantedAtMs: number | undefined
   #followed: { readonly sequence: number; readonly wantedAtMs: number; readonly sentAtMs: number } | undefined
   #answers: readonly Answer[] = []
@@ -258,8 +258,8 @@ export class QuotaNotes {
   }
 
   /**
-   * Logs the first refusal for lack of quota as a warning and further ones for debugging, because the conditions of
-   * ServiceExports show them all.
+   * Logs the first refusal for lack of quota as a warning, and further ones at debug level, because the conditions of
+   * ServiceExports show each of them.
    */
   logRefused({ key = 'cluster facts or status', field, reason, message: why }: Refused, waiting: number): void {
     const isRepeated = isQuotaReason(reason) && this.#isFull

@@ -2,7 +2,7 @@
 import { Backoff, type BackoffInit, type Clock } from '../../reconcile/reconcile.ts'
 import { BrokerBusyError } from '../protocol.ts'
 
-/** Calls back if an answer is overdue. */
+/** Calls `onOverdue` if an answer does not arrive in time. */
 export class Watchdog {
   readonly #clock: Clock
   readonly #ms: number
