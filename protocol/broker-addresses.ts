@@ -1,4 +1,4 @@
-/** Where a broker listens: `host:port`, `192.0.2.1:7443` or `[2001:db8::1]:7443`. */
+/** Broker addresses, such as `192.0.2.1:7443` or `[2001:db8::1]:7443`, and the choice of the address to call next. */
 import { isIPv6 } from 'node:net'
 import { isDnsSubdomain } from '../model/model.ts'
 import type { Clock } from '../reconcile/reconcile.ts'
@@ -20,7 +20,7 @@ export class BrokerAddressError extends Error {
   }
 }
 
-/** Throws BrokerAddressError. Without a port, DEFAULT_BROKER_PORT. */
+/** Parses `host:port`. The port defaults to DEFAULT_BROKER_PORT. Throws BrokerAddressError. */
 export function parseBrokerAddress(text: string, field = 'broker address'): BrokerAddress {
   const match = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text)
   const [, bracketed, plain, portText] = match ?? []
@@ -34,28 +34,28 @@ export function formatBrokerAddress({ host, port }: BrokerAddress): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-// The addresses of one clusterset's broker, and which of them a member calls next. Two kinds:
-// - own: of the join token. They are never lost.
-// - named: the list that a broker sent on a watch. Whoever is in it counts once a connection to it has worked; until
-// then it is tried only where the attempt before it did not fail, so that a list of nonsense costs one attempt at a
-// time.
-// Every choice is by chance, so that members spread over the replicas. An address that failed rests for a while, longer
-// each time, and another one is called at once. Own addresses that the broker does not name any more come after those
-// that it names and that have worked.
+// A member knows two kinds of addresses of its broker:
+// - Own addresses come from the join token and are never removed.
+// - Named addresses come from the list that the broker sends on a watch. A named address is trusted after a connection
+//   to it has succeeded. Until then it is avoided right after a failed attempt, so that a list of wrong addresses does
+//   not cause a series of failures.
+// The choice is random, so that members spread over the replicas. After a failure, an address is not used for a time
+// that grows with each failure, and the member calls another address immediately. Own addresses that the broker no
+// longer names are used only if no named address that has worked is available.
 
-/** What a list may have; the rest of it is not looked at. */
+/** Longest list that is accepted from a broker. The rest of a longer list is ignored. */
 export const MAX_NAMED_ADDRESSES = 16
 
-/** An address that failed rests so long: between half and all of it, times the square of its failures. */
+/** Base of the back-off of a failed address: a random 50 to 100 % of REST_MS times the square of its failure count. */
 const REST_MS = 1000
 const MAX_REST_MS = 15_000
 
 interface AddressBookInit {
-  /** host:port, at least one. */
+  /** At least one `host:port`. */
   readonly own: readonly string[]
-  /** Named by the broker earlier, each one with a connection that had worked. */
+  /** Addresses that the broker named earlier and to which a connection has succeeded. */
   readonly proven?: readonly string[]
-  /** To be called first, one of `own`: it has just answered. */
+  /** The address to call first: one of `own` that has just answered. */
   readonly first?: string
   readonly clock: Pick<Clock, 'monotonic' | 'random'>
 }
@@ -73,10 +73,10 @@ export class AddressBook {
   readonly #clock: AddressBookInit['clock']
   readonly #entries = new Map<string, Entry>()
   #first: string | undefined
-  /** The attempt before failed: nothing is tried that was never seen to work. */
+  /** True after a failed attempt: the next attempt prefers addresses that are own or have worked. */
   #isCareful = false
 
-  /** Throws BrokerAddressError for an own address that is none, and BrokerUnreachableError without any. */
+  /** Throws BrokerAddressError for an invalid own address, and BrokerUnreachableError if there is no own address. */
   constructor({ own, proven = [], first, clock }: AddressBookInit) {
     this.#clock = clock
     for (const text of own) this.#add(parseBrokerAddress(text), { isOwn: true, isProven: false })
@@ -90,29 +90,29 @@ export class AddressBook {
     return this.#entries.size
   }
 
-  /** At how many the last attempt failed. */
+  /** Number of addresses at which the last attempt failed. */
   get failing(): number {
     return this.#texts(({ failures }) => failures > 0).length
   }
 
-  /** Named addresses that a connection has worked to. */
+  /** Named addresses to which a connection has succeeded. */
   get proven(): readonly string[] {
     return this.#texts(({ isNamed, isProven }) => isNamed && isProven)
   }
 
-  /** All that are called, host:port. */
+  /** All addresses in use, as `host:port`. */
   get all(): readonly string[] {
     return this.#texts(() => true)
   }
 
-  /** Whether these are its own addresses. Throws BrokerAddressError. */
+  /** Returns whether `own` equals the own addresses of this book. Throws BrokerAddressError. */
   has(own: readonly string[]): boolean {
     const given = new Set(own.map((text) => formatBrokerAddress(parseBrokerAddress(text))))
     const known = this.#texts(({ isOwn }) => isOwn)
     return given.size === known.length && known.every((text) => given.has(text))
   }
 
-  /** The address for the next connection. */
+  /** Returns the address for the next connection. */
   next(): BrokerAddress {
     const first = this.#first === undefined ? undefined : this.#entries.get(this.#first)
     this.#first = undefined
@@ -127,7 +127,7 @@ export class AddressBook {
     return this.#soonest().address
   }
 
-  /** A connection to it was made, by TLS and under the clusterset's authority. */
+  /** Reports that a TLS connection to the address succeeded, with a certificate of the clusterset's authority. */
   worked(address: BrokerAddress): void {
     const entry = this.#entries.get(formatBrokerAddress(address))
     if (entry === undefined) return
@@ -137,7 +137,7 @@ export class AddressBook {
     this.#isCareful = false
   }
 
-  /** Nobody answered there, or not as a broker does. */
+  /** Reports that no broker answered at the address. */
   failed(address: BrokerAddress): void {
     this.#isCareful = true
     const entry = this.#entries.get(formatBrokerAddress(address))
@@ -146,22 +146,22 @@ export class AddressBook {
     this.#rest(entry, Math.min(MAX_REST_MS, REST_MS * entry.failures ** 2))
   }
 
-  /** A connection that had worked is over: its broker may be about to stop, or has sent this member elsewhere. */
+  /** Reports the end of a connection that had worked: its broker may be stopping, or may want the member elsewhere. */
   ended(address: BrokerAddress): void {
     const entry = this.#entries.get(formatBrokerAddress(address))
     if (entry !== undefined) this.#rest(entry, REST_MS)
   }
 
   /**
-   * A broker's own list, of whatever length and content. What is no address is left out; a list without any changes
-   * nothing.
+   * Takes the list that a broker sent, of any length and content. Invalid addresses are ignored. A list without a valid
+   * address changes nothing.
    */
   learn(texts: readonly string[]): void {
     const named = new Map(brokerAddresses(texts).map((address) => [formatBrokerAddress(address), address] as const))
     if (named.size === 0) return
     for (const [text, entry] of this.#entries) {
       entry.isNamed = named.has(text)
-      // What is in use must not make way before something else has worked.
+      // An address that has worked is kept, because none of the new addresses has to work.
       if (!entry.isNamed && !entry.isOwn && !entry.isProven) this.#entries.delete(text)
     }
     for (const [text, address] of named) {
@@ -177,7 +177,7 @@ export class AddressBook {
     this.#entries.set(text, { address, ...known, isNamed: false, failures: 0, restsUntilMs: 0 })
   }
 
-  /** Best first. */
+  /** Groups of addresses to choose from, best group first. */
   #pools(): readonly (readonly Entry[])[] {
     const entries = [...this.#entries.values()]
     const trusted = entries.filter(({ isOwn, isProven }) => isOwn || isProven)
@@ -192,7 +192,7 @@ export class AddressBook {
     return trusted.reduce((a, b) => (b.restsUntilMs < a.restsUntilMs ? b : a))
   }
 
-  /** Proven ones that no list names any more go, the oldest first, beyond a bound. */
+  /** Removes proven addresses that the broker no longer names beyond MAX_NAMED_ADDRESSES, oldest first. */
   #forgetOld(): void {
     const old = [...this.#entries].filter(([, { isOwn, isNamed }]) => !isOwn && !isNamed)
     for (const [text] of old.slice(0, -MAX_NAMED_ADDRESSES)) this.#entries.delete(text)
@@ -207,7 +207,7 @@ export class AddressBook {
   }
 }
 
-/** Those of the first sixteen that are addresses. */
+/** Returns the valid addresses among the first MAX_NAMED_ADDRESSES texts. */
 export function brokerAddresses(texts: readonly unknown[]): readonly BrokerAddress[] {
   return texts.slice(0, MAX_NAMED_ADDRESSES).flatMap((text) => {
     try {

@@ -1,7 +1,7 @@
 /**
- * What a broker offers, without the wire: the seam between the transport (protocol/) and the broker's own logic
- * (broker/). The transport has verified the peer's certificate, so `peer.cluster` can be believed; everything
- * inside the messages cannot, and admission validates it.
+ * The interface between the transport (protocol/transport) and the logic of the broker (broker/). The transport has
+ * verified the certificate of the peer, so `peer.cluster` is trustworthy. The content of messages is not; the broker's
+ * admission validates it.
  */
 import type {
   ClusterId,
@@ -16,101 +16,112 @@ import type {
 import { type RefusalCode, type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
 
 export interface Peer {
-  /** From the URI SAN of the client certificate. */
+  /** Cluster id from the URI SAN of the client certificate. */
   readonly cluster: ClusterId
-  /** Where the connection comes from, as the broker sees it. */
+  /** Source address of the connection as the broker sees it. */
   readonly address: string
-  /** One text for each connection that is open. Absent: not known. */
+  /** Identifies the open connection. Absent if unknown. */
   readonly connection?: string
-  /** Serial number of the certificate, hex. */
+  /** Serial number of the certificate, in hexadecimal. */
   readonly serial: string
-  /** SHA-256 of the certificate, hex. Absent: not known. */
+  /** SHA-256 of the certificate, in hexadecimal. Absent if unknown. */
   readonly fingerprint?: string
-  /** When the certificate was issued, milliseconds since 1970, whole seconds. Absent: not known. */
+  /** Time at which the certificate was issued, in milliseconds since 1970, rounded to seconds. Absent if unknown. */
   readonly issuedAtMs?: number
-  /** When the certificate ends. Absent: not known. */
+  /** Time at which the certificate expires, in milliseconds since 1970. Absent if unknown. */
   readonly expiresAtMs?: number
-  /** SHA-256 of the certificate of the authority that issued it, hex. Absent: not known. */
+  /** SHA-256 of the certificate of the issuing authority, in hexadecimal. Absent if unknown. */
   readonly authority?: string
   /**
-   * Serial of the certificate that was shown for this one, hex; absent where it came of a token, or of an earlier
-   * release.
+   * Serial number, in hexadecimal, of the certificate that this one renews. Absent if the certificate was issued for a
+   * token or by an earlier release.
    */
   readonly renews?: string
-  /** SHA-256 of the mark of the process that calls, hex (identity/process-mark.ts). Absent: it shows none. */
+  /** SHA-256 of the mark of the calling process, in hexadecimal (identity/process-mark.ts). Absent if it sends none. */
   readonly process?: string
 }
 
-/** Facts that a cluster states about itself when joining, and again whenever they change. */
+/** Facts that a cluster states about itself when it joins, and again whenever they change. */
 export interface ClusterFacts {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly version: string
-  /** What machines of this cluster need outside the lanes: model/addresses/required-ranges.ts. Absent: it states none. */
+  /**
+   * Addresses outside the lanes that machines of this cluster need: model/addresses/required-ranges.ts. Absent if the
+   * cluster states none.
+   */
   readonly neededCIDRs?: readonly string[]
 }
 
 export interface JoinRequest {
-  /** The secret part of the join token. */
+  /** Secret part of the join token. */
   readonly secret: string
-  /** Wished cluster id. */
+  /** Requested cluster id. */
   readonly cluster: string
-  /** PKCS #10, DER. */
+  /** Certificate signing request, PKCS #10 in DER. */
   readonly csr: Uint8Array
   readonly facts: ClusterFacts
-  /** The member's clock, milliseconds since 1970: a clock far off is refused with that reason. */
+  /** Clock of the member, in milliseconds since 1970. The broker refuses a clock that is far off, and says so. */
   readonly nowMs: number
-  /** Nothing is to be changed: what would this join change for others? Without a csr. */
+  /**
+   * Set for a preview: the broker changes nothing and returns what the join would change for other members. `csr` is
+   * empty.
+   */
   readonly look?: boolean
-  /** The cluster can wait for an operator who approves it. Absent: an earlier release, which ends at the first no. */
+  /**
+   * The cluster can wait for approval by an operator. Absent from earlier releases, which stop at the first refusal.
+   */
   readonly waits?: boolean
-  /** Nothing is to be joined: what waits for approval with this token and this key is taken back. */
+  /** Set to withdraw the pending approval for this token and key. The cluster does not join. */
   readonly withdraw?: boolean
 }
 
-/** A member whose pods have global addresses because another one joined; until then it was reached by its own. */
+/**
+ * A member whose pods have global addresses because of another member's join. Before, its pods were reached by their
+ * own addresses.
+ */
 export interface Renumbered {
   readonly cluster: string
   readonly globalCIDRs: readonly string[]
-  /** Of its pods with other clusters, as it reported last: those break. Absent: not known. */
+  /** Connections between its pods and other clusters, as it last reported: the join breaks them. Absent if unknown. */
   readonly openConnections?: OpenConnections
 }
 
-/** What a join would bring. */
+/** Preview of a join. */
 export interface JoinLook {
-  /** Of the cluster that asks: one for each of its pod CIDRs that is carried, or none. */
+  /** Global CIDRs of the joining cluster: one for each pod CIDR that is routed, or none. */
   readonly globalCIDRs: readonly string[]
   readonly renumbered: readonly Renumbered[]
 }
 
 export interface JoinResponse {
-  /** X.509, DER; the URI SAN is sealane://<clusterset>/cluster/<id>. */
+  /** X.509 in DER. The URI SAN is sealane://<clusterset>/cluster/<id>. */
   readonly certificate: Uint8Array
-  /** CA certificates to trust, DER. */
+  /** Certificates of the trusted CAs, in DER. */
   readonly caBundle: readonly Uint8Array[]
   readonly clusterset: string
   readonly clusterIndex: number
   /**
-   * Of the facts, what the others know the cluster by: IPv6 is left out where it overlaps another member's. Both are
-   * empty from a broker that leaves nothing out.
+   * The stated CIDRs that other members use for this cluster. IPv6 CIDRs that overlap those of another member are left
+   * out. Both lists are empty if the broker leaves nothing out.
    */
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
-  /** One for each of podCIDRs, or none. */
+  /** One for each of `podCIDRs`, or none. */
   readonly globalCIDRs: readonly string[]
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** The address that the broker was called from: the member's, or of something on the way. */
+  /** Source address of the call as the broker saw it: that of the member, or of a device in between. */
   readonly observedAddress: string
   /**
-   * It is the member's own, as far as the broker can know: it then shows whether a gateway is behind address
-   * translation.
+   * The broker has found no sign that `observedAddress` belongs to a device in between. The address then shows whether
+   * a gateway is behind NAT.
    */
   readonly observedCounts: boolean
-  /** Sentences for people: why stated addresses are translated or not carried. Absent: none. */
+  /** Sentences for users that explain why stated addresses are translated or not routed. Absent if there are none. */
   readonly notes?: readonly string[]
-  /** Other members that have global addresses because of this join; absent from a broker that does not say. */
+  /** Other members that have global addresses because of this join. Absent if the broker does not report them. */
   readonly renumbered?: readonly Renumbered[]
 }
 
@@ -120,8 +131,8 @@ export interface RenewResponse {
 }
 
 /**
- * Refusals that a user can act on. `field` names what is wrong, `reason` why (model/reasons/). Sent as gRPC status
- * INVALID_ARGUMENT, UNAUTHENTICATED, …: that of the reason, unless `code` says another.
+ * A refusal that a user can act on. `field` names the wrong value and `reason` the cause (model/reasons/). The gRPC
+ * status, such as INVALID_ARGUMENT, is that of the reason unless `code` overrides it.
  */
 export class RefusedError extends Error {
   readonly reason: RefusalReason
@@ -136,34 +147,35 @@ export class RefusedError extends Error {
   }
 }
 
-/** A member's record as it identifies it: the cluster is implied. */
+/** Key of a record within one member. The cluster is implied. */
 export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
 
-/** Member to broker. The first message of a stream is `declare`. */
+/** A message from member to broker. The first message of a stream is `declare`. */
 export type PublishMessage =
-  /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see codec/content-hash.ts. */
+  /**
+   * States the hash of the whole set of records: SHA-256 over the sorted hashes of all records (codec/content-hash.ts).
+   */
   | {
       readonly t: 'declare'
       readonly setHash: Uint8Array
       readonly count: number
       /**
-       * The member sends its status where the answer says that it is taken. Otherwise what was sent before is
-       * withdrawn.
+       * The member sends its status if the reply has `takesStatus`. If absent, the broker withdraws an earlier status.
        */
       readonly tellsStatus?: true
-      /** The member knows what a quota is: the broker says how much it has. */
+      /** The member understands quotas, so the broker sends it `quota`. */
       readonly takesQuota?: true
-      /** The member sends what it holds where the answer asks for it. */
+      /** The member sends `held` if the reply has `asksHeld`. */
       readonly givesHeld?: true
     }
   /**
-   * Only where it is asked for, after the answer to `declare` and before `digest`: the broker's own records (Cluster,
-   * ClusterSetIP) that this member had of it before it was restored, and that its snapshot lacks or has otherwise. May
-   * come in parts; `last` ends it.
+   * Sent only on request, after the reply to `declare` and before `digest`. Contains records that the broker owns
+   * (Cluster, ClusterSetIP), that this member received before the broker was restored, and that are missing or
+   * different in the new snapshot. May be split; `last` marks the final part.
    */
   | { readonly t: 'held'; readonly records: readonly StoredRecord[]; readonly last: boolean }
   /**
-   * Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it.
+   * Answers `sendDigest` with the content hash of every record of the set. May be split; `last` marks the final part.
    */
   | {
       readonly t: 'digest'
@@ -171,26 +183,24 @@ export type PublishMessage =
       readonly last: boolean
     }
   | { readonly t: 'put'; readonly sequence: number; readonly record: MemberRecord }
-  /** What is not there is removed all the same: acknowledged, not refused. */
+  /** The broker acknowledges the removal of a record that does not exist. */
   | { readonly t: 'remove'; readonly sequence: number; readonly key: MemberKey }
-  /** Sent when the cluster's facts change. */
+  /** Sent when the facts of the cluster change. */
   | { readonly t: 'facts'; readonly sequence: number; readonly facts: ClusterFacts }
-  /** Once on each stream, and whenever it changes; only to a broker that takes it. */
+  /** Sent once on each stream and after each change, if the broker has sent `takesStatus`. */
   | { readonly t: 'status'; readonly sequence: number; readonly status: MemberStatus }
 
-/** Broker to member. */
+/** A message from broker to member. */
 export type PublishReply =
-  /**
-   * The declared set is what the broker has. `asksHeld` is its epoch, where it was restored and asks what the member holds.
-   */
+  /** The broker has the declared set. A restored broker that asks for `held` sets `asksHeld` to its epoch. */
   | { readonly t: 'inSync'; readonly takesStatus?: true; readonly asksHeld?: string }
   | { readonly t: 'sendDigest'; readonly takesStatus?: true; readonly asksHeld?: string }
   /**
-   * Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in
-   * the digest are already removed.
+   * Sent exactly once after the last part of a digest, even if empty. The member sends `put` for these keys. The broker
+   * has already removed the member's records that were not in the digest.
    */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
-  /** Everything up to and including `sequence` is stored durably or refused; a `refused` comes before its ack. */
+  /** Everything up to and including `sequence` is durably stored or refused. A `refused` precedes its `ack`. */
   | { readonly t: 'ack'; readonly sequence: number }
   | {
       readonly t: 'refused'
@@ -198,36 +208,36 @@ export type PublishReply =
       readonly key: MemberKey
       readonly field: string
       readonly reason: RefusalReason
-      /** For people; reads on after the field. */
+      /** Explanation for users, which continues after the field name. */
       readonly message: string
-      /** There is no room for the record as it is to be; as it was before, it is there still. */
+      /** The new version of the record exceeds the quota. The broker keeps the previous version. */
       readonly kept?: true
     }
   /**
-   * Where the member takes it: once the broker knows what it lacks, and whenever the limits change, its changes are
-   * slowed down or no longer, or there is more room than at the last refusal. What was refused for want of room is to be
-   * offered again then, as far as it fits.
+   * Sent to members with `takesQuota`: after the broker has received the missing records, and whenever limits change,
+   * the throttling of changes starts or ends, or more room is available than at the last refusal. The member then sends
+   * records that were refused for lack of room again, as far as they fit.
    */
   | ({ readonly t: 'quota' } & QuotaReport)
 
 export interface WatchRequest {
-  /** Epoch and revision of the last state seen; absent for everything. */
+  /** Epoch and revision of the last state received. Absent to request a full snapshot. */
   readonly resume?: { readonly epoch: string; readonly revision: number }
-  /** The member renews its certificate when it learns of other authorities. */
+  /** The member renews its certificate when `authorities` reports a change. */
   readonly followsAuthorities?: true
-  /** What the member can read beyond the first release. Absent: nothing. */
+  /** Features beyond the first release that the member supports. Absent if none. */
   readonly takes?: readonly WatchSkill[]
-  /** Namespaces whose records the member can use (model/records.ts). Absent: all. */
+  /** Namespaces whose records the member can use (model/records.ts). Absent for all. */
   readonly interest?: AskedInterest
 }
 
 export interface AskedInterest {
   readonly namespaces: Interest
-  /** Those whose records the member does not have as of `resume`; of no meaning without it. */
+  /** Namespaces whose records the member lacks at `resume`. Ignored without `resume`. */
   readonly missing: Interest
 }
 
-/** `zstd`: messages that are packed. `owners`: what has changed in the lists of `synced`, instead of the lists. */
+/** `zstd`: the member takes `packed`. `owners`: the member takes `ownersChanged` instead of repeated `synced`. */
 export type WatchSkill = 'zstd' | 'owners'
 
 export type RecordEvent =
@@ -235,26 +245,32 @@ export type RecordEvent =
   | { readonly t: 'remove'; readonly key: RecordKey; readonly revision: number }
 
 /**
- * Broker to member. `reset` comes first: with `resumed` false a whole snapshot follows up to `synced`, with true only
- * what changed since. Batches carry RecordEvents already encoded (records-codec.ts), once for all subscribers.
+ * A message from broker to member. `reset` comes first. If `resumed` is false, a full snapshot follows up to `synced`;
+ * if true, only the changes since `resume`. A `batch` contains encoded RecordEvents (codec/records-codec.ts), which the
+ * broker encodes once for all streams.
  */
 export type WatchMessage =
   | {
       readonly t: 'reset'
       readonly epoch: string
       readonly resumed: boolean
-      /** host:port, where the broker is found now. Absent: it does not say. Not looked through: see AddressBook. */
+      /**
+       * Current broker addresses as `host:port`, not validated: see AddressBook. Absent if the broker does not send
+       * them.
+       */
       readonly addresses?: readonly string[]
-      /** Nothing of other namespaces than those of the request comes. Absent: records of all come. */
+      /**
+       * The broker sends only records in the requested namespaces. Absent if it sends the records of all namespaces.
+       */
       readonly keepsToInterest?: true
     }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
-   * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that have
-   * declared their whole set in this epoch, `departed` those that left or were evicted. A record of any other owner
-   * that the snapshot lacks is kept: it may not have been sent yet. Sent again, at any time after the first, whenever
-   * an owner newly belongs to one of the two lists; both lists are always whole. The broker's own records have the
-   * owner '': it belongs to `complete` as soon as they are all there.
+   * From here on, a missing record counts as removed if the broker knows its owner completely in this epoch. `complete`
+   * lists the owners that have declared their whole set in this epoch; `departed` lists those that left or were
+   * evicted. The member keeps records of all other owners, because these may not have sent them yet. The message is
+   * sent again, with both lists complete, whenever an owner is added to a list. Records of the broker itself have the
+   * owner '', which is in `complete` as soon as all of them are present.
    */
   | {
       readonly t: 'synced'
@@ -262,7 +278,7 @@ export type WatchMessage =
       readonly complete: readonly string[]
       readonly departed: readonly string[]
     }
-  /** Instead of a later `synced`, to a member that takes it: what has changed in the two lists since. */
+  /** Replaces repeated `synced` messages for members with `owners`: the changes of the two lists. */
   | {
       readonly t: 'ownersChanged'
       readonly revision: number
@@ -270,28 +286,32 @@ export type WatchMessage =
       readonly departed: ListChange
     }
   /**
-   * To a member that resumes: puts of records of the namespaces that it lacked. They are whole with the next `synced`,
-   * and what has changed since the member's position comes behind them.
+   * Sent to a member that resumes: the records of the namespaces in `missing`. They are complete at the next `synced`.
+   * The changes since `resume` follow.
    */
   | { readonly t: 'added'; readonly events: readonly Uint8Array[] }
   /**
-   * To a member with an interest, in parts, before the records of that moment: in which namespaces somebody exports
-   * something. `whole`: what was said before is to be forgotten.
+   * Sent to a member with an interest, in parts, before the records of the same revision: the namespaces in which a
+   * member exports a service. `whole` replaces everything that was sent before.
    */
   | ({ readonly t: 'exportedNamespaces'; readonly whole: boolean } & ListChange)
-  /** Another of these messages, compressed once for all that take it. Members never see it: their client unpacks it. */
+  /**
+   * Another message, compressed once for all streams. The client decompresses it, so the sessions of a member never see
+   * it.
+   */
   | { readonly t: 'packed'; readonly zstd: Uint8Array }
   /**
-   * Comes at intervals after the first `synced`: members that have no connection to the broker, and for how long by its
-   * own clock, not counting its own absence. All others are in contact with it now. A member that gets no such message
-   * knows nothing: its own connection, or the broker, may be what is missing. `nowMs`: the broker's clock as it said
-   * this, milliseconds since 1970; absent from a broker of an earlier release, and where the message had to wait.
+   * Sent at intervals after the first `synced`: the members without a connection to the broker, and for how long. The
+   * duration is measured by the broker's clock and excludes the broker's own downtime. All other members are connected.
+   * Without this message a member knows nothing about the others, because its own connection or the broker may be down.
+   * `nowMs` is the broker's clock at the time of sending, in milliseconds since 1970. It is absent if the broker is of
+   * an earlier release, or if the message had to wait.
    */
   | { readonly t: 'contact'; readonly silent: readonly SilentMember[]; readonly nowMs?: number }
   /**
-   * After the first `synced`, and whenever it changes; not where there was never more than one authority. Fingerprints:
-   * of those that members are to trust, and of the one that signs. Who has another bundle, or a certificate of another
-   * one, renews, at some moment within the time that is said: not all at once.
+   * Sent after the first `synced` and after each change, unless there has only ever been one authority. Contains the
+   * fingerprints of the authorities to trust and of the one that signs. A member with another bundle, or a certificate
+   * of another authority, renews at a random time within `withinMs`, so that members do not all renew at once.
    */
   | ({ readonly t: 'authorities' } & Authorities)
 
@@ -301,7 +321,7 @@ export interface Authorities {
   readonly withinMs: number
 }
 
-/** Ids that have come to a list, and that have left it. */
+/** Ids that were added to and removed from a list. */
 export interface ListChange {
   readonly added: readonly string[]
   readonly removed: readonly string[]
@@ -312,45 +332,45 @@ export interface SilentMember {
   readonly forMs: number
 }
 
-/** The broker's side of one Publish stream. */
+/** The broker's side of a Publish stream. */
 export interface PublishSession {
   /**
-   * Handles one message of so many bytes on the wire; replies by the callback given to openPublish, in order. Throws
-   * RefusedError to end the stream.
+   * Handles one message; `bytes` is its size on the wire. Replies go, in order, to the callback that openPublish() was
+   * given. Throws RefusedError to end the stream.
    */
   onMessage(message: PublishMessage, bytes?: number): Promise<void>
-  /** The member has said its last message: resolves when all of them are answered. Throws as onMessage. */
+  /** Called after the member's last message. Resolves when every message is answered. Throws as onMessage() does. */
   onLast(): Promise<void>
-  /** The stream has ended, for whatever reason. Nothing is withdrawn. */
+  /** Called when the stream has ended for any reason. Withdraws nothing. */
   onEnd(): void
 }
 
 export interface BrokerApi {
   /** Throws RefusedError. */
   join(request: JoinRequest, peerAddress: string): Promise<JoinResponse>
-  /** What this join would bring. Changes nothing, and does not spend the token. Throws RefusedError as join() would. */
+  /** Previews a join without changes, and does not use up the token. Throws RefusedError as join() does. */
   lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook>
   /**
-   * Takes back what waits for approval with this token and this key; the token is free again. Throws RefusedError, also
-   * where nothing waits. Absent: nobody ever waits.
+   * Withdraws the pending approval for this token and key; the token can be used again. Throws RefusedError, also if
+   * nothing is pending. Absent if joins need no approval.
    */
   withdrawJoin?(request: JoinRequest, peerAddress: string): Promise<void>
   renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>
   /**
-   * `end` is called when the stream is to be ended without a message of the peer's: it is no member any more, or the
-   * broker failed. Throws RefusedError when that is so already.
+   * The broker calls `end` to end the stream at once: the peer is no longer a member, or the broker failed. Throws
+   * RefusedError if the peer is not a member.
    */
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession
   /**
-   * False: whatever this peer asks for is refused, so its connection takes no place of the member's. Absent: all are
+   * False if every call of this peer is refused: its connection then takes no slot of the member. Absent if all are
    * welcome.
    */
   isWelcome?(peer: Peer): boolean
   /**
-   * Yields until the signal; the transport pulls only as fast as the peer takes. `end` is called when the stream is to
-   * be ended although the peer takes nothing: it is no member any more.
+   * Yields until `signal` aborts. The transport reads only as fast as the peer does. The broker calls `end` to end the
+   * stream of a peer that is no longer a member, even if the peer reads nothing.
    */
   watch(
     peer: Peer,

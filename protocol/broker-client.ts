@@ -1,7 +1,7 @@
 /**
- * What a member calls: the broker as seen from the other end of the wire. Drivers: transport/grpc-client.ts (TLS)
- * and in-memory.ts (no sockets). Failures are normalised here, once: BrokerUnreachableError, CertificateError,
- * RefusedError (broker-api.ts), ProtocolError. Nothing else is thrown, except the signal's own reason.
+ * The broker as a member calls it. transport/grpc-client.ts implements it over TLS, transport/in-memory.ts without
+ * sockets. Methods throw only BrokerUnreachableError, CertificateError, RefusedError (broker-api.ts), ProtocolError, or
+ * the reason of the signal.
  */
 import type {
   JoinLook,
@@ -15,10 +15,10 @@ import type {
 } from './broker-api.ts'
 import type { ReasonCode } from '../model/reasons/reasons.ts'
 
-/** No answer, or the connection broke. Trying again later is right. */
+/** The broker did not answer, or the connection broke. The caller may retry later. */
 export class BrokerUnreachableError extends Error {
   readonly retryable = true
-  /** Of a broker that answers, and cannot do it now. */
+  /** Set if a broker answered but cannot serve the call now. */
   readonly reason: ReasonCode | undefined
   constructor(message: string, { reason, ...options }: { cause?: unknown; reason?: ReasonCode } = {}) {
     super(message, options)
@@ -27,7 +27,7 @@ export class BrokerUnreachableError extends Error {
   }
 }
 
-/** The broker is there, and has said when it has time. */
+/** The broker is overloaded and has said when to retry. */
 export class BrokerBusyError extends BrokerUnreachableError {
   readonly comeBackMs: number
   constructor(where: string, comeBackMs: number) {
@@ -38,7 +38,7 @@ export class BrokerBusyError extends BrokerUnreachableError {
   }
 }
 
-/** As the reason of a signal: nothing came on a stream in time. Its connection is then used no more. */
+/** Reason of a signal that ends a stream on which nothing arrived in time. The client then drops the connection. */
 export class BrokerSilentError extends BrokerUnreachableError {
   constructor() {
     super('the broker does not answer')
@@ -46,18 +46,18 @@ export class BrokerSilentError extends BrokerUnreachableError {
 }
 
 export type CertificateProblem =
-  /** The far end's certificate was not issued by a CA that we trust. */
+  /** The peer's certificate was not issued by a trusted CA. */
   | 'untrusted'
-  /** It was issued for another clusterset. */
+  /** The certificate was issued for another clusterset. */
   | 'otherClusterset'
   | 'expired'
-  /** The clock of one side is wrong, or the certificate is from the future. */
+  /** The clock of one side is wrong, or the certificate starts in the future. */
   | 'notYetValid'
-  /** Trusted, but for another name or another use. */
+  /** The certificate is trusted, but for another name or another use. */
   | 'wrongIdentity'
-  /** A certificate was needed and none was shown. */
+  /** A certificate was required and none was sent. */
   | 'missing'
-  /** The authority that issued it was removed: `sealane broker ca finish`. */
+  /** The authority that issued the certificate was removed with `sealane broker ca finish`. */
   | 'authorityRemoved'
 
 const CERTIFICATE_REASONS = {
@@ -70,7 +70,7 @@ const CERTIFICATE_REASONS = {
   authorityRemoved: 'CertificateAuthorityRemoved',
 } as const satisfies Record<CertificateProblem, ReasonCode>
 
-/** One of the two certificates is not accepted. Trying again does not help until somebody changes something. */
+/** One of the two certificates was rejected. A retry cannot succeed until an operator changes something. */
 export class CertificateError extends Error {
   readonly retryable = false
   readonly problem: CertificateProblem
@@ -83,7 +83,7 @@ export class CertificateError extends Error {
   }
 }
 
-/** The other end does not keep to the protocol (a bug or a version far apart). */
+/** The peer violates the protocol, because of a bug or because the releases are too far apart. */
 export class ProtocolError extends Error {
   readonly retryable = true
   constructor(message: string, options?: { cause?: unknown }) {
@@ -93,30 +93,30 @@ export class ProtocolError extends Error {
 }
 
 export interface PublishStream {
-  /** Resolves as soon as the transport takes more (back-pressure). Throws when the stream has ended. */
+  /** Resolves when the transport accepts more (back-pressure). Throws if the stream has ended. */
   send(message: PublishMessage): Promise<void>
-  /** Ends without an error only after the broker or `close()` ended the stream in order. To be iterated once. */
+  /** Ends without an error only if the broker or close() ended the stream. Can be iterated once. */
   readonly replies: AsyncIterable<PublishReply>
   close(): void
 }
 
 export interface BrokerClient {
   join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse>
-  /** What this join would bring; changes nothing. An older broker refuses the field `csr`. */
+  /** Previews a join and changes nothing. An older broker refuses the field `csr`. */
   lookAtJoin(request: Omit<JoinRequest, 'csr' | 'look'>, signal: AbortSignal): Promise<JoinLook>
-  /** Takes back what waits for approval with this token and this key. An older broker refuses the field `csr`. */
+  /** Withdraws the pending approval for this token and key. An older broker refuses the field `csr`. */
   withdrawJoin(request: JoinRequest, signal: AbortSignal): Promise<void>
-  /** `csr` is PKCS #10, DER. */
+  /** `csr` is PKCS #10 in DER. */
   renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse>
-  /** Withdraws everything and ends the membership. */
+  /** Withdraws all records and ends the membership. */
   leave(signal: AbortSignal): Promise<void>
   publish(signal: AbortSignal): PublishStream
   watch(request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
-  /** Calls and streams that are open fail with BrokerUnreachableError, and so does every call after it. */
+  /** Open calls and streams, and all later calls, fail with BrokerUnreachableError. */
   close(): void
 }
 
-/** The error of what is open when a client is closed, and of what is begun later. */
+/** Error of open and later calls of a closed client. */
 export function closedError(): BrokerUnreachableError {
   return new BrokerUnreachableError('the connection to the broker was closed')
 }

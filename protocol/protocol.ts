@@ -1,4 +1,4 @@
-/** The broker as its clients see it, its addresses, and the limits of the wire. */
+/** The broker as its clients see it, its addresses, and the limits of the protocol. */
 export {
   AddressBook,
   type BrokerAddress,

@@ -1,16 +1,17 @@
 /**
- * Checks that every decoder uses. A value that fails is named by its field; the rest of the message is not looked at.
+ * Checks that all decoders use. A check that fails throws a CodecError with the name of the field, and the rest of the
+ * message is not checked.
  */
 import { toUSVString } from 'node:util'
 import type { Pair } from '../gen/broker.ts'
 import { MAX_LABELS, MAX_LABEL_KEY, MAX_MESSAGE_BYTES, MAX_NAME, MAX_TEXT } from '../protocol.ts'
 
-/** What came over the wire (or from disk) is not a message that we accept. The text is fit for the sender's eyes. */
+/** Data from the network or disk is not an acceptable message. The text may be sent to the peer. */
 export class CodecError extends Error {
   static readonly code = 'CODEC'
-  /** Path of the offending value, for example `body.ports[2].protocol`. */
+  /** Path of the invalid value, for example `body.ports[2].protocol`. */
   readonly field: string
-  /** The message without the field. */
+  /** The message without the field name. */
   readonly problem: string
   constructor(field: string, problem: string) {
     super(`${field}: ${problem}`)
@@ -20,7 +21,7 @@ export class CodecError extends Error {
   }
 }
 
-/** Runs a generated decoder; whatever it throws becomes a CodecError on `what`. */
+/** Runs a generated decoder and converts any error to a CodecError for `what`. */
 export function parseWire<W>(what: string, bytes: Uint8Array, maxBytes: number, decode: (bytes: Uint8Array) => W): W {
   if (bytes.length > maxBytes) throw new CodecError(what, `${bytes.length} bytes: expected at most ${maxBytes}`)
   try {
@@ -30,7 +31,7 @@ export function parseWire<W>(what: string, bytes: Uint8Array, maxBytes: number, 
   }
 }
 
-/** A value as it appears in error text: quoted, short. */
+/** Quotes and shortens a value for error texts. */
 export function shown(value: string): string {
   return JSON.stringify(value.length > 80 ? `${toUSVString(value.slice(0, 80))}…` : value)
 }
@@ -42,7 +43,10 @@ export function text(value: string, field: string, max = MAX_TEXT, min = 0): str
   return value
 }
 
-/** Part of a record key: no '/', because keys are joined with it. Syntax beyond that is admission's matter. */
+/**
+ * Checks a part of a record key, which must not contain '/' because keys are joined with it. Admission checks the rest
+ * of the syntax.
+ */
 export function keyPart(value: string, field: string, min: 0 | 1): string {
   if (value.includes('/')) throw new CodecError(field, `${shown(value)}: expected no '/'`)
   return text(value, field, MAX_NAME, min)
@@ -61,7 +65,7 @@ export function integer(value: number, field: string, min: number, max: number):
   return value
 }
 
-/** Revisions, sequences and times: what a double holds exactly. */
+/** Checks a revision, sequence number or time: an integer that a double represents exactly. */
 export function count(value: number, field: string): number {
   return integer(value, field, 0, Number.MAX_SAFE_INTEGER)
 }
@@ -93,12 +97,15 @@ export function present<T>(value: T | undefined, field: string): T {
   return value
 }
 
-/** `{ [key]: value }`, or nothing when there is no value: absent keys stay absent (exactOptionalPropertyTypes). */
+/**
+ * Returns `{ [key]: value }`, or `{}` if the value is undefined, so that absent keys stay absent
+ * (exactOptionalPropertyTypes).
+ */
 export function optional<K extends string, V>(key: K, value: V | undefined): { readonly [P in K]?: V } {
   return value === undefined ? {} : ({ [key]: value } as { readonly [P in K]?: V })
 }
 
-/** Labels or annotations. Throws for a key that comes twice. */
+/** Decodes labels or annotations. Throws CodecError for a duplicate key. */
 export function pairsToRecord(pairs: readonly Pair[], field: string, maxValue: number): Record<string, string> {
   const entries = list(pairs, field, MAX_LABELS, (pair, path): [string, string] => [
     text(pair.key, `${path}.key`, MAX_LABEL_KEY, 1),
@@ -118,7 +125,7 @@ export function recordToPairs(record: Readonly<Record<string, string>>): Pair[] 
     .map((key) => ({ key, value: record[key] ?? '' }))
 }
 
-/** A message as it goes out. Throws CodecError where the other side would refuse it. */
+/** Returns the message. Throws CodecError if it is so large that the peer would refuse it. */
 export function limited(message: Uint8Array): Uint8Array {
   if (message.length > MAX_MESSAGE_BYTES) {
     throw new CodecError('message', `${message.length} bytes: expected at most ${MAX_MESSAGE_BYTES}`)
@@ -126,7 +133,7 @@ export function limited(message: Uint8Array): Uint8Array {
   return message
 }
 
-/** The same bytes, without copying: what the generated code wants. */
+/** Returns the same bytes as a Buffer without copying, as the generated code requires. */
 export function buffer(content: Uint8Array): Buffer {
   return Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 }

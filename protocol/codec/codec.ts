@@ -1,4 +1,4 @@
-/** Messages between bytes and types. */
+/** Encoders and decoders of all messages and records. */
 export { CodecError, count, list, parseWire, text, texts } from './codec-checks.ts'
 export { canonicalJson, contentHash, memberKey, memberKeyText, setHash } from './content-hash.ts'
 export {

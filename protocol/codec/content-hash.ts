@@ -1,17 +1,17 @@
 /**
- * Hash of what a record says, equal on both sides of the wire whatever library encoded it: SHA-256 over JSON with
- * sorted keys. Absent and empty are different content.
+ * Content hash of a record: SHA-256 over JSON with sorted keys. Both sides compute the same hash, whatever library
+ * encoded the record. Absent and empty values have different hashes.
  */
 import { createHash } from 'node:crypto'
 import type { MemberRecord, StoredRecord } from '../../model/model.ts'
 import type { MemberKey } from '../protocol.ts'
 
-/** 32 bytes. A stored record of the same key and body has the same hash: see storedContentHash. */
+/** Returns 32 bytes, equal to storedContentHash() of a stored record with the same key and body. */
 export function contentHash(record: MemberRecord): Uint8Array {
   return hashOf(record.namespace, record.name, record.body)
 }
 
-/** The hash that the owner of a stored record computed for it: the broker compares digests with this. */
+/** Returns the hash that the owner of a stored record computes for it. The broker compares digests with it. */
 export function storedContentHash(record: StoredRecord): Uint8Array {
   return hashOf(record.key.namespace, record.key.name, record.body)
 }
@@ -20,7 +20,7 @@ export function memberKey(record: MemberRecord): MemberKey {
   return { kind: record.body.kind, namespace: record.namespace, name: record.name }
 }
 
-/** One string per key inside one cluster; '/' cannot occur in any part. */
+/** Returns a unique text for each key of a cluster. No part of a key contains '/'. */
 export function memberKeyText(key: MemberKey): string {
   return `${key.kind}/${key.namespace}/${key.name}`
 }
@@ -31,7 +31,7 @@ function hashOf(namespace: string, name: string, body: object): Uint8Array {
     .digest()
 }
 
-/** JSON with keys in code unit order and without keys whose value is undefined. */
+/** Returns JSON with keys in code unit order, without keys whose value is undefined. */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
@@ -43,9 +43,9 @@ export function canonicalJson(value: unknown): string {
     .join(',')}}`
 }
 
-// Hash of a whole set of records: equal sets have equal hashes, in whatever order they are held.
+// Hash of a set of records. Equal sets have equal hashes in any order.
 
-/** Takes the content hashes (32 bytes each, content-hash.ts). SHA-256 over them, sorted bytewise and joined. */
+/** Takes content hashes of 32 bytes. Returns the SHA-256 over their sorted concatenation. */
 export function setHash(hashes: Iterable<Uint8Array>): Uint8Array {
   const hash = createHash('sha256')
   for (const one of [...hashes].sort((a, b) => Buffer.compare(a, b))) hash.update(one)

@@ -1,4 +1,4 @@
-/** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
+/** Encodes and decodes requests and stream messages of broker-api.ts. Decoders throw only CodecError. */
 import { toUSVString } from 'node:util'
 import { MAX_NEEDED } from '../../model/addresses/addresses.ts'
 import { type QuotaReport, openConnectionsProblem } from '../../model/model.ts'
@@ -37,7 +37,7 @@ const ADDRESS_TEXT = 64
 
 export function encodeJoinRequest(request: JoinRequest): Uint8Array {
   const { secret, cluster, csr, facts, nowMs, look = false, waits, withdraw = false } = request
-  // An older broker would take a request to withdraw for one to join, if it had a csr where joins have it.
+  // The `csr` of a withdrawal is in a field of its own, because an older broker would take it for a join.
   const [joining, withdrawCsr] = withdraw ? [new Uint8Array(), buffer(csr)] : [csr, undefined]
   const stated = { secret, cluster, csr: buffer(joining), facts: factsToWire(facts), nowMs, look }
   return wire.JoinRequest.encode({ ...stated, waits, withdrawCsr }).finish()
@@ -57,7 +57,7 @@ export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
   }
 }
 
-/** The answer to a look: a JoinResponse with nothing but this. */
+/** Encodes a preview as a JoinResponse in which only these fields are set. */
 export function encodeJoinLook({ globalCIDRs, renumbered }: JoinLook): Uint8Array {
   return wire.JoinResponse.encode({
     certificate: Buffer.alloc(0),
@@ -204,7 +204,7 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
         last: known.value.last,
       }
     case 'put':
-      // The envelope adds a few bytes only: the message's own size is a sound bound for the record's.
+      // The envelope takes only a few bytes, so the size of the message limits that of the record.
       checkSize(bytes.length - 32)
       return { t: 'put', sequence: sequence(known.value), record: memberRecordFromWire(known.value.record, 'record') }
     case 'remove':
@@ -243,7 +243,7 @@ function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
   }
 }
 
-/** Gives undefined for a reply of a later version. */
+/** Returns undefined for a reply of a later version. */
 export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined {
   const { message: known } = check.parseWire('publish reply', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
     wire.PublishReply.decode(b),
@@ -312,19 +312,22 @@ function sequence(value: { readonly sequence: number }): number {
   return check.count(value.sequence, 'sequence')
 }
 
-/** Messages are for people; a long one is cut rather than refused by the other side. */
+/** Cuts a text for users to the length that the peer accepts. */
 function short(message: string): string {
   return toUSVString(message.slice(0, limits.MAX_TEXT))
 }
 
-// Large messages as several that fit the wire. Pure.
+// Splits large messages so that they fit the limits of the protocol.
 
-/** Well below MAX_MESSAGE_BYTES: framing and keys come on top. */
+/** Size of a part, well below MAX_MESSAGE_BYTES, because framing and keys add to it. */
 const PART_BYTES = 1024 * 1024
 const NEED_KEYS = 5000
 const MAX_SMALL = 256
 
-/** Whether it goes out as it is: so many looks at each message of each stream are too many. */
+/**
+ * Returns whether the message can be sent unsplit. It does not add up the sizes of more than MAX_SMALL events, because
+ * it runs for each message of each stream.
+ */
 export function fits(message: WatchMessage): boolean {
   return message.t !== 'batch' || (message.events.length <= MAX_SMALL && sizeOf(message.events) <= PART_BYTES)
 }
@@ -336,8 +339,8 @@ function sizeOf(events: readonly Uint8Array[]): number {
 }
 
 /**
- * A batch with too many events as several. Only the last may carry the batch's revision: a reader that stops in between
- * resumes from `previousRevision` and sees the rest again.
+ * Splits a batch with too many events. Only the last part has the batch's revision, so that a reader that stops in
+ * between resumes from `previousRevision` and receives the rest again.
  */
 export function splitBatch(message: WatchMessage, previousRevision: number): WatchMessage[] {
   if (message.t !== 'batch') return [message]
@@ -360,7 +363,7 @@ export function splitBatch(message: WatchMessage, previousRevision: number): Wat
   }))
 }
 
-/** A long `need` as several: the member adds them up. */
+/** Splits a long `need`. The member combines the parts. */
 export function splitNeed(reply: PublishReply): PublishReply[] {
   if (reply.t !== 'need' || reply.keys.length <= NEED_KEYS) return [reply]
   const parts: PublishReply[] = []
@@ -400,7 +403,7 @@ function declareFromWire(value: wire.PublishMessage_Declare): Declare {
   }
 }
 
-// What a member holds, and the answer to its declaration, in which it is asked for that.
+// The records that a member holds, and the reply to its declaration, which may request them.
 
 type Held = Extract<PublishMessage, { t: 'held' }>
 type Answer = Omit<Extract<PublishReply, { t: 'inSync' }>, 't'>
@@ -426,7 +429,7 @@ function answerFromWire({ takesStatus, asksHeld }: wire.PublishReply_InSync): An
   }
 }
 
-// What a broker says of a member's quota, between the wire and its type. Throws CodecError and nothing else.
+// The quota of a member. Throws only CodecError.
 
 function quotaToWire({ limit, used, isSlowed: slowed }: QuotaReport): wire.PublishReply_Quota {
   const { records, bytes, changes, streams } = limit

@@ -1,4 +1,4 @@
-/** Record bodies between the wire and the model: shapes, sizes, counts and known words. */
+/** Converts record bodies between protocol buffers and the model, and checks their shapes, sizes and known words. */
 import {
   type ClusterBody,
   type ClusterSetIpBody,
@@ -63,7 +63,7 @@ export function bodyToWire(body: RecordBody): wire.RecordBody {
   }
 }
 
-/** Throws CodecError. A body of a kind that this version does not know reads as missing. */
+/** Throws CodecError. A body of a kind that this version does not know counts as missing. */
 export function bodyFromWire(body: wire.RecordBody | undefined, field: string): RecordBody {
   const known = present(body?.body, field)
   switch (known.$case) {
@@ -261,7 +261,7 @@ function portNumber(value: number, field: string): number {
   return integer(value, field, 1, 65_535)
 }
 
-/** 32 bytes in base64: what `wg` prints. */
+/** Checks a WireGuard public key: 32 bytes in base64, as `wg` prints it. */
 function wireguardKey(value: string, field: string): string {
   if (!/^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(value)) {
     throw new CodecError(field, 'expected a WireGuard public key: 32 bytes in base64')
@@ -269,7 +269,7 @@ function wireguardKey(value: string, field: string): string {
   return value
 }
 
-// What a member reports about itself, between the wire and the model.
+// What a member reports about itself.
 
 export function statusToWire({ notImported, leftOut, openConnections, report }: MemberStatus): wire.MemberStatus {
   const findings = notImported.map((one) => ({ ...one }))
@@ -289,7 +289,7 @@ function reportToWire(report: MemberReport | undefined): wire.MemberReport | und
   }
 }
 
-/** Throws CodecError. Findings with a reason of a later version are counted with those that were left out. */
+/** Throws CodecError. Findings with a reason of a later version are counted in `leftOut`. */
 export function statusFromWire(status: wire.MemberStatus | undefined, field: string): MemberStatus {
   const { notImported, leftOut, openConnections, report } = present(status, field)
   const findings = list(notImported, `${field}.notImported`, MAX_NOT_IMPORTED, findingFromWire)
@@ -304,7 +304,7 @@ export function statusFromWire(status: wire.MemberStatus | undefined, field: str
   }
 }
 
-/** Only the bounds: what the texts and numbers may be is admission's matter. */
+/** Checks only sizes and counts. Admission checks texts and numbers. */
 function reportFromWire(report: wire.MemberReport, field: string): MemberReport {
   return {
     versions: texts(report.versions, `${field}.versions`, MAX_REPORTED_VERSIONS, MAX_REPORTED_TEXT),
@@ -314,7 +314,7 @@ function reportFromWire(report: wire.MemberReport, field: string): MemberReport 
   }
 }
 
-/** A severity that a later release may have counts as the middle one. */
+/** A severity of a later release becomes `degraded`, the middle one. */
 function problemFromWire(one: wire.MemberReport_Problem, field: string): ReportedProblem {
   const severity = text(one.severity, `${field}.severity`, MAX_REPORTED_TEXT)
   return {
@@ -324,7 +324,7 @@ function problemFromWire(one: wire.MemberReport_Problem, field: string): Reporte
   }
 }
 
-/** Without what a later release may add. What the number may be is admission's matter. */
+/** Copies the known fields without those that a later release may add. Admission checks the number. */
 export function copied(one: OpenConnections | undefined): wire.OpenConnections | undefined {
   return one === undefined ? undefined : { count: one.count, atLeast: one.atLeast }
 }

@@ -1,6 +1,6 @@
 /**
- * Records between bytes and the model. Decoders check types, sizes, counts and known words, and throw CodecError;
- * whether a record is allowed is the broker's admission to say. Fields of later versions are skipped.
+ * Encodes and decodes records. Decoders check types, sizes, counts and known words, and throw CodecError. The broker's
+ * admission decides whether a record is allowed. Fields of later versions are ignored.
  */
 import { MAX_EVENT_BYTES, MAX_RECORD_BYTES, type MemberKey, type RecordEvent } from '../protocol.ts'
 import type {
@@ -19,7 +19,7 @@ import { bodyFromWire, bodyToWire } from './record-bodies.ts'
 const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']
 const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP', 'MemberStatus']
 
-/** For WatchMessage.batch. Throws CodecError when the record is beyond the limits. */
+/** Encodes an event for WatchMessage.batch. Throws CodecError if the record is too large. */
 export function encodeRecordEvent(event: RecordEvent): Uint8Array {
   const bytes = wire.RecordEvent.encode({ event: eventToWire(event) }).finish()
   if (bytes.length > MAX_EVENT_BYTES) {
@@ -28,7 +28,9 @@ export function encodeRecordEvent(event: RecordEvent): Uint8Array {
   return bytes
 }
 
-/** As encodeRecordEvent() of a put, of a body that is bytes already (bodyToBytes). Throws CodecError. */
+/**
+ * Encodes a put event like encodeRecordEvent(), from a body that bodyToBytes() has already encoded. Throws CodecError.
+ */
 export function encodePut({ key, revision, createdAtMs }: Omit<StoredRecord, 'body'>, body: Uint8Array): Uint8Array {
   const { cluster, namespace, name } = key
   const head = wire.StoredRecord.encode({ cluster, namespace, name, revision, createdAtMs, body: undefined }).finish()
@@ -40,7 +42,7 @@ export function encodePut({ key, revision, createdAtMs }: Omit<StoredRecord, 'bo
   return bytes
 }
 
-/** A body alone, for those who keep very many. */
+/** Encodes a body alone, to save memory where very many are stored. */
 export function bodyToBytes(body: RecordBody): Uint8Array {
   return wire.RecordBody.encode(bodyToWire(body)).finish()
 }
@@ -53,11 +55,11 @@ export function bodyFromBytes(bytes: Uint8Array): RecordBody {
   )
 }
 
-/** Numbers of fields that hold others: in StoredRecord, and in RecordEvent. */
+/** Numbers of the embedded message fields, in StoredRecord and in RecordEvent. */
 const STORED_BODY = 6
 const EVENT_PUT = 1
 
-/** Of a field with a length. */
+/** Returns the tag and length of a length-delimited field. */
 function fieldHead(field: number, length: number): Buffer {
   const bytes = [(field << 3) | 2]
   let left = length
@@ -66,7 +68,7 @@ function fieldHead(field: number, length: number): Buffer {
   return Buffer.from(bytes)
 }
 
-/** Gives undefined for an event or a record kind that a later version may send. Throws CodecError. */
+/** Returns undefined for an event or a record kind of a later version. Throws CodecError. */
 export function decodeRecordEvent(bytes: Uint8Array): RecordEvent | undefined {
   const { event } = parseWire('event', bytes, MAX_EVENT_BYTES, (b) => wire.RecordEvent.decode(b))
   if (event === undefined) return undefined
@@ -85,7 +87,7 @@ function eventToWire(event: RecordEvent): wire.RecordEvent['event'] {
   return { $case: 'remove', value: { key: { ...event.key }, revision: event.revision } }
 }
 
-/** A record as bytes, for a store. Throws CodecError. */
+/** Encodes a record for a store. Throws CodecError. */
 export function encodeStoredRecord(record: StoredRecord): Uint8Array {
   return wire.StoredRecord.encode(storedToWire(record)).finish()
 }
@@ -95,7 +97,7 @@ export function decodeStoredRecord(bytes: Uint8Array): StoredRecord {
   return storedFromWire(record, 'record')
 }
 
-/** Throws CodecError when the record could not be sent: what a member checks before it publishes. */
+/** Throws CodecError if the record cannot be sent. A member checks this before it publishes. */
 export function checkMemberRecord(record: MemberRecord): void {
   const asWire = memberRecordToWire(record)
   memberRecordFromWire(asWire, 'record')
@@ -157,7 +159,7 @@ export function recordKeyFromWire(key: wire.RecordKey | undefined, field: string
   }
 }
 
-/** `minName` 0 only where the key may mean "none": a refused `facts`. */
+/** `minName` is 0 only if the key may be empty, as in the refusal of `facts`. */
 export function memberKeyFromWire(key: wire.MemberKey | undefined, field: string, minName: 0 | 1 = 1): MemberKey {
   const { kind, namespace, name } = present(key, field)
   return {

@@ -1,4 +1,4 @@
-/** Watch between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
+/** Encodes and decodes watch messages of broker-api.ts. Decoders throw only CodecError. */
 import { promisify } from 'node:util'
 import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import { MAX_INTEREST, interestProblem } from '../../model/model.ts'
@@ -24,16 +24,16 @@ import * as limits from '../protocol.ts'
 import * as check from './codec-checks.ts'
 import { CodecError, buffer, limited } from './codec-checks.ts'
 
-// Messages as fewer bytes: zstd, which costs the one who sends little and the one who reads less.
+// Compression with zstd, which takes little time for the sender and less for the reader.
 
 const compress = promisify(zstdCompress)
 
-/** What is larger is packed quickly, in the thread that serves all. */
+/** Above this size pack() uses the fast level, because it runs in the broker's only thread. */
 const SMALL_BYTES = 128 * 1024
 const QUICK = { [constants.ZSTD_c_compressionLevel]: 3 }
 /**
- * From level 12 on it sees that slices are alike beyond their addresses; above, it takes many times as long. With tables
- * for half a megabyte: by itself it would take 50 MB of memory each time.
+ * From level 12 on, zstd finds that EndpointSlices differ only in their addresses. Higher levels take many times as
+ * long. The table sizes fit half a megabyte; with the defaults each compression would take 50 MB of memory.
  */
 const WELL = {
   [constants.ZSTD_c_compressionLevel]: 12,
@@ -42,28 +42,28 @@ const WELL = {
   [constants.ZSTD_c_chainLog]: 17,
 }
 
-/** In this thread: some ten milliseconds for a megabyte. */
+/** Compresses in this thread. A megabyte takes about 10 ms. */
 export function pack(bytes: Uint8Array): Uint8Array {
   return zstdCompressSync(bytes, { params: bytes.length > SMALL_BYTES ? QUICK : WELL })
 }
 
-/** Not in this thread, for what is sent to one. */
+/** Compresses in the thread pool, for messages to one member. */
 export function packQuickly(bytes: Uint8Array): Promise<Uint8Array> {
   return compress(bytes, { params: QUICK })
 }
 
-/** Not in this thread, and by a third smaller where much is alike: for what is sent to many. */
+/** Compresses in the thread pool, for messages to many members. Repetitive content becomes a third smaller. */
 export function packWell(bytes: Uint8Array): Promise<Uint8Array> {
   return compress(bytes, { params: WELL })
 }
 
 /**
- * Of what a frame says that it needs to be unpacked, so much is believed: 8 MiB, above what any message of ours needs. By
- * itself zstd would take 128 MiB for a frame of a few bytes.
+ * Largest window that a frame may demand for decompression: 8 MiB, more than any message of ours needs. Without this
+ * limit zstd would allocate 128 MiB for a frame of a few bytes.
  */
 const BOUNDED = { [constants.ZSTD_d_windowLogMax]: 23 }
 
-/** Throws CodecError for what is no zstd, or more than `maxBytes` when it is unpacked. */
+/** Throws CodecError if the input is not zstd, or exceeds `maxBytes` when decompressed. */
 export function unpack(zstd: Uint8Array, maxBytes: number): Uint8Array {
   try {
     return zstdDecompressSync(zstd, { maxOutputLength: maxBytes, params: BOUNDED })
@@ -141,12 +141,12 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
   }
 }
 
-/** Gives undefined for a message of a later version. The events of a batch stay bytes: see decodeRecordEvent. */
+/** Returns undefined for a message of a later version. The events of a batch stay encoded: see decodeRecordEvent(). */
 export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined {
   return watchFromWire(bytes, true)
 }
 
-/** What is packed is packed once: nobody can have a reader unpack without end. */
+/** `unpacks` is false inside a packed message, so that nested messages cannot make a reader decompress without end. */
 function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | undefined {
   const { message: known } = check.parseWire('watch message', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
     wire.WatchMessage.decode(b),
@@ -159,7 +159,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
         t: 'reset',
         epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
         resumed: known.value.resumed,
-        // No reason to end the watch: what cannot be used of it is left out (broker-addresses.ts).
+        // Invalid addresses do not end the watch. AddressBook ignores them (broker-addresses.ts).
         ...(known.value.addresses.length === 0 ? {} : { addresses: known.value.addresses }),
         ...(known.value.keepsToInterest === true ? { keepsToInterest: true as const } : {}),
       }
@@ -202,7 +202,7 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
   }
 }
 
-// What the broker says of its authorities, between bytes and broker-api.ts.
+// The authorities that the broker reports.
 
 function authoritiesToWire({ bundle, signing, withinMs }: Authorities): wire.WatchMessage_Authorities {
   return { bundle: bundle.map(fromHex), signing: fromHex(signing), withinMs }
@@ -225,7 +225,7 @@ function hex(value: Uint8Array, path: string): string {
   return Buffer.from(check.bytes(value, path, HASH_BYTES, HASH_BYTES)).toString('hex')
 }
 
-// What a member asks for, and where there is something to ask for, between bytes and broker-api.ts.
+// The namespaces that a member requests, and those in which a member exports a service.
 
 type Exported = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
@@ -234,7 +234,7 @@ function interestToWire({ namespaces, missing }: AskedInterest): WireInterest {
   return { namespaces: sorted, missing: sorted.flatMap((name, i) => (missing.has(name) ? [i] : [])) }
 }
 
-/** Throws CodecError. The order is asked for so that the same interest always has the same bytes. */
+/** Throws CodecError. The order is checked so that equal interests have equal bytes. */
 function interestFromWire({ namespaces, missing }: WireInterest): AskedInterest {
   const names = check.list(namespaces, 'interest.namespaces', MAX_INTEREST, (name, path) => {
     return check.text(name, path, MAX_NAME, 1)
@@ -266,7 +266,7 @@ function ascending<T extends string | number>(list: readonly T[], field: string)
   return list
 }
 
-// What has changed in the lists of owners, between bytes and broker-api.ts.
+// The changes in the lists of owners.
 
 type OwnersChanged = Extract<WatchMessage, { t: 'ownersChanged' }>
 

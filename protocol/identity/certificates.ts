@@ -1,39 +1,39 @@
-/** What a certificate says. Reading is not trusting: whether the CA signed it, TLS has checked (or not). */
+/** Reads and checks certificates of a clusterset. Reading does not verify the issuer; TLS does. */
 import { type KeyObject, X509Certificate, createHash } from 'node:crypto'
 import { type PeerCertificate, checkServerIdentity } from 'node:tls'
 import { type ClusterId, isDnsLabel, isDnsSubdomain } from '../../model/model.ts'
 
-/** The name and the lifetimes in the certificates of a clusterset. */
+/** Name and lifetimes in the certificates of a clusterset. */
 export const SERVER_NAME = 'broker.sealane.internal'
 export const MEMBER_VALIDITY_MS = 24 * 3600_000
 export const CA_VALIDITY_MS = 10 * 365 * 24 * 3600_000
 export const SERVER_VALIDITY_MS = 90 * 24 * 3600_000
-/** Certificates begin a little in the past: clocks differ. */
+/** Certificates start slightly in the past, because clocks differ. */
 export const BACKDATE_MS = 5 * 60_000
 /**
- * Before the serial of the certificate that was shown for a new one; not a URI of ours, which earlier releases would
- * count.
+ * URI prefix of the serial number of the renewed certificate. It does not use the `sealane` scheme, because earlier
+ * releases require exactly one such URI.
  */
 export const RENEWS = 'urn:sealane:renews:'
 
 export interface CertificateFacts {
-  /** Hex. */
+  /** In hexadecimal. */
   readonly serial: string
   readonly notBeforeMs: number
   readonly notAfterMs: number
-  /** When to renew: after two thirds of the lifetime. */
+  /** Time of renewal: after two thirds of the lifetime. */
   readonly renewAtMs: number
   readonly isCa: boolean
   readonly dnsNames: readonly string[]
-  /** From the URI; absent in certificates that are none of ours. */
+  /** From the `sealane` URI. Absent if the certificate does not belong to a clusterset. */
   readonly clusterset?: string
-  /** The member that the certificate is for. */
+  /** The member that the certificate was issued for. */
   readonly cluster?: ClusterId
-  /** Serial of the certificate that was shown for this one, hex. */
+  /** Serial number, in hexadecimal, of the certificate that this one renews. */
   readonly renews?: string
 }
 
-/** Takes DER. Throws an Error when it is no X.509 certificate. */
+/** Takes DER. Throws an Error if it is not an X.509 certificate. */
 export function readCertificate(der: Uint8Array): CertificateFacts {
   const certificate = parse(der)
   const notBeforeMs = certificate.validFromDate.getTime()
@@ -52,10 +52,10 @@ export function readCertificate(der: Uint8Array): CertificateFacts {
   }
 }
 
-/** Node's own parser: a broker reads a certificate for each connection, and the library takes 2 ms. */
+/** Parses with Node, because a broker reads a certificate for each connection and @peculiar/x509 takes 2 ms. */
 function parse(der: Uint8Array): X509Certificate {
   try {
-    // PEM would be taken as well.
+    // X509Certificate accepts PEM too.
     if (der[0] !== 0x30) throw new Error('no DER')
     return new X509Certificate(der)
   } catch {
@@ -69,8 +69,8 @@ interface AlternativeName {
 }
 
 /**
- * Node gives the names as one text, `DNS:a, URI:b`, and a name with any character that could be mistaken as JSON in
- * quotes. So no name can pass for two.
+ * Splits the subject alternative names. Node returns them as one text, `DNS:a, URI:b`, with ambiguous names quoted as
+ * JSON, so one name cannot pass for two.
  */
 function namesOf(text: string): AlternativeName[] {
   const names: AlternativeName[] = []
@@ -83,7 +83,7 @@ function namesOf(text: string): AlternativeName[] {
   return names
 }
 
-/** Exactly one of our URIs must be there: a certificate that says two things says nothing. */
+/** Requires exactly one `sealane` URI. A certificate with several identities has none. */
 function identityOf(uris: readonly string[]): Pick<CertificateFacts, 'clusterset' | 'cluster'> {
   const [uri, ...others] = uris.filter((candidate) => candidate.startsWith('sealane://'))
   const match = /^sealane:\/\/([^/]+)(?:\/broker|\/cluster\/([^/]+))?$/.exec(uri ?? '')
@@ -99,40 +99,46 @@ function renewalOf(uris: readonly string[]): Pick<CertificateFacts, 'renews'> {
   return renews !== undefined && /^[0-9a-f]{1,40}$/.test(renews) ? { renews } : {}
 }
 
-// What a client calls the broker by when it begins TLS, and what the broker's certificate is for. A broker that serves
-// several clustersets shows each caller the certificate of its own: the name has the authority that the caller trusts.
-// It is a choice, and proves nothing: who calls is what its certificate or its token says to that clusterset alone.
+// The server name that a client sends in the TLS handshake. A broker that serves several clustersets selects its
+// certificate by this name, which contains the authority that the client trusts. The name proves nothing: the selected
+// clusterset identifies the client by its certificate or token.
 
-/** So much of a fingerprint as nobody finds by trying. */
+/** Length of the fingerprint prefix. 128 bits cannot be found by brute force. */
 const HEX_DIGITS = 32
 
-/** Takes fingerprint() of a certificate of the authority; undefined: whatever broker is there. */
+/** Takes the fingerprint() of an authority's certificate, or undefined to address the broker's default clusterset. */
 export function serverNameOf(authority: string | undefined): string {
   return authority === undefined ? SERVER_NAME : `${authority.slice(0, HEX_DIGITS)}.${SERVER_NAME}`
 }
 
-/** The certificate says the same name whatever the broker was called by: brokers of earlier releases know no other. */
+/**
+ * Returns an Error if the certificate is not for SERVER_NAME. Every broker certificate has this name, whatever server
+ * name was sent, because brokers of earlier releases have no other.
+ */
 export function checkBrokerName(certificate: PeerCertificate): Error | undefined {
   return checkServerIdentity(SERVER_NAME, certificate)
 }
 
-// A certificate that a broker hands out, validated by the member that asked for it, before it is kept.
+// Validates a certificate that a broker issued, before the member stores it.
 
 interface CertificateAsked {
   readonly cluster: string
   readonly clusterset: string
   readonly key: KeyObject
-  /** CA certificates that are trusted already, DER: one of them has to be in the answer. Absent: there are none yet. */
+  /**
+   * CA certificates that are already trusted, in DER. The answer must contain one of them. Absent if there are none
+   * yet.
+   */
   readonly trusted?: readonly Uint8Array[]
 }
 
 interface CertificateAnswer {
-  /** DER. */
+  /** In DER. */
   readonly certificate: Uint8Array
   readonly caBundle: readonly Uint8Array[]
 }
 
-/** Why the answer is no identity of this member, in words; undefined when it is. */
+/** Returns in words why the answer is not a valid identity of this member, or undefined if it is. */
 export function certificateProblem(
   { cluster, clusterset, key, trusted }: CertificateAsked,
   { certificate, caBundle }: CertificateAnswer,
@@ -170,9 +176,9 @@ function shown(text: string | undefined): string {
   return text === undefined ? 'none' : JSON.stringify(text.slice(0, 100))
 }
 
-// Certificates as text, and what distinguishes one from another.
+// PEM conversion and fingerprints.
 
-/** SHA-256 of the DER form, 64 hex digits: the pin in a join token. */
+/** Returns the SHA-256 of the DER form, 64 hexadecimal digits. Join tokens pin the CA by it. */
 export function fingerprint(der: Uint8Array): string {
   return createHash('sha256').update(der).digest('hex')
 }
@@ -185,7 +191,7 @@ export function certificateToPem(der: Uint8Array): string {
   return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
 }
 
-/** Every certificate in the text, as DER. Throws an Error when there is none or one is broken. */
+/** Returns every certificate in the text, as DER. Throws an Error if there is none or one is malformed. */
 export function certificatesFromPem(pem: string): Uint8Array[] {
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
   if (blocks.length === 0) throw new Error('no certificate in PEM form')

@@ -1,6 +1,6 @@
 /**
- * Certificates for an etcd beside the broker. Its authority has nothing to do with that of the clusterset: who may read
- * and write the store is not who may join.
+ * Certificates for an etcd that runs beside the broker. Its authority is separate from that of the clusterset, so that
+ * access to the store and membership are independent.
  */
 import './reflect-metadata.ts'
 import { createPublicKey } from 'node:crypto'
@@ -9,7 +9,7 @@ import { CA_VALIDITY_MS } from './certificates.ts'
 import { createKey } from './keys.ts'
 import { type Identity, SIGNING, cryptoPair, lifetime, newSerial } from './x509.ts'
 
-/** Somebody has to run `sealane broker deploy` once in this time, else the store ends: long. */
+/** An operator must run `sealane broker deploy` at least once within this time, or the store stops. */
 const ETCD_VALIDITY_MS = 5 * 365 * 24 * 3_600_000
 
 export async function createEtcdCa(nowMs: number): Promise<Identity> {
@@ -32,12 +32,12 @@ export async function createEtcdCa(nowMs: number): Promise<Identity> {
 
 export interface EtcdCertificateInit {
   readonly commonName: string
-  /** Names of members. None: of a client, which calls and is never called. */
+  /** DNS names of an etcd member. Empty for a client. */
   readonly hosts: readonly string[]
   readonly nowMs: number
 }
 
-/** With a new key. A member of etcd is a server, and calls the other members as a client. */
+/** Issues a certificate for a new key. An etcd member is a server, and also a client of the other members. */
 export async function createEtcdCertificate(ca: Identity, init: EtcdCertificateInit): Promise<Identity> {
   const { commonName, hosts, nowMs } = init
   const key = createKey()

@@ -1,7 +1,7 @@
 /**
- * The three metadata functions that tsyringe, a dependency of @peculiar/x509, wants to find on Reflect before it
- * loads. Sealane uses no decorators, so this little store replaces a polyfill package. Import it before
- * @peculiar/x509. What is there already is left alone.
+ * Defines the three metadata functions that tsyringe, a dependency of @peculiar/x509, expects on Reflect when it loads.
+ * Sealane uses no decorators, so this small store replaces a polyfill package. Import it before @peculiar/x509.
+ * Existing functions are not replaced.
  */
 interface MetadataReflect {
   getMetadata?: (key: unknown, target: object) => unknown

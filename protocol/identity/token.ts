@@ -1,7 +1,7 @@
 /**
- * Join tokens: `sealane1.<base64url>`, to be copied by people. Inside is JSON with a checksum behind it, so that a
- * token cut short by a terminal is distinguished from one that was never valid. The secret is never in an error text,
- * in JSON or in a log: it is behind a method.
+ * Join tokens, `sealane1.<base64url>`, which users copy and paste. The content is JSON followed by a checksum, which
+ * distinguishes a truncated token from one that was never valid. The secret is only available from a method, so that it
+ * never appears in error texts, JSON or logs.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { inspect } from 'node:util'
@@ -36,18 +36,18 @@ export class TokenError extends Error {
 }
 
 export interface TokenInit {
-  /** host:port, at least one. */
+  /** At least one `host:port`. */
   readonly addresses: readonly string[]
-  /** fingerprint() of the CA certificate. */
+  /** The fingerprint() of the CA certificate. */
   readonly caPin: string
   /**
-   * The same of others that will do as well: while authorities change, the broker may serve by another one tomorrow.
-   * Earlier releases do not look at them.
+   * Fingerprints of further CA certificates that are accepted, because the broker may switch to another authority.
+   * Earlier releases ignore them.
    */
   readonly otherPins?: readonly string[]
   readonly clusterset: string
   readonly expiresAtMs: number
-  /** What `token list` and `token revoke` call it; made up when absent. */
+  /** Name of the token in `token list` and `token revoke`. Generated if absent. */
   readonly id?: string
 }
 
@@ -70,12 +70,12 @@ export class JoinToken {
     this.#secret = secret
   }
 
-  /** 256 bits, base64url: JoinRequest.secret. */
+  /** Returns 256 bits in base64url, for JoinRequest.secret. */
   secret(): string {
     return this.#secret
   }
 
-  /** The text to hand over. As secret as the secret. */
+  /** Returns the text of the token. It contains the secret. */
   text(): string {
     const { id, addresses, caPin, otherPins, clusterset, expiresAtMs } = this
     const others = otherPins.length === 0 ? {} : { q: otherPins }
@@ -90,18 +90,21 @@ export class JoinToken {
   }
 }
 
-/** A token with a fresh 256-bit secret. */
+/** Returns a token with a new 256-bit secret. */
 export function createJoinToken(init: TokenInit): JoinToken {
   const id = init.id ?? randomBytes(5).toString('hex')
   return new JoinToken({ ...init, id }, randomBytes(32).toString('base64url'))
 }
 
-/** What the broker keeps instead of the secret: SHA-256, hex. The secret is random, so no salt is needed. */
+/**
+ * Returns what the broker stores instead of the secret: its SHA-256 in hexadecimal. The secret is random, so no salt is
+ * needed.
+ */
 export function hashTokenSecret(secret: string): string {
   return createHash('sha256').update(secret).digest('hex')
 }
 
-/** Reads what a person pasted. Throws TokenError. `nowMs` decides about the expiry. */
+/** Parses a pasted token. `nowMs` is compared with the expiry. Throws TokenError. */
 export function parseJoinToken(pasted: string, nowMs: number): JoinToken {
   const text = pasted.trim()
   const version = /^sealane(\d+)\./.exec(text)
@@ -169,7 +172,7 @@ function parseJson(payload: string): Record<string, unknown> {
     const value: unknown = JSON.parse(payload)
     if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
   } catch {
-    // Said below.
+    // The error is thrown below.
   }
   throw new TokenError('malformed', 'its content cannot be read')
 }
@@ -187,7 +190,7 @@ function checksum(payload: Uint8Array): Buffer {
   return createHash('sha256').update(payload).digest().subarray(0, CHECKSUM_BYTES)
 }
 
-/** The largest unit that fits: "42 s", "15 min", "3 h", "2 d". */
+/** Formats a duration in the largest unit that fits: "42 s", "15 min", "3 h", "2 d". */
 function durationText(ms: number): string {
   const seconds = Math.floor(ms / 1000)
   if (seconds < 60) return `${seconds} s`

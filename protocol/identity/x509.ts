@@ -1,11 +1,11 @@
 /**
- * Certificates of a clusterset: one CA, a server certificate for the broker and one client certificate per member.
- * Every certificate names the clusterset in a URI, so that a stranger's certificate can be distinguished from a broken
- * one:
+ * Issues the certificates of a clusterset: one CA, a server certificate for the broker and a client certificate for
+ * each member. Every certificate names the clusterset in a URI, which distinguishes a certificate of another clusterset
+ * from a malformed one:
  *   CA      sealane://<clusterset>
  *   broker  sealane://<clusterset>/broker
  *   member  sealane://<clusterset>/cluster/<cluster id>
- * A renewed member certificate names the one that was shown for it in a second URI, urn:sealane:renews:<its serial>.
+ * A renewed member certificate names the previous one in a second URI, urn:sealane:renews:<its serial>.
  */
 import './reflect-metadata.ts'
 import { type KeyObject, createPublicKey, randomBytes, type webcrypto } from 'node:crypto'
@@ -24,20 +24,20 @@ import { KEY_ALGORITHM, createKey, publicKeyHash } from './keys.ts'
 
 export const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 
-/** A certificate (DER) with its private key. */
+/** A certificate (DER) and its private key. */
 export interface Identity {
   readonly certificate: Uint8Array
   readonly key: KeyObject
 }
 
 /**
- * An authority whose key may be elsewhere. `sign` takes what is to be signed, DER, and gives an ECDSA signature with
- * SHA-256, DER.
+ * An authority whose key may be stored elsewhere. `sign` takes the DER to be signed, and returns an ECDSA signature
+ * with SHA-256 in DER.
  */
 export type Issuer =
   Identity | { readonly certificate: Uint8Array; readonly sign: (toBeSigned: Uint8Array) => Promise<Uint8Array> }
 
-/** A certificate request that cannot be used. The text may be sent to the caller. */
+/** A certificate signing request that cannot be used. The text may be sent to the caller. */
 export class CsrError extends Error {
   constructor(problem: string) {
     super(`certificate request: ${problem}`)
@@ -52,7 +52,7 @@ export interface CaInit {
   readonly validMs?: number
 }
 
-/** Self-signed. Throws InvalidNameError for a clusterset that is not an RFC 1123 subdomain. */
+/** Creates a self-signed CA. Throws InvalidNameError if the clusterset is not an RFC 1123 subdomain. */
 export async function createCa(init: CaInit): Promise<Identity> {
   const { key, nowMs, validMs = CA_VALIDITY_MS } = init
   const clusterset = checkClusterset(init.clusterset)
@@ -64,7 +64,7 @@ export async function createCa(init: CaInit): Promise<Identity> {
     signingAlgorithm: SIGNING,
     keys,
     extensions: [
-      // Path length 0: this CA signs broker and members, never another CA.
+      // Path length 0: this CA signs certificates of the broker and of members, but no other CA.
       new x509.BasicConstraintsExtension(true, 0, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
@@ -77,13 +77,13 @@ export async function createCa(init: CaInit): Promise<Identity> {
 export interface ServerCertificateInit {
   readonly clusterset: string
   readonly key: KeyObject
-  /** Host names and addresses beside SERVER_NAME, for people who connect with other tools. */
+  /** Host names and addresses besides SERVER_NAME, for users who connect with other tools. */
   readonly hosts?: readonly string[]
   readonly nowMs: number
   readonly validMs?: number
 }
 
-/** The broker's certificate: server use only. */
+/** Issues the broker's certificate, for server authentication only. */
 export async function createServerCertificate(ca: Issuer, init: ServerCertificateInit): Promise<Identity> {
   const hosts = [SERVER_NAME, ...(init.hosts ?? []).filter((host) => host !== SERVER_NAME)]
   const certificate = await issue(ca, {
@@ -103,15 +103,15 @@ export async function createServerCertificate(ca: Issuer, init: ServerCertificat
 export interface MemberCertificateInit {
   readonly clusterset: string
   readonly cluster: ClusterId
-  /** PKCS #10, DER: only its public key is used, and its proof that the sender has the private one. */
+  /** PKCS #10 in DER. Only its public key is used, and the signature as proof that the sender has the private key. */
   readonly csr: Uint8Array
-  /** Serial of the certificate that was shown for this one, hex; absent where a token was. */
+  /** Serial number, in hexadecimal, of the certificate that is renewed. Absent if a token was used. */
   readonly renews?: string
   readonly nowMs: number
   readonly validMs?: number
 }
 
-/** A member's certificate (DER): client use only, for one cluster. Throws CsrError. */
+/** Issues a member's certificate (DER), for client authentication of one cluster only. Throws CsrError. */
 export async function issueMemberCertificate(ca: Issuer, init: MemberCertificateInit): Promise<Uint8Array> {
   return issue(ca, {
     publicKey: await verifiedCsrKey(init.csr),
@@ -126,7 +126,7 @@ export async function issueMemberCertificate(ca: Issuer, init: MemberCertificate
   })
 }
 
-/** PKCS #10, DER. Carries nothing but the key: who the member is, the broker decides. */
+/** Returns PKCS #10 in DER. It contains only the key, because the broker determines the identity. */
 export async function createCsr(key: KeyObject): Promise<Uint8Array> {
   const keys = cryptoPair(key)
   const csr = await x509.Pkcs10CertificateRequestGenerator.create({ keys, signingAlgorithm: SIGNING })
@@ -138,7 +138,7 @@ export async function verifyCsr(csr: Uint8Array): Promise<void> {
   await verifiedCsrKey(csr)
 }
 
-/** The public key of a request, as publicKeyHash() gives it. Throws CsrError as verifyCsr() does. */
+/** Returns the hash of the request's public key as publicKeyHash() does. Throws CsrError as verifyCsr() does. */
 export async function csrKeyHash(csr: Uint8Array): Promise<string> {
   const der = Buffer.from((await verifiedCsrKey(csr)).rawData)
   return publicKeyHash(createPublicKey({ key: der, format: 'der', type: 'spki' }))
@@ -163,7 +163,7 @@ interface ReadCsr {
 function readCsr(der: Uint8Array): ReadCsr {
   try {
     const csr = new x509.Pkcs10CertificateRequest(Uint8Array.from(der))
-    // The key is decoded on first use: have that happen here, where failures are caught.
+    // The library decodes the key on first access. This access happens here, where failures are caught.
     return { csr, publicKey: csr.publicKey, algorithm: csr.publicKey.algorithm as ReadCsr['algorithm'] }
   } catch {
     throw new CsrError('not PKCS #10 in DER form')
@@ -188,7 +188,7 @@ async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
     ...lifetime(init.nowMs, init.validMs),
     signingAlgorithm: SIGNING,
     publicKey: init.publicKey,
-    // Of an authority whose key is elsewhere: a key of this moment, whose signature is replaced below.
+    // If the key of the authority is elsewhere, a temporary key signs, and the signature is replaced below.
     signingKey: cryptoPair('key' in ca ? ca.key : createKey()).privateKey,
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
@@ -203,14 +203,14 @@ async function issue(ca: Issuer, init: IssueInit): Promise<Uint8Array> {
   return 'key' in ca ? der : replaceSignature(der, ca.sign)
 }
 
-/** Of an authority that other tools made, as it says; else as we make it. */
+/** Copies the key id from the authority's certificate, which other tools may have created, or else computes it. */
 async function authorityKeyId(issuer: x509.X509Certificate): Promise<x509.AuthorityKeyIdentifierExtension> {
   const own = issuer.getExtension(x509.SubjectKeyIdentifierExtension)
   if (own === null) return x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey)
   return new x509.AuthorityKeyIdentifierExtension(own.keyId)
 }
 
-/** Certificate ::= SEQUENCE { toBeSigned, algorithm, BIT STRING }: RFC 5280 section 4.1. */
+/** Certificate ::= SEQUENCE { toBeSigned, algorithm, BIT STRING } (RFC 5280 section 4.1). */
 async function replaceSignature(
   der: Uint8Array,
   sign: (toBeSigned: Uint8Array) => Promise<Uint8Array>,
@@ -219,12 +219,12 @@ async function replaceSignature(
   const toBeSigned = derElement(content)
   const algorithm = derElement(content.subarray(toBeSigned.length))
   const signature = await sign(toBeSigned)
-  // No bit of the last octet is unused.
+  // The first octet of a BIT STRING is the number of unused bits.
   const bits = derOf(0x03, [Uint8Array.of(0), signature])
   return derOf(0x30, [toBeSigned, algorithm, bits])
 }
 
-/** The first element, its header included. */
+/** Returns the first element including its header. */
 function derElement(der: Uint8Array): Uint8Array {
   const { header, length } = derLength(der)
   return der.subarray(0, header + length)
@@ -258,7 +258,7 @@ function uriName(value: string): x509.SubjectAlternativeNameExtension {
   return new x509.SubjectAlternativeNameExtension([{ type: 'url', value }])
 }
 
-/** 127 random bits: positive in DER, and unique without a counter that could be lost. */
+/** Returns a random serial number that is positive in DER. It is unique without a counter that could be lost. */
 export function newSerial(): string {
   const bytes = randomBytes(16)
   bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40

@@ -1,4 +1,4 @@
-/** Joining, for the holder of a token: `sealane join` on a plain site, the agent in a real cluster. */
+/** Joins a clusterset with a token, for `sealane join` on a site and for the agent in a Kubernetes cluster. */
 import type { KeyObject } from 'node:crypto'
 import { ownCluster, ownClusterProblem, rangeProblem } from '../../model/addresses/addresses.ts'
 import type { ClusterId } from '../../model/model.ts'
@@ -24,45 +24,48 @@ import {
 import { connectForJoin } from '../transport/transport.ts'
 import type { MemberIdentity } from './member-files.ts'
 
-/** The join request that an installer left in the cluster, and where it reads the answer. */
+/** The join request that an installer has left in the cluster. The agent reports the result in the same place. */
 export interface JoinStore {
-  /** Undefined while nobody has brought one. */
+  /** Undefined if the installer has not stored a token. */
   token(): Promise<string | undefined>
-  /** Made and kept before it is given, the same one until the join is over. */
+  /** Returns the key for the join. It is stored before it is returned, and stays the same until the join is over. */
   key(): Promise<KeyObject>
-  /** Takes a token away that nobody needs any more. False where none lies there. */
+  /** Removes a token that is no longer needed. Returns false if there is none. */
   dropToken(): Promise<boolean>
-  /** Takes the place of what was reported before; undefined: all is well. */
+  /** Replaces the reported problem; undefined removes it. */
   problem(problem: JoinProblem | undefined): Promise<void>
-  /** True while the broker is to be asked what the join changes for other members, and nothing is to be changed. */
+  /** True if the agent must ask the broker first what the join changes for other members, and must not join yet. */
   asksFirst(): Promise<boolean>
-  /** True while problem() says of this token that it is refused; the installer may take that away again. */
+  /** True while problem() has marked this token as refused. The installer may remove the mark. */
   isRefused(token: string): Promise<boolean>
 }
 
 export interface JoinProblem {
-  /** A sentence. */
+  /** One sentence for users. */
   readonly text: string
-  /** Its stable name (model/reasons/). */
+  /** Reason code (model/reasons/). */
   readonly reason?: ReasonCode
-  /** The token that will not work, however often it is shown; absent where time may mend it. */
+  /** The token that will not work however often it is used. Absent if a retry may succeed. */
   readonly refused?: string
 }
 
 export interface JoinAsk {
   readonly token: JoinToken
   readonly cluster: ClusterId
-  /** Kept by the caller before asking: where the answer is lost, the broker takes the token again from the same key. */
+  /**
+   * The caller stores the key before the request. If the answer is lost, the broker accepts the token from the same key
+   * again.
+   */
   readonly key: KeyObject
   readonly facts: ClusterFacts
-  /** Called when the broker is about to be asked; before that, the token is certainly unspent. */
+  /** Called immediately before the request. Until then the token is certainly unused. */
   readonly onAsking?: () => void
 }
 
 /**
- * Trades a token for a certificate. Where an operator has to accept first, the caller is to keep the key and to ask
- * again: RefusedError with the reason JoinAwaitsApproval (approval.ts). Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError
- * for an answer that is no member's, or would make of this cluster what it has not stated.
+ * Exchanges a token for a certificate. Throws CertificateError, BrokerUnreachableError, or RefusedError. If an operator
+ * must approve first, the reason of the RefusedError is JoinAwaitsApproval, and the caller keeps the key and retries.
+ * Throws ProtocolError if the answer is not valid for this member, or contradicts the facts that it stated.
  */
 export async function askToJoin(
   { token, cluster, key, facts, onAsking }: JoinAsk,
@@ -82,12 +85,12 @@ export async function askToJoin(
   }
 }
 
-/** A person waits for it. */
+/** A user waits for the answer. */
 const LOOK_MS = 5000
 
 /**
- * What a join with this token would bring; changes nothing and does not spend it. Throws what askToJoin throws, after
- * five seconds at most; a broker of an older release refuses the field `csr`.
+ * Previews a join with this token. Changes nothing and does not use up the token. Throws as askToJoin() does, after
+ * five seconds at most. A broker of an older release refuses the field `csr`.
  */
 export async function lookAtJoin(
   { token, cluster, facts }: Omit<JoinAsk, 'key' | 'onAsking'>,
@@ -126,7 +129,7 @@ function answerProblem(
   )
 }
 
-/** What is kept of a broker's yes. */
+/** Builds the identity to store from the broker's answer. */
 export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinResponse): MemberIdentity {
   return {
     cluster,
@@ -141,28 +144,33 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
   }
 }
 
-/** When its certificate ends: past that it opens no door, and a token has to make another. */
+/** Returns when the certificate expires. After that the cluster needs a token to join again. */
 export function endOfIdentity({ certificate }: MemberIdentity): number {
   return readCertificate(certificate).notAfterMs
 }
 
-// Joining a broker whose operator decides who comes in: asking until he has, and taking the question back.
+// Joins a broker whose operator approves joins: retries until approval, and withdraws requests.
 
-/** Between two questions whether somebody has accepted. */
+/** Delays between two attempts while the join waits for approval. */
 export const APPROVAL_PACE = { minMs: 1000, maxMs: 15_000 }
-/** Past the token's end the broker itself says no; one that is away that long is waited for no more. */
+/**
+ * Time that an unreachable broker is waited for after the token has expired. A reachable broker refuses the token then.
+ */
 const AWAY_MS = 60_000
-/** A person has pressed Ctrl-C. */
+/** Timeout of a withdrawal, for example after Ctrl-C. */
 const WITHDRAW_MS = 5000
 
 type Deps = { readonly clock: Clock; readonly logger: Logger }
 
-/** Whether a join was neither granted nor refused: an operator of the broker has to accept it. */
+/** Returns whether the join waits for approval by an operator of the broker. */
 export function awaitsApproval(error: unknown): error is RefusedError {
   return error instanceof RefusedError && error.reason === 'JoinAwaitsApproval'
 }
 
-/** What somebody at the broker has to do. The fingerprint is that of the key at hand, not what the broker says it is. */
+/**
+ * Tells the user what an operator of the broker must do. The fingerprint is computed from the local key and not taken
+ * from the broker.
+ */
 export function approvalText(cluster: ClusterId, key: KeyObject): string {
   const fingerprint = keyFingerprint(publicKeyHash(key))
   return (
@@ -171,21 +179,22 @@ export function approvalText(cluster: ClusterId, key: KeyObject): string {
   )
 }
 
-/** The same refusal, in the words of who joins. */
+/** Returns the same refusal with the text of approvalText(). */
 export function inOwnWords(error: RefusedError, { cluster, key }: Pick<JoinAsk, 'cluster' | 'key'>): RefusedError {
   return new RefusedError(error.reason, error.field, approvalText(cluster, key), error.code)
 }
 
 export interface ApprovalWait {
-  /** Called once, when it is clear that somebody has to accept. */
+  /** Called once, when the join is known to need approval. */
   readonly onWaiting: (text: string) => void
-  /** Milliseconds to wait; undefined: as long as the token lasts. */
+  /** Longest wait in milliseconds. Undefined to wait until the token expires. */
   readonly forMs: number | undefined
 }
 
 /**
- * As askToJoin(), and asks again until an operator has accepted; a broker that is away meanwhile is waited for. Throws
- * what askToJoin() throws; RefusedError with the reason JoinAwaitsApproval when the time is over.
+ * Joins as askToJoin() does, and retries until an operator has approved, also while the broker is unreachable. Throws
+ * as askToJoin() does. After the longest wait, throws the last error, such as RefusedError with the reason
+ * JoinAwaitsApproval.
  */
 export async function joinWhenApproved(
   ask: JoinAsk,
@@ -217,15 +226,15 @@ export async function joinWhenApproved(
   }
 }
 
-/** Of what waiting may mend. */
+/** Returns whether the failure may pass with time. */
 function mayPass(error: unknown): boolean {
   if (error instanceof BrokerUnreachableError) return true
   return error instanceof RefusedError && error.reason === 'TooManyAttempts'
 }
 
 /**
- * Takes back what waits with this token and this key; the token is free again. Throws what askToJoin() throws, after
- * five seconds at most; RefusedError with the reason WaitingUnknown where nothing waits.
+ * Withdraws the pending approval for this token and key; the token can be used again. Throws as askToJoin() does, after
+ * five seconds at most, and RefusedError with the reason WaitingUnknown if nothing is pending.
  */
 export async function withdrawJoin(
   { token, cluster, key, facts }: Omit<JoinAsk, 'onAsking'>,

@@ -1,6 +1,5 @@
 /**
- * Leaving: the holder of the identity tells the broker. That is `sealane leave` on a plain site, the agent in a
- * cluster.
+ * Leaves a clusterset by a call to the broker, for `sealane leave` on a site and for the agent in a Kubernetes cluster.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -8,12 +7,12 @@ import { AddressBook, RefusedError } from '../protocol.ts'
 import type { MemberIdentity } from './member-files.ts'
 import { connectBroker } from '../transport/transport.ts'
 
-/** For one call; nothing else waits for it. */
+/** Timeout of the call. It is not critical, because nothing else waits for the call. */
 export const LEAVE_TIMEOUT_MS = 10_000
 
 /**
- * `left`: the broker has withdrawn everything of this cluster. `noMember`: it was none any more, by an earlier leave or
- * by eviction; `said` is the broker's word. Throws BrokerUnreachableError, RefusedError, a TimeoutError after
+ * Result `left`: the broker has withdrawn all records of this cluster. Result `noMember`: the cluster had already left
+ * or was evicted; `said` is the broker's message. Throws BrokerUnreachableError, RefusedError, a TimeoutError after
  * LEAVE_TIMEOUT_MS, or the signal's reason.
  */
 export async function askToLeave(

@@ -1,6 +1,6 @@
 /**
- * A member's identity on disk, below `<state>/identity` (mode 0700): written by `sealane join` and by the renewal,
- * read by the agent. The private key has mode 0600 and never leaves this folder.
+ * A member's identity on disk, in `<state>/identity` (mode 0700). `sealane join` and the renewal write it, and the
+ * agent reads it. The private key has mode 0600 and never leaves this folder.
  *   cluster.key   PKCS #8 PEM      cluster.crt  PEM      ca.crt  PEM, one or more      broker.json  see BrokerFile
  */
 import type { KeyObject } from 'node:crypto'
@@ -14,25 +14,26 @@ import { certificateToPem, certificatesFromPem, keyFromPem, keyToPem } from '../
 export interface MemberIdentity {
   readonly cluster: ClusterId
   readonly clusterset: string
-  /** Of the join token. */
+  /** Broker addresses from the join token. */
   readonly brokerAddresses: readonly string[]
-  /** Further ones that a broker named, each with a connection that has worked. Absent: none. */
+  /** Further addresses that a broker named and to which a connection has succeeded. Absent if there are none. */
   readonly learnedAddresses?: readonly string[]
-  /** This site's address as the broker saw it when joining. */
+  /** Address of this site as the broker saw it during the join. */
   readonly observedAddress: string
   /**
-   * Whether it is this site's own, as far as the broker could know. Absent: an earlier release, which did not find out.
+   * The broker has found no sign that `observedAddress` belongs to a device in between. Absent if an earlier release
+   * wrote the identity.
    */
   readonly observedCounts?: boolean
-  /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
+  /** Ranges of the clusterset, from the join response. Absent if an earlier release wrote the identity. */
   readonly ranges?: MemberRanges
   readonly key: KeyObject
-  /** DER. */
+  /** In DER. */
   readonly certificate: Uint8Array
   readonly caBundle: readonly Uint8Array[]
   /**
-   * Fingerprint of the authority that it joined under, where the bundle has come to begin with another: what it knows of
-   * others stays its own when authorities change.
+   * Fingerprint of the authority under which the cluster joined. Set if the bundle now begins with another one, so that
+   * the replica stays valid when authorities change.
    */
   readonly firstAuthority?: string
 }
@@ -60,13 +61,13 @@ export class IdentityFileError extends Error {
 }
 
 /**
- * The parts of an identity by file name, in the order in which they are written. The authorities come before the
- * certificate: the broker takes its use as the word that this member has them.
+ * The parts of an identity by file name, in the order in which they are written. The authorities are written before the
+ * certificate, because the broker takes the use of a new certificate as proof that the member has the new authorities.
  */
 export const IDENTITY_PARTS = ['cluster.key', 'ca.crt', 'cluster.crt', 'broker.json'] as const
 export type IdentityPart = (typeof IDENTITY_PARTS)[number]
 
-/** Undefined when this site has not joined. Throws IdentityFileError naming the file. */
+/** Returns undefined if this site has not joined. Throws IdentityFileError with the name of the file. */
 export async function readMemberIdentity(directory: string): Promise<MemberIdentity | undefined> {
   const parts: Partial<Record<IdentityPart, string>> = {}
   for (const part of IDENTITY_PARTS) {
@@ -80,7 +81,7 @@ export async function readMemberIdentity(directory: string): Promise<MemberIdent
 }
 
 /**
- * Undefined without broker.json, the part that comes last. `place` says what messages call a part. Throws
+ * Returns undefined without broker.json, which is written last. `place` returns the name of a part for messages. Throws
  * IdentityFileError.
  */
 export function decodeMemberIdentity(
@@ -106,7 +107,7 @@ export function decodeMemberIdentity(
   }
 }
 
-/** PEM and JSON texts. The key is in it: only for a place that keeps secrets. */
+/** Returns PEM and JSON texts. They contain the private key, so store them only in a protected place. */
 export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityPart, string> {
   const facts: BrokerFile = {
     cluster: identity.cluster,
@@ -126,7 +127,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
   }
 }
 
-/** broker.json comes last: before it is there, the site has not joined. Throws IdentityFileError. */
+/** Writes all parts. broker.json comes last; until it exists, the site has not joined. Throws IdentityFileError. */
 export async function writeMemberIdentity(directory: string, identity: MemberIdentity): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
     throw new IdentityFileError(directory, (error as Error).message, { cause: error })
@@ -136,7 +137,7 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
   for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
 }
 
-/** After leaving: nothing of the identity stays. */
+/** Removes the whole identity after leaving. */
 export async function removeMemberIdentity(directory: string): Promise<void> {
   await rm(directory, { recursive: true, force: true })
 }
@@ -159,7 +160,7 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
   return facts as BrokerFile
 }
 
-/** The member has its own addresses without them: what cannot be read is left out. */
+/** Invalid learned addresses are ignored, because the member still has its own. */
 function learnedOf({ learned }: BrokerFile): Pick<MemberIdentity, 'learnedAddresses'> {
   const texts = brokerAddresses(Array.isArray(learned) ? learned : []).map(formatBrokerAddress)
   return texts.length === 0 ? {} : { learnedAddresses: texts }
@@ -203,7 +204,7 @@ function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
   return certificate
 }
 
-/** A crash leaves the old file or the new one, never half of one. */
+/** Writes atomically: after a crash the file has its old or its new content. */
 async function writePart(file: string, text: string): Promise<void> {
   try {
     await replaceFile(file, text)
@@ -212,20 +213,20 @@ async function writePart(file: string, text: string): Promise<void> {
   }
 }
 
-// Where a member keeps its identity: a folder on disk, or a Secret of a real cluster
+// The place where a member stores its identity: a folder on disk, or a Secret of a Kubernetes cluster
 // (protocol/membership/secret-identity.ts).
 
 export interface IdentityStore {
-  /** What messages call it: the folder, or the Secret's namespace and name. */
+  /** Name of the place for messages: the folder, or the namespace and name of the Secret. */
   readonly place: string
-  /** Undefined when there is none: not joined. Throws IdentityFileError when what is there cannot be read. */
+  /** Returns undefined if the cluster has not joined. Throws IdentityFileError if the stored identity is invalid. */
   read(): Promise<MemberIdentity | undefined>
-  /** All or nothing. Throws IdentityFileError. */
+  /** Writes all parts. Throws IdentityFileError. */
   write(identity: MemberIdentity): Promise<void>
   remove(): Promise<void>
 }
 
-/** `<state>/identity` of a site without Kubernetes. */
+/** Returns the store of a site without Kubernetes, `<state>/identity`. */
 export function folderIdentity(directory: string): IdentityStore {
   return {
     place: directory,

@@ -1,4 +1,4 @@
-/** Join and leave, and a member's identity in files and Secrets. */
+/** Joining and leaving, and a member's identity in files and Secrets. */
 export {
   APPROVAL_PACE,
   type JoinAsk,

@@ -1,6 +1,6 @@
 /**
- * The identity of a member that is a real cluster: the Secret `sealane-identity`. Before the join it holds the token;
- * the agent makes the key of the join in it, and puts the identity in the token's place.
+ * Stores a member's identity in the Secret `sealane-identity` of a Kubernetes cluster. Before the join, the Secret
+ * holds the token. The agent adds the key for the join, and then replaces both by the identity.
  */
 import { type KeyObject, createHash } from 'node:crypto'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
@@ -16,38 +16,39 @@ import type { JoinStore } from './join.ts'
 
 export const TOKEN_PART = 'token'
 export const JOINING_KEY_PART = 'joining.key'
-/** Why the agent could not join, or leave, yet; on the Secret, for `sealane join` and for people. */
+/** Annotation with the reason why the agent could not join or leave yet, for `sealane join` and for users. */
 export const PROBLEM_ANNOTATION = 'sealane.io/join-problem'
-/** Beside it: its stable name (model/reasons/). */
+/** Annotation with the reason code of the problem (model/reasons/). */
 export const REASON_ANNOTATION = 'sealane.io/join-problem-reason'
-/** Beside it where waiting mends nothing: which attempt it was. */
+/** Annotation that identifies the refused attempt. Set if a retry cannot succeed. */
 export const REFUSED_ANNOTATION = 'sealane.io/join-refused'
 
 /**
- * Beside a token: whoever brought it could not ask the broker what the join changes for other members. The agent asks
- * before it joins, and waits where that is something, until this is gone. Any value counts.
+ * Annotation beside a token whose installer could not ask the broker what the join changes for other members. The agent
+ * asks before it joins. If the join changes anything, the agent waits until this annotation is removed. Any value
+ * counts.
  */
 export const ASK_FIRST_ANNOTATION = 'sealane.io/join-asks-first'
 
-/** Nothing is in the way. */
+/** Removes the annotations of a problem. */
 export const NO_PROBLEM: Readonly<Record<string, null>> = {
   [PROBLEM_ANNOTATION]: null,
   [REASON_ANNOTATION]: null,
   [REFUSED_ANNOTATION]: null,
 }
 
-/** One Secret. A value of null removes the key or the annotation. */
+/** Access to one Secret. A value of null removes the key or the annotation. */
 export interface SecretAccess {
-  /** `Secret namespace/name`, for messages. */
+  /** Name for messages, `Secret namespace/name`. */
   readonly place: string
-  /** Undefined when there is no such Secret. */
+  /** Returns undefined if the Secret does not exist. */
   read(): Promise<SecretContent | undefined>
-  /** Makes the Secret where it is missing. */
+  /** Creates the Secret if it does not exist. */
   change(change: SecretChange): Promise<void>
 }
 
 export interface SecretContent {
-  /** Decoded, UTF-8. */
+  /** Decoded as UTF-8. */
   readonly data: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
 }
@@ -58,8 +59,9 @@ export interface SecretChange {
 }
 
 /**
- * The problem that is noted on a Secret; `final` when it is about the token that lies there, with these settings, and
- * waiting mends nothing. An agent of earlier settings may still run and be refused for those.
+ * Returns the problem that the Secret reports. `final` is true if it concerns the stored token with these settings and
+ * a retry cannot succeed. It is false for a problem of other settings, which an earlier agent that still runs may have
+ * reported.
  */
 export function joinProblem(
   content: SecretContent | undefined,
@@ -73,17 +75,17 @@ export function joinProblem(
   return { text, ...(reason === undefined ? {} : { reason }), final }
 }
 
-/** Distinguishes attempts and discloses nothing about the token: its secret has 256 bits. */
+/** Identifies an attempt. It does not disclose the token, because its secret has 256 bits. */
 function attempt(token: string, settings: string): string {
   return createHash('sha256').update(`${token.trim()}\n${settings}`).digest('hex').slice(0, 16)
 }
 
 export interface SecretIdentity extends IdentityStore, JoinStore {
-  /** Takes out what the broker does not take any more; a token that lies there stays. */
+  /** Removes an identity that the broker no longer accepts. A stored token stays. */
   dropIdentity(): Promise<void>
 }
 
-/** `settings` is the text of the site file: with another one, a token that was refused may do. */
+/** `settings` is the text of the site file, because a refused token may work with other settings. */
 export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdentity {
   const part = async (name: string): Promise<string | undefined> => (await secret.read())?.data[name]
   return {
@@ -97,7 +99,7 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
         data: { ...encodeMemberIdentity(identity), [TOKEN_PART]: null, [JOINING_KEY_PART]: null },
         annotations: NO_PROBLEM,
       }),
-    // The Secret itself stays until Sealane goes: a new token can be put into it.
+    // The Secret stays until Sealane is uninstalled, because a new token can be stored in it.
     remove: async () => {
       if ((await secret.read()) === undefined) return
       const parts = [...IDENTITY_PARTS, TOKEN_PART, JOINING_KEY_PART]

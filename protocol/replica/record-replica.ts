@@ -1,13 +1,12 @@
 /**
- * A member's copy of everybody's records: a pure fold of watch messages, no clock, no sockets.
+ * A member's copy of all members' records, built from watch messages. It has no timers and no I/O.
  *
- * A snapshot is staged and shown only at `synced`, whole. Then the old copy is compared with it: what the snapshot
- * lacks is dropped only where the broker knows the owner's whole set in this epoch (`complete`) or the owner is gone
- * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
- * later `synced` lists its owner. A record that was not shown need not be removed.
+ * A snapshot is staged, and replaces the visible records at `synced`. A record that the snapshot lacks is removed only
+ * if the broker knows its owner completely in this epoch (`complete`), or the owner has left (`departed`). All other
+ * records are kept and marked as unconfirmed, until an event names them or a later `synced` lists their owner.
  *
- * With an interest it is a copy of the records of some namespaces: of its scope. What leaves the scope is dropped,
- * which says nothing about its owner.
+ * With an interest, the replica holds only the records of some namespaces, its scope. Records that leave the scope are
+ * dropped, which says nothing about their owner.
  */
 import { isDeepStrictEqual } from 'node:util'
 import {
@@ -32,7 +31,7 @@ export type ReplicaChange =
   | { readonly t: 'put'; readonly record: StoredRecord; readonly previous: StoredRecord | undefined }
   | { readonly t: 'removed'; readonly record: StoredRecord }
 
-/** The broker's messages contradict each other: start over with a snapshot. */
+/** The broker's messages contradict each other. The caller requests a new snapshot. */
 export class ReplicaError extends Error {
   constructor(message: string) {
     super(`watch: ${message}`)
@@ -44,13 +43,13 @@ export interface ReplicaInit {
   readonly epoch: string
   readonly revision: number
   readonly records: Iterable<StoredRecord>
-  /** recordKeyText of the records that this epoch has not shown. */
+  /** recordKeyText() of the records that the broker has not sent in this epoch. */
   readonly unconfirmed: Iterable<string>
   readonly complete: Iterable<string>
   readonly departed: Iterable<string>
-  /** Namespaces whose records are here. Absent: all. */
+  /** Namespaces whose records are present. Absent for all. */
   readonly scope?: Iterable<string>
-  /** Namespaces in which somebody exports something. Absent: it was not told. */
+  /** Namespaces in which a member exports a service. Absent if the broker has not reported them. */
   readonly exported?: Iterable<string>
 }
 
@@ -62,20 +61,20 @@ export class Replica {
   #position: { epoch: string; revision: number } | undefined
   #staging: Staging | undefined
   #displaced: readonly StoredRecord[] = []
-  /** Namespaces that are asked for; undefined: all. */
+  /** Namespaces to request. Undefined for all. */
   #interest: Interest | undefined
-  /** Those whose records are here, whole as of the position; undefined: all. */
+  /** Namespaces whose records are present and complete at `#position`. Undefined for all. */
   #scope: Interest | undefined
-  /** Of the stream: those whose records come. Undefined: all. */
+  /** Namespaces whose records arrive on the current stream. Undefined for all. */
   #coming: Interest | undefined
-  /** Asked for when the stream was begun. */
+  /** The interest that the request of the current stream contains. */
   #asked: Interest | undefined
   #exported: Set<string> | undefined
-  /** A stream has begun and its `reset` has come. */
+  /** True after the `reset` of the current stream. */
   #started = false
   #confirmed = false
 
-  /** With `init`, as it was saved. */
+  /** Restores a saved replica if `init` is given. */
   constructor(init?: ReplicaInit) {
     if (init === undefined) return
     for (const record of init.records) this.#records.set(recordKeyText(record.key), record)
@@ -87,19 +86,19 @@ export class Replica {
     this.#exported = init.exported === undefined ? undefined : new Set(init.exported)
   }
 
-  /** By recordKeyText. A record that has not changed stays the same object. */
+  /** Records by recordKeyText(). An unchanged record stays the same object. */
   get records(): ReadonlyMap<string, StoredRecord> {
     return this.#records
   }
 
-  /** True once a whole snapshot was seen, in whatever epoch; never false again. */
+  /** True after the first complete snapshot, of any epoch. Never becomes false again. */
   get synced(): boolean {
     return this.#position !== undefined
   }
 
   /**
-   * True once a `synced` has come since this replica was made: what it holds is the broker's word and not a file's alone,
-   * which may be a day old. Never saved.
+   * True after the first `synced` since this object was created. Until then the records come only from a file, which
+   * may be a day old. Not saved.
    */
   get confirmed(): boolean {
     return this.#confirmed
@@ -113,7 +112,7 @@ export class Replica {
     return this.#position?.revision ?? 0
   }
 
-  /** Owners ('' is the broker) whose absent records are gone for certain. */
+  /** Owners ('' is the broker) whose whole set is known: a record of theirs that is missing here does not exist. */
   get complete(): ReadonlySet<string> {
     return this.#complete
   }
@@ -122,37 +121,45 @@ export class Replica {
     return this.#departed
   }
 
-  /** recordKeyText of the records that are kept although this epoch has not shown them. */
+  /** recordKeyText() of the records that are kept although the broker has not sent them in this epoch. */
   get unconfirmed(): ReadonlySet<string> {
     return this.#unconfirmed
   }
 
   /**
-   * Records of the broker's own (Cluster, ClusterSetIP) as an earlier epoch had them and the present one does not: what a
-   * broker that was restored from an older backup may have forgotten. Not kept across restarts of this process.
+   * Records of the broker itself (Cluster, ClusterSetIP) that an earlier epoch had and the present one lacks or
+   * changed. A broker that was restored from an older backup may have lost them. Not kept across restarts of this
+   * process.
    */
   get displaced(): readonly StoredRecord[] {
     return this.#displaced
   }
 
-  /** Namespaces whose records are here, as of the position; undefined: all. */
+  /** Namespaces whose records are present at the current position. Undefined for all. */
   get scope(): Interest | undefined {
     return this.#scope
   }
 
-  /** Namespaces in which somebody exports something; undefined: nobody has told, and the records are all here. */
+  /**
+   * Namespaces in which a member exports a service. Undefined if the broker has not reported them, because the replica
+   * has the records of all namespaces.
+   */
   get exported(): ReadonlySet<string> | undefined {
     return this.#exported
   }
 
-  /** Whether a record of the namespace that is not here is not at the broker either. */
+  /**
+   * Returns whether all records of the namespace are present. If so, a record that is missing here does not exist at
+   * the broker.
+   */
   holds(namespace: string): boolean {
     return this.#scope === undefined || this.#scope.has(namespace)
   }
 
   /**
-   * What to ask for from the next stream on; undefined: everything. Gives what is dropped at once: whose namespace is
-   * not asked for any more. Drops nothing while records of all namespaces come from a broker of an earlier release.
+   * Sets the namespaces to request from the next stream on; undefined for all. Returns the records that are dropped
+   * immediately, because their namespace is no longer requested. Drops nothing while a broker of an earlier release
+   * sends the records of all namespaces.
    */
   setInterest(interest: Interest | undefined): ReplicaChange[] {
     this.#interest = interest
@@ -163,7 +170,7 @@ export class Replica {
     return this.#dropOutside(interest)
   }
 
-  /** What to ask the broker for. Ends a stream: what was staged is forgotten. */
+  /** Returns the request for a new stream, and discards a staged snapshot of the previous one. */
   begin(): WatchRequest {
     this.#staging = undefined
     this.#started = false
@@ -171,7 +178,7 @@ export class Replica {
     this.#asked = this.#interest
     const interest = this.#asked
     const at = this.#position
-    // Who has a part, and asks for all, has to be sent all.
+    // A replica of some namespaces that needs all must request a snapshot.
     const isPart = interest === undefined && this.#scope !== undefined
     const resume = at === undefined || at.epoch === '' || isPart ? undefined : { ...at }
     if (interest === undefined) return resume === undefined ? {} : { resume }
@@ -180,14 +187,14 @@ export class Replica {
     return resume === undefined ? asked : { resume, ...asked }
   }
 
-  /** Next time ask for a snapshot. The records stay. */
+  /** Makes the next stream request a snapshot. The records stay. */
   forgetPosition(): void {
     if (this.#position !== undefined) this.#position = { epoch: '', revision: 0 }
   }
 
   /**
-   * Folds one message in and gives what changed for the reader. Events that cannot be decoded are passed to
-   * `onInvalid` and skipped: one bad record does not hide the others. Throws ReplicaError.
+   * Applies one message and returns the visible changes. Events that cannot be decoded go to `onInvalid` and are
+   * skipped, so that one bad record does not hide the others. Throws ReplicaError.
    */
   apply(message: WatchMessage, onInvalid: (error: CodecError) => void = () => undefined): ReplicaChange[] {
     switch (message.t) {
@@ -208,7 +215,7 @@ export class Replica {
         throw new ReplicaError('a message came packed to one that does not unpack')
       case 'contact':
       case 'authorities':
-        // About the present moment: nothing to keep.
+        // These messages concern only the present moment, so nothing is stored.
         return []
     }
   }
@@ -230,9 +237,9 @@ export class Replica {
     return resumed && this.#coming !== undefined ? this.#narrow(this.#coming) : []
   }
 
-  /** From now on changes of these namespaces come, and of no others. */
+  /** Only changes of these namespaces arrive from now on. */
   #narrow(coming: Interest): ReplicaChange[] {
-    // Until the broker tells: what is known of the namespaces that are about to be forgotten.
+    // The exports of the namespaces that are dropped now are recorded until the broker reports them.
     this.#exported ??= exportedIn(this.#records.values())
     this.#scope = this.#scope === undefined ? coming : bothOf(this.#scope, coming)
     return this.#dropOutside(coming)
@@ -249,7 +256,7 @@ export class Replica {
     return changes
   }
 
-  /** Of namespaces that were missing: the position says nothing about them until `synced`. */
+  /** Records of namespaces that were missing. The position does not cover them until `synced`. */
   #added(events: readonly RecordEvent[]): ReplicaChange[] {
     if (!this.#started || this.#staging !== undefined || this.#coming === undefined) {
       throw new ReplicaError('records were added to no copy of some namespaces')
@@ -279,7 +286,7 @@ export class Replica {
     if (!isOfInterest(this.#coming, keyOf(event))) return []
     const key = recordKeyText(event.t === 'put' ? event.record.key : event.key)
     const previous = this.#records.get(key)
-    // The revision of a kept record is of another epoch and says nothing.
+    // The revision of an unconfirmed record belongs to another epoch and cannot be compared.
     const kept = this.#unconfirmed.delete(key)
     if (event.t === 'remove') {
       if (previous === undefined || (!kept && previous.revision > event.revision)) return []
@@ -300,14 +307,14 @@ export class Replica {
     }
     position.revision = revision
     this.#confirmed = true
-    // Also what was missing is whole now.
+    // The records of the missing namespaces are now complete too.
     this.#scope = this.#coming
     this.#complete = new Set(complete)
     this.#departed = new Set(departed)
     return [...changes, ...this.#dropUnconfirmed()]
   }
 
-  /** The lists are those of the last `synced` of this stream, with what has changed since. */
+  /** The changes apply to the lists of the last `synced` of this stream. */
   #ownersChanged(revision: number, complete: ListChange, departed: ListChange): ReplicaChange[] {
     const position = this.#position
     if (!this.#started || this.#staging !== undefined || position === undefined || revision < position.revision) {
@@ -319,7 +326,7 @@ export class Replica {
     return this.#dropUnconfirmed()
   }
 
-  /** The staged snapshot becomes the copy; what only the old copy had is unconfirmed. */
+  /** Makes the staged snapshot visible. Records that only the old copy has become unconfirmed. */
   #show(staging: Staging): ReplicaChange[] {
     const sameEpoch = staging.epoch === this.#position?.epoch
     const changes: ReplicaChange[] = []
@@ -330,7 +337,7 @@ export class Replica {
     if (!sameEpoch) this.#displaced = displacedBy(staging, old)
     this.#records = new Map()
     for (const [key, record] of staging.records) {
-      // No longer asked for since it came.
+      // The interest has changed since the record arrived.
       if (!isOfInterest(this.#coming, record.key)) continue
       const previous = old.get(key)
       const unchanged = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
@@ -373,7 +380,7 @@ function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange)
   return after
 }
 
-/** What was asked for and still is. Undefined: everything. */
+/** Returns the part of the requested interest that is still wanted. Undefined for all. */
 function stillAsked(asked: Interest | undefined, interest: Interest | undefined): Interest | undefined {
   return asked === undefined || interest === undefined ? asked : bothOf(asked, interest)
 }
@@ -384,18 +391,18 @@ function exportedIn(records: Iterable<StoredRecord>): Set<string> {
   return found
 }
 
-// A snapshot that is on its way: shown when it is whole. And events as they come in batches.
+// The staging of a snapshot until it is complete, and the decoding of events.
 
-/** What has come of it. */
+/** The snapshot as received so far. */
 interface Staging {
   readonly epoch: string
   readonly records: Map<string, StoredRecord>
-  /** Named as removed while the snapshot came: gone, whichever member is the owner. */
+  /** Records that were removed while the snapshot arrived. They are dropped, whoever owns them. */
   readonly removed: Set<string>
   revision: number
 }
 
-/** Folds one event in. */
+/** Applies one event to the staged snapshot. */
 function stage(staging: Staging, event: RecordEvent): void {
   const key = recordKeyText(keyOf(event))
   if (event.t === 'put') {
@@ -407,14 +414,14 @@ function stage(staging: Staging, event: RecordEvent): void {
   }
 }
 
-/** Of the record that the event is about. */
+/** Returns the key of the record that the event concerns. */
 function keyOf(event: RecordEvent): RecordKey {
   return event.t === 'put' ? event.record.key : event.key
 }
 
 /**
- * Records of the broker's own that the new epoch lacks or has otherwise. What was removed in the new epoch is gone, and
- * not forgotten.
+ * Returns records of the broker itself that the new epoch lacks or changed. Records that were removed in the new epoch
+ * do not count.
  */
 function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, StoredRecord>): StoredRecord[] {
   return [...old].flatMap(([key, record]) => {
@@ -424,7 +431,7 @@ function displacedBy({ records, removed }: Staging, old: ReadonlyMap<string, Sto
   })
 }
 
-/** Events that cannot be decoded are passed to `onInvalid` and left out. */
+/** Passes events that cannot be decoded to `onInvalid` and omits them. */
 function decodeEvents(events: readonly Uint8Array[], onInvalid: (error: CodecError) => void): RecordEvent[] {
   const decoded: RecordEvent[] = []
   for (const bytes of events) {

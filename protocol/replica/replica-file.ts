@@ -1,6 +1,6 @@
 /**
- * The replica on disk, so that an agent that starts while the broker is away knows everything it knew, and later asks
- * for the difference only. One file, replaced whole: readers see the old one or the new one.
+ * Stores the replica on disk, so that an agent that starts while the broker is unreachable knows everything from
+ * before, and later requests only the difference. The file is replaced atomically.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
@@ -14,12 +14,18 @@ import { Replica } from './record-replica.ts'
 
 const MAGIC = Buffer.from('sealane-replica-1\n')
 const CHECKSUM_BYTES = 32
-/** Apart from the others, so that an agent of an earlier version, put back in place, reads the file. */
+/**
+ * Records of these kinds are in a separate field, so that an agent of an earlier version can read the file after a
+ * downgrade.
+ */
 const LATER_KINDS: readonly RecordKind[] = ['MemberStatus']
 const MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 export interface ReplicaStore {
-  /** An empty replica when nothing was saved. Throws CodecError for a damaged file and the system's error otherwise. */
+  /**
+   * Returns an empty replica if nothing was saved. Throws CodecError for a damaged file, or the error of the file
+   * system.
+   */
   load(): Promise<Replica>
   save(replica: Replica): Promise<void>
 }
@@ -79,7 +85,7 @@ export function decodeReplica(bytes: Uint8Array): Replica {
   })
 }
 
-/** The directory is made with mode 0700 when absent. */
+/** Returns the store for `path`. save() creates the directory with mode 0700 if it does not exist. */
 export function replicaFile(path: string): ReplicaStore {
   return {
     async load() {
@@ -90,7 +96,7 @@ export function replicaFile(path: string): ReplicaStore {
       return bytes === undefined ? new Replica() : decodeReplica(bytes)
     },
     async save(replica) {
-      // Nothing to lose yet, and an empty file would claim to have seen a snapshot.
+      // A replica without a snapshot has nothing to save, and its file would claim that there was one.
       if (!replica.synced) return
       await mkdir(dirname(path), { recursive: true, mode: 0o700 })
       await replaceFile(path, encodeReplica(replica))

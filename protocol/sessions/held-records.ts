@@ -1,6 +1,6 @@
 /**
- * What a member holds of an earlier epoch, for a broker that was restored and asks. Its own watch has to have seen the
- * new snapshot first: only then it is known what the broker has forgotten.
+ * Supplies a restored broker with the records that this member received in an earlier epoch. The member's watch must
+ * first receive the new snapshot, because only then is it known which records the broker has lost.
  */
 import type { StoredRecord } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -8,10 +8,10 @@ import { MAX_HELD_RECORDS, type PublishReply, type PublishStream } from '../prot
 import type { Replica } from '../replica/replica.ts'
 import { orAborted } from './session-timing.ts'
 
-/** What the member holds beside that epoch. Rejects with the signal's reason. */
+/** Returns the records from before `epoch`. Rejects with the signal's reason. */
 export type GivesHeld = (epoch: string, signal: AbortSignal) => Promise<readonly StoredRecord[]>
 
-/** Before the digest, where the reply asks for it: what is published anew may need what is held. */
+/** Sends `held` before the digest if the reply asks for it, because the records to be published may depend on it. */
 export async function answerHeld(
   reply: PublishReply,
   held: GivesHeld | undefined,
@@ -20,14 +20,16 @@ export async function answerHeld(
 ): Promise<void> {
   if ((reply.t !== 'inSync' && reply.t !== 'sendDigest') || reply.asksHeld === undefined) return
   const records = (await held?.(reply.asksHeld, signal)) ?? []
-  // One part at least: it carries `last`.
+  // At least one part is sent, because the last part carries `last`.
   for (let i = 0; i === 0 || i < records.length; i += MAX_HELD_RECORDS) {
     const last = i + MAX_HELD_RECORDS >= records.length
     await stream.send({ t: 'held', records: records.slice(i, i + MAX_HELD_RECORDS), last })
   }
 }
 
-/** The snapshot of a large clusterset takes seconds. After this the member says what it knows. */
+/**
+ * Longest wait for the snapshot, which takes seconds in a large clusterset. After that the member sends what it has.
+ */
 const WAIT_MS = 15_000
 
 export class HeldRecords {
@@ -40,12 +42,12 @@ export class HeldRecords {
     this.#replica = replica
   }
 
-  /** To be called when the watch of the same replica has come to another state. */
+  /** Called when the watch of the same replica has changed its state. */
   onWatch(): void {
     for (const wake of [...this.#waiters]) wake()
   }
 
-  /** What the snapshot of this epoch lacked, or had otherwise. Rejects with the signal's reason. */
+  /** Returns the records that the snapshot of `epoch` lacked or changed. Rejects with the signal's reason. */
   async records(epoch: string, signal: AbortSignal): Promise<readonly StoredRecord[]> {
     let overdue = false
     const cancel = this.#clock.setTimer(WAIT_MS, () => {

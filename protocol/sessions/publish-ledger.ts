@@ -1,10 +1,11 @@
 /**
- * Who has what: the set that a member wants published, what the broker holds of it, what is on its way, and what was
- * refused. Pure bookkeeping, no time and no wire; publish-session.ts moves the messages.
+ * Tracks which records a member wants published, which the broker has, which are in flight, and which were refused. It
+ * has no timers and no I/O; publish-session.ts moves the messages.
  *
- * A refused record counts as not wanted until its content changes: it is not sent again, the declared set leaves it
- * out, and an earlier version that the broker still holds is withdrawn. One that was refused for want of room waits
- * instead, also with other content: an earlier version stays, and it is offered again when it fits (waiting-for-quota.ts).
+ * A refused record counts as not wanted until its content changes: it is not sent again, the declared set omits it, and
+ * an earlier version at the broker is removed. A record that was refused for lack of quota waits instead, even if its
+ * content changes: the broker keeps an earlier version, and the record is sent again when it fits
+ * (waiting-for-quota.ts).
  */
 import {
   type MemberRecord,
@@ -26,10 +27,10 @@ import {
 } from '../codec/codec.ts'
 import { type WaitingRecord, WaitingRoom, serviceKeyOf } from './waiting-for-quota.ts'
 
-/** As memberKeyText() begins. */
+/** Prefix of memberKeyText() for gateways. */
 const LANES = 'Endpoint/'
 
-/** Keys of records to look at, in the order in which they came; gateways first, so that no lane waits for a service. */
+/** Keys of records to compare, in order of arrival. Gateways come first, so that no lane waits for services. */
 class DirtyKeys {
   readonly #lanes = new Set<string>()
   readonly #others = new Set<string>()
@@ -68,11 +69,11 @@ export interface Refusal {
 }
 
 export type RecordState =
-  /** Not sent to the broker yet, or no answer yet. */
+  /** The record was not sent yet, or not answered yet. */
   | { readonly t: 'pending' }
-  /** The broker has exactly this, durably. */
+  /** The broker has durably stored this content. */
   | { readonly t: 'stored' }
-  /** The broker does not take it as it is now. */
+  /** The broker refuses the present content. */
   | ({ readonly t: 'refused' } & Refusal)
 
 export type Change =
@@ -85,11 +86,11 @@ export interface Declaration {
   readonly entries: readonly { readonly key: MemberKey; readonly hash: Uint8Array }[]
 }
 
-/** Content hashes as hex: compared by value. */
+/** A content hash in hexadecimal, so that hashes compare by value. */
 type Hash = string
 
 /**
- * The broker may hold an earlier version, or none: equal to no content, so that a refused put is followed by a remove.
+ * The broker may have an earlier version or none. The value equals no hash, so a refused put is followed by a remove.
  */
 const UNKNOWN: Hash = 'unknown'
 
@@ -101,26 +102,26 @@ interface Wanted {
 interface InFlight {
   readonly sequence: number
   readonly key: string
-  /** What the broker held before, and holds once it has taken this. */
+  /** What the broker has before and after this change. Undefined if it has no such record. */
   before: Hash | undefined
   readonly after: Hash | undefined
 }
 
 export class PublishLedger {
   #wanted = new Map<string, Wanted>()
-  /** `final`: by our own limits, not by the broker's rules. */
+  /** `final` is true if this member's own limits refuse the record, and not the broker. */
   readonly #refused = new Map<string, Refusal & { readonly hash: Hash; readonly final: boolean }>()
   readonly #room = new WaitingRoom()
-  /** How many wait for room. */
+  /** Number of records that wait for quota. */
   #waiting = 0
-  /** On the broker once everything in flight has arrived. */
+  /** What the broker has once everything in flight has arrived. */
   #held = new Map<string, Hash>()
-  /** On the broker for certain. */
+  /** What the broker has for certain. */
   #stored = new Map<string, Hash>()
-  /** Keys of everything ever held, so that a removal can name them. */
+  /** Keys of all records that the broker ever had, because a removal must name its record. */
   readonly #keys = new Map<string, MemberKey>()
   readonly #inFlight: InFlight[] = []
-  /** Keys where the two sides may differ. Removals come last: add before delete. */
+  /** Keys for which the two sides may differ. Removals come last: records are added before others are deleted. */
   readonly #dirty = new DirtyKeys()
   readonly #removals = new Set<string>()
 
@@ -132,7 +133,7 @@ export class PublishLedger {
     return this.#inFlight.length
   }
 
-  /** Records that wait for room. */
+  /** Number of records that wait for quota. */
   get waiting(): number {
     return this.#waiting
   }
@@ -142,8 +143,8 @@ export class PublishLedger {
   }
 
   /**
-   * The whole set, by memberKeyText. A record that is the same object as before is taken as unchanged. Gives those
-   * that are beyond the limits of the wire, refused here and now.
+   * Sets the whole set of wanted records, by memberKeyText(). A record that is the same object as before counts as
+   * unchanged. Returns the records that exceed the limits of the protocol and are refused here.
    */
   setWanted(records: ReadonlyMap<string, MemberRecord>): { readonly key: string; readonly refusal: Refusal }[] {
     const old = this.#wanted
@@ -164,7 +165,7 @@ export class PublishLedger {
         this.#refuseAs(key, { ...refusal, hash, final: true })
         refusals.push({ key, refusal })
       } else if (before !== undefined && isQuotaReason(before.reason) && !this.#held.has(key)) {
-        // Other content is no room; whether it fits is looked at below.
+        // Other content frees no room. Whether it fits is checked below.
         this.#refused.set(key, { ...before, hash })
         continue
       }
@@ -176,7 +177,7 @@ export class PublishLedger {
     return refusals
   }
 
-  /** The broker says how much there is room for. Gives the keys of records whose state changes by it. */
+  /** Takes the quota report of the broker. Returns the keys of records whose state changes. */
   takeQuota(report: QuotaReport, cluster: string): string[] {
     const before = this.#room.report?.limit
     this.#room.take(report)
@@ -203,9 +204,9 @@ export class PublishLedger {
   }
 
   /**
-   * Gives records that the broker refused another chance, for example after an operator has changed its rules. What is
-   * beyond the limits of the wire stays refused until its content changes: sending it would end the stream. What waits
-   * for room waits on: the broker says when there is some.
+   * Sends records that the broker refused again, for example after an operator has changed its rules. Records that
+   * exceed the limits of the protocol stay refused until their content changes, because sending them would end the
+   * stream. Records that wait for quota keep waiting, because the broker reports when there is room.
    */
   forgetRefusals(): void {
     for (const [key, { final, reason }] of this.#refused) {
@@ -215,19 +216,21 @@ export class PublishLedger {
     }
   }
 
-  /** What to send the broker first on a new stream. */
+  /** Returns what to send first on a new stream. */
   declare(): Declaration {
     const entries = [...this.#wanted]
       .filter(([key]) => this.#acceptable(key) !== undefined || (this.#waits(key) && this.#held.has(key)))
       .map(([key, { record, hash }]) => {
-        // Of what waits to be changed: as the broker has it, or it would be removed there.
+        // A record that waits is declared with the content that the broker has, or else the broker would remove it.
         const declared = this.#waits(key) ? (this.#stored.get(key) ?? hash) : hash
         return { key: memberKey(record), hash: Buffer.from(declared, 'hex') }
       })
     return { setHash: setHash(entries.map(({ hash }) => hash)), count: entries.length, entries }
   }
 
-  /** The broker holds the declared set, except `needed`. Forgets what an earlier stream had on its way. */
+  /**
+   * Starts a stream: the broker has the declared set except `needed`. Discards what was in flight on an earlier stream.
+   */
   begin(declaration: Declaration, needed: readonly MemberKey[]): void {
     this.#held = new Map(declaration.entries.map(({ key, hash }) => [memberKeyText(key), hex(hash)]))
     for (const key of [...declaration.entries.map((entry) => entry.key), ...needed])
@@ -239,17 +242,17 @@ export class PublishLedger {
     for (const key of needed) {
       this.#held.set(memberKeyText(key), UNKNOWN)
       this.#stored.delete(memberKeyText(key))
-      // It is waited for, so it is offered once more.
+      // The broker asks for this record, so it is sent once more.
       if (this.#waits(memberKeyText(key))) this.#forget(memberKeyText(key))
     }
     for (const key of new Set([...this.#wanted.keys(), ...this.#held.keys()])) this.#dirty.add(key)
   }
 
-  /** The broker lacks these after all. */
+  /** Records that the broker lacks after all. */
   need(keys: readonly MemberKey[]): void {
     for (const key of keys) {
       const text = memberKeyText(key)
-      // What is on its way arrives all the same.
+      // A record that is in flight will arrive anyway.
       if (this.#inFlight.some((item) => item.key === text)) continue
       this.#held.set(text, UNKNOWN)
       this.#keys.set(text, key)
@@ -259,7 +262,7 @@ export class PublishLedger {
     }
   }
 
-  /** The next thing to send, now taken as on its way; undefined when both sides agree. */
+  /** Returns the next change to send, which then counts as in flight. Undefined if both sides agree. */
   next(sequence: number): Change | undefined {
     for (const key of this.#dirty) {
       this.#dirty.delete(key)
@@ -285,14 +288,14 @@ export class PublishLedger {
     return undefined
   }
 
-  /** Everything up to `sequence` is stored, unless it was refused before. Gives the keys of what was. */
+  /** Everything up to `sequence` is stored, unless it was refused before. Returns the keys of the stored records. */
   acknowledge(sequence: number): string[] {
     const keys: string[] = []
     for (let item = this.#inFlight[0]; item !== undefined && item.sequence <= sequence; item = this.#inFlight[0]) {
       this.#inFlight.shift()
       keys.push(item.key)
       setOrDelete(this.#stored, item.key, item.after)
-      // Taken in between: what was refused before it may be asked again.
+      // The broker has stored this content since, so an earlier refusal no longer applies.
       if (item.after !== undefined && this.#wanted.get(item.key)?.hash === item.after) this.#forget(item.key)
       if (item.after === undefined && !this.#held.has(item.key)) this.#keys.delete(item.key)
     }
@@ -300,8 +303,8 @@ export class PublishLedger {
   }
 
   /**
-   * The broker did not take what `sequence` brought; `kept`: it has what it had before. Gives the record's key, undefined
-   * when it was none of these.
+   * The broker refused the change with this sequence number. If `kept`, it still has the previous version. Returns the
+   * key of the record, or undefined if the change was not a record.
    */
   refuse(sequence: number, refusal: Refusal, kept = false): string | undefined {
     const at = this.#inFlight.findIndex((item) => item.sequence === sequence)
@@ -309,13 +312,13 @@ export class PublishLedger {
     if (item === undefined) return undefined
     this.#inFlight.splice(at, 1)
     const later = this.#inFlight.find((other) => other.key === item.key && other.sequence > sequence)
-    // Without room for it, and without an earlier version, the broker has nothing of it: there is nothing to withdraw.
+    // If the broker had no room and no earlier version, it has nothing of this record that would have to be removed.
     const before = isQuotaReason(refusal.reason) && !kept ? undefined : item.before
     if (later !== undefined) later.before = before
     else setOrDelete(this.#held, item.key, before)
     if (item.after !== undefined) this.#refuseAs(item.key, { ...refusal, hash: item.after, final: false })
     if (isQuotaReason(refusal.reason) && !kept) this.#noRoomFor(item, refusal.reason)
-    // Add before delete does not matter here: what is left to do is to withdraw the earlier version.
+    // The order of adding and deleting does not matter here, because only the earlier version remains to be removed.
     if (item.after !== undefined) this.#dirty.add(item.key)
     return item.key
   }
@@ -326,7 +329,7 @@ export class PublishLedger {
     return wanted !== undefined && this.#refused.get(key)?.hash !== wanted.hash ? wanted : undefined
   }
 
-  /** Its present content was refused for want of room. */
+  /** Returns whether the present content was refused for lack of quota. */
   #waits(key: string): boolean {
     const refused = this.#refused.get(key)
     return isQuotaReason(refused?.reason) && this.#wanted.get(key)?.hash === refused.hash
@@ -350,7 +353,7 @@ export class PublishLedger {
     this.#room.refused(wanted.record, reason, service !== undefined && this.#held.has(service))
   }
 
-  /** Gives the keys of what is offered now. */
+  /** Marks waiting records that fit now for sending, and returns their keys. */
   #offerWaiting(which: (one: WaitingRecord) => boolean = () => true): string[] {
     if (this.#waiting === 0) return []
     const waiting = [...this.#wanted].flatMap(([key, { record }]) =>
@@ -389,23 +392,23 @@ function hex(bytes: Uint8Array): Hash {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')
 }
 
-/** Before the first answer nothing counts as stored, whatever an earlier process did. */
+/** State of a record before the broker's first answer: nothing counts as stored, whatever an earlier process did. */
 export function refusedOrPending(state: RecordState): RecordState {
   return state.t === 'refused' ? state : { t: 'pending' }
 }
 
-// What the broker has got of the cluster's facts. Pure; the counterpart of publish-ledger.ts.
+// Tracks which facts of the cluster the broker has. It has no timers and no I/O, as PublishLedger.
 
 interface FactsRefusal {
   readonly sequence: number
   readonly reason: ReasonCode
 }
 
-/** `T` is the cluster's facts, or its status. */
+/** `T` is the type of the cluster's facts, or of its status. */
 export class FactsLedger<T extends object> {
   #facts: T | undefined
   #text: string | undefined
-  /** What the broker has answered for, taken or refused. */
+  /** The last value that the broker answered, whether stored or refused. */
   #reported: string | undefined
   #refusal: FactsRefusal | undefined
   #inFlight: { readonly sequence: number; readonly text: string } | undefined
@@ -423,7 +426,7 @@ export class FactsLedger<T extends object> {
     return this.#text === this.#reported
   }
 
-  /** The facts to send now, taken as on their way; undefined when there is nothing to send. */
+  /** Returns the facts to send, which then count as in flight. Undefined if there is nothing to send. */
   next(sequence: number): T | undefined {
     if (this.#text === undefined || this.#text === this.#reported || this.#inFlight !== undefined) return undefined
     this.#inFlight = { sequence, text: this.#text }
@@ -437,27 +440,27 @@ export class FactsLedger<T extends object> {
     this.#inFlight = undefined
   }
 
-  /** True when it was the facts that `sequence` brought. */
+  /** Returns whether `sequence` carried these facts. */
   isInFlight(sequence: number): boolean {
     return this.#inFlight?.sequence === sequence
   }
 
-  /** The broker does not take what `sequence` brought, if that was these; its acknowledgement follows. */
+  /** The broker refuses these facts if `sequence` carried them. Its acknowledgement follows. */
   refuse(sequence: number, reason: ReasonCode): void {
     if (this.isInFlight(sequence)) this.#refusal = { sequence, reason }
   }
 
-  /** Why the broker does not take what it got last; undefined: it does, or has not answered yet. */
+  /** Why the broker refuses the last facts. Undefined if it does not, or has not answered yet. */
   get refused(): ReasonCode | undefined {
     return this.#refusal?.reason
   }
 
-  /** A stream has ended: what was on its way is sent again. */
+  /** The stream has ended: what was in flight is sent again. */
   forgetInFlight(): void {
     this.#inFlight = undefined
   }
 
-  /** Says everything once more. */
+  /** Sends everything once more. */
   forgetReported(): void {
     this.#reported = undefined
   }

@@ -1,17 +1,18 @@
 /**
- * Keeps the broker's copy of this cluster's records equal to what this cluster wants published.
+ * Keeps the broker's copy of this cluster's records equal to the records that this cluster wants published.
  *
  *   closed ──run──► connecting ──inSync──────────────► live
  *     ▲               ▲   │ └──sendDigest─► declaring ──need──► live
  *     │             delay └────failure──┬──────┴────────────────┘
  *     └──stop── (any) └──── waiting ◄───┘
  *
- * - closed: not running.
- * - waiting: nothing is known to publish yet (nothing was given to setDesired: an empty set is never assumed), or the
- *   last attempt failed and the next comes after a delay.
- * - connecting: the hash of the set was declared, no answer yet.
- * - declaring: the broker has another set; the session sends the hash of each record of ours, and it says what it needs.
- * - live: changes are sent as they come, at most `window` of them unacknowledged.
+ * - closed: the session is not running.
+ * - waiting: setDesired() was not called yet (an empty set is never assumed), or the last attempt failed and the next
+ *   one follows after a delay.
+ * - connecting: the session has declared the hash of the set and has no answer yet.
+ * - declaring: the broker has a different set. The session sends the hash of each record, and the broker replies with
+ *   the keys that it needs.
+ * - live: the session sends changes as they occur, with at most `window` unacknowledged.
  */
 import type { MemberRecord, MemberStatus, QuotaReport } from '../../model/model.ts'
 import type { ReasonCode, RefusalReason } from '../../model/reasons/reasons.ts'
@@ -52,30 +53,30 @@ export type PublishSessionState =
 type StatusMessage = Extract<PublishMessage, { t: 'status' }>
 
 export interface PublishSessionDeps {
-  /** Id of this cluster, for what is said to people. */
+  /** Id of this cluster, for messages to users. */
   readonly cluster?: string
-  /** The client to use for the next attempt: asked each time, so that a renewed certificate takes effect. */
+  /** Returns the client for the next attempt. Called for each attempt, so that a renewed certificate takes effect. */
   readonly connect: () => BrokerClient
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics?: Metrics
-  /** How many members there are, as far as is known: so many come back when a broker was away. Absent: few. */
+  /** Number of known members, all of which reconnect after an outage of the broker. Absent if there are few. */
   readonly members?: () => number
-  /** Once per refusal; the same content is not sent again. Must not throw. */
+  /** Called once per refusal. The same content is not sent again. Must not throw. */
   readonly onRefused?: (refused: RefusedRecord) => void
-  /** After the state of records (recordState) may have changed: of these, or of any when undefined. Must not throw. */
+  /** Called after recordState() may have changed for these keys, or for any key if undefined. Must not throw. */
   readonly onChange?: (keys: readonly string[] | undefined) => void
   readonly onState?: (state: PublishSessionState) => void
-  /** What this member holds beside that epoch, for a broker that asks. Absent: it says that it holds nothing. */
+  /** Returns the records of earlier epochs for a restored broker that asks. If absent, the session sends none. */
   readonly held?: GivesHeld
 }
 
 export interface PublishSessionInit {
   readonly retryMinMs: number
   readonly retryMaxMs: number
-  /** Longest wait for any answer that is due. */
+  /** Longest wait for any answer. */
   readonly answerTimeoutMs: number
-  /** Changes sent and not yet acknowledged. */
+  /** Limit of changes that are sent and not yet acknowledged. */
   readonly window: number
   /** Records in one digest message. */
   readonly digestPart: number
@@ -97,7 +98,7 @@ export class PublishSession {
   readonly #quota: QuotaNotes
   readonly #facts = new FactsLedger<ClusterFacts>()
   readonly #status = new FactsLedger<MemberStatus>()
-  /** The broker at the other end of the current stream knows what a status is. */
+  /** The broker of the current stream accepts status messages. */
   #takesStatus = false
   readonly #watchers = new Set<() => void>()
   #state: PublishSessionState = { t: 'closed' }
@@ -118,10 +119,10 @@ export class PublishSession {
     return this.#state
   }
 
-  /** AcknowledgeDelay.answeredMs */
+  /** See AcknowledgeDelay.answeredMs. */
   readonly answeredMs = (): number | undefined => this.#metrics.answeredMs()
 
-  /** True once the broker has answered a declaration: from then on recordState says what the broker has. */
+  /** True after the broker has answered a declaration. From then on recordState() returns what the broker has. */
   get answered(): boolean {
     return this.#answered
   }
@@ -131,8 +132,8 @@ export class PublishSession {
   }
 
   /**
-   * The whole set to publish, by memberKeyText(memberKey(record)). Nothing is declared before the first call. Records
-   * that are the same object as last time are taken as unchanged.
+   * Sets the whole set to publish, by memberKeyText(memberKey(record)). The session declares nothing before the first
+   * call. A record that is the same object as before counts as unchanged.
    */
   setDesired(records: ReadonlyMap<string, MemberRecord>): void {
     const refusals = this.#ledger.setWanted(records)
@@ -142,24 +143,24 @@ export class PublishSession {
     this.#poke()
   }
 
-  /** Sent to the broker once after each start, and whenever they differ from what it has. */
+  /** Sets the facts, which are sent to the broker once after each start and after each change. */
   setFacts(facts: ClusterFacts): void {
     this.#facts.set(facts)
     this.#poke()
   }
 
-  /** Sent to the broker once on each stream, and whenever it differs; not at all to a broker that takes none. */
+  /** Sets the status, which is sent once on each stream and after each change, if the broker accepts it. */
   setStatus(status: MemberStatus): void {
     this.#status.set(status)
     this.#poke()
   }
 
-  /** Why the broker does not take what this cluster states of itself; undefined: it does, as far as is known. */
+  /** Why the broker refuses the facts of this cluster. Undefined if no refusal is known. */
   factsRefused(): ReasonCode | undefined {
     return this.#facts.refused
   }
 
-  /** Sends refused records once more. */
+  /** Sends refused records, facts and status again. */
   retryRefused(): void {
     this.#ledger.forgetRefusals()
     this.#facts.forgetReported()
@@ -167,12 +168,12 @@ export class PublishSession {
     this.#poke()
   }
 
-  /** Resolves once the broker has everything as desired, durably or refused. Rejects with the signal's reason. */
+  /** Resolves when the broker has stored or refused everything. Rejects with the signal's reason. */
   async whenSettled(signal: AbortSignal): Promise<void> {
     while (!this.#settled()) await this.#nextChange(signal)
   }
 
-  /** Until the signal. Never rejects. */
+  /** Runs until the signal aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
@@ -192,7 +193,7 @@ export class PublishSession {
     this.#setState({ t: 'closed' })
   }
 
-  /** One stream, from the declaration to its end. Gives the reason of the end. */
+  /** Runs one stream, from the declaration to its end. Returns the reason of the end. */
   async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
     const stop = new AbortController()
     const ended = AbortSignal.any([signal, stop.signal])
@@ -220,7 +221,7 @@ export class PublishSession {
       }
       return new BrokerUnreachableError('the broker ended the stream')
     } catch (error) {
-      // Where we ended the stream ourselves, our own reason says more than that it was cancelled.
+      // If the session ended the stream, its own reason is more precise than the cancellation.
       const cause: unknown = stop.signal.aborted ? stop.signal.reason : error
       return errorOf(cause)
     } finally {
@@ -230,7 +231,7 @@ export class PublishSession {
       await sender
       this.#facts.forgetInFlight()
       this.#status.forgetInFlight()
-      // Another broker may answer next time, or one that has lost its memory.
+      // The next broker may be another replica, or one that has lost its state.
       this.#status.forgetReported()
     }
   }
@@ -261,7 +262,7 @@ export class PublishSession {
           return
         }
         if (state !== 'live') throw new ProtocolError(`"need" came in state ${state}`)
-        // A long list comes in several parts.
+        // The broker splits long lists of keys.
         this.#ledger.need(reply.keys)
         this.#poke()
         return
@@ -324,14 +325,14 @@ export class PublishSession {
   async #sendDigest(declaration: Declaration, stream: PublishStream): Promise<void> {
     const { entries } = declaration
     const { digestPart } = this.#init
-    // One part at least: it carries `last`.
+    // At least one part is sent, because the last part carries `last`.
     for (let i = 0; i === 0 || i < entries.length; i += digestPart) {
       const end = i + digestPart
       await stream.send({ t: 'digest', entries: entries.slice(i, end), last: end >= entries.length })
     }
   }
 
-  /** Sends differences while there are any and the window allows; then waits to be woken. */
+  /** Sends changes while there are any and the window allows, and then waits to be woken. */
   async #sendChanges(stream: PublishStream, watchdog: Watchdog, signal: AbortSignal): Promise<void> {
     const ended = (): boolean => signal.aborted
     while (!ended()) {
@@ -346,7 +347,7 @@ export class PublishSession {
     }
   }
 
-  /** Gives false when there is nothing to send. */
+  /** Returns false if there is nothing to send. */
   async #sendOne(stream: PublishStream): Promise<boolean> {
     const sequence = this.#sequence + 1
     const facts = this.#facts.next(sequence)
@@ -358,7 +359,7 @@ export class PublishSession {
     return true
   }
 
-  /** Records first: a status says what became of them elsewhere, and that can wait. */
+  /** Records come first, because a status is less urgent. */
   #nextStatusOrRecord(sequence: number): Change | StatusMessage | undefined {
     const change = this.#ledger.next(sequence)
     if (change !== undefined || !this.#takesStatus) return change
@@ -401,9 +402,9 @@ export class PublishSession {
   }
 }
 
-/** What the broker refused of this cluster. */
+/** A refusal of this cluster's record, facts or status. */
 export interface RefusedRecord {
-  /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
+  /** memberKeyText() of the record. Undefined if the facts or the status were refused. */
   readonly key: string | undefined
   readonly field: string
   readonly reason: RefusalReason

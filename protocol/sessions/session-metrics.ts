@@ -1,11 +1,11 @@
-/** What the member's two sessions count. Without a registry nothing is counted. */
+/** Metrics of the member's two sessions. Nothing is counted without a registry. */
 import { QUOTA_FIELDS, type QuotaReport, isQuotaReason } from '../../model/model.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
-/** Of so many changes, and of how long ago at most, the quickest answer counts: one that was late says nothing yet. */
+/** The fastest of the last three answers within the last minute counts, because a single late answer proves nothing. */
 const LAST = 3
 const RECENT_MS = 60_000
 
@@ -15,13 +15,13 @@ interface Answer {
 }
 
 /**
- * How long it takes until the broker has what this cluster wants published. One change at a time is followed, from when
- * it was wanted until it is acknowledged; the time without a connection counts.
+ * Measures the time until the broker has stored what this cluster wants published. It measures one change at a time,
+ * from the moment that it is wanted until its acknowledgement, including time without a connection.
  */
 export class AcknowledgeDelay {
   readonly #clock: Pick<Clock, 'monotonic'>
   readonly #observe: (seconds: number) => void
-  /** When the first change was wanted that nobody follows yet. */
+  /** Time at which the first change was wanted that is not measured yet. */
   #wantedAtMs: number | undefined
   #followed: { readonly sequence: number; readonly wantedAtMs: number; readonly sentAtMs: number } | undefined
   #answers: readonly Answer[] = []
@@ -35,7 +35,7 @@ export class AcknowledgeDelay {
     this.#wantedAtMs ??= this.#clock.monotonic()
   }
 
-  /** The broker has all that is wanted. */
+  /** Called when the broker has everything that is wanted. */
   settled(): void {
     this.#wantedAtMs = undefined
   }
@@ -54,14 +54,16 @@ export class AcknowledgeDelay {
     this.#followed = undefined
   }
 
-  /** At least so many milliseconds the broker took for each of the last three changes; undefined: there were not three. */
+  /**
+   * Shortest of the last three answer times, in milliseconds. Undefined if there are fewer than three recent answers.
+   */
   get answeredMs(): number | undefined {
     const oldest = this.#clock.monotonic() - RECENT_MS
     const recent = this.#answers.filter(({ atMs }) => atMs >= oldest)
     return recent.length < LAST ? undefined : Math.min(...recent.map(({ tookMs }) => tookMs))
   }
 
-  /** The stream has ended: what was followed is sent again. */
+  /** The stream has ended: the measured change is sent again. */
   lost(): void {
     this.#wantedAtMs = this.#followed?.wantedAtMs ?? this.#wantedAtMs
     this.#followed = undefined
@@ -75,7 +77,7 @@ export interface WatchMetrics {
   disconnected(): void
   live(live: boolean): void
   records(count: number): void
-  /** Undefined: all. */
+  /** Undefined for all namespaces. */
   interest(namespaces: number | undefined): void
 }
 
@@ -122,15 +124,15 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
 }
 
 export interface PublishMetrics {
-  /** One put, remove or facts. */
+  /** Counts one sent message. */
   sent(kind: 'put' | 'remove' | 'facts' | 'status', sequence: number): void
   acknowledged(sequence: number): void
-  /** AcknowledgeDelay.answeredMs */
+  /** See AcknowledgeDelay.answeredMs. */
   answeredMs(): number | undefined
   declared(answer: 'inSync' | 'sendDigest'): void
   refused(): void
   disconnected(): void
-  /** `settled`: the broker has all that is wanted. */
+  /** `settled` is true if the broker has everything that is wanted. */
   live(live: boolean, settled: boolean): void
   records(count: number, settled: boolean): void
 }
@@ -165,7 +167,7 @@ export function publishMetrics(metrics: Metrics | undefined, clock?: Pick<Clock,
   return {
     sent: (type, sequence) => {
       sent?.inc({ type })
-      // What this cluster says about itself is no export.
+      // The delay is that of records, not of the cluster's facts and status.
       if (type === 'put' || type === 'remove') delay?.sent(sequence)
     },
     acknowledged: (sequence) => delay?.acknowledged(sequence),
@@ -222,14 +224,14 @@ export function quotaMetrics(metrics: Metrics | undefined): QuotaMetrics {
 }
 
 interface Refused {
-  /** Undefined: the facts, or the status. */
+  /** Undefined for the facts or the status. */
   readonly key: string | undefined
   readonly field: string
   readonly reason: RefusalReason
   readonly message: string
 }
 
-/** What a member says of its quota: in its log, once for each time that it begins, and in its metrics. */
+/** Reports the quota in metrics, and in the log once each time that a shortage begins. */
 export class QuotaNotes {
   readonly #logger: Logger
   readonly #metrics: QuotaMetrics
@@ -255,7 +257,10 @@ export class QuotaNotes {
     this.#logger.info('there is room for all records again', { ...used })
   }
 
-  /** Of what waits for room one line is enough: ServiceExports have the rest in their conditions. */
+  /**
+   * Logs the first refusal for lack of quota as a warning, and further ones at debug level, because the conditions of
+   * ServiceExports show each of them.
+   */
   logRefused({ key = 'cluster facts or status', field, reason, message: why }: Refused, waiting: number): void {
     const isRepeated = isQuotaReason(reason) && this.#isFull
     this.#logger[isRepeated ? 'debug' : 'warn']('record refused', { record: key, field, reason, why })

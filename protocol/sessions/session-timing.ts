@@ -1,8 +1,8 @@
-/** Waiting, for the two sessions. */
+/** Timeouts and reconnect delays of the two sessions. */
 import { Backoff, type BackoffInit, type Clock } from '../../reconcile/reconcile.ts'
 import { BrokerBusyError } from '../protocol.ts'
 
-/** Ends a stream on which an answer is overdue. */
+/** Calls `onOverdue` if an answer does not arrive in time. */
 export class Watchdog {
   readonly #clock: Clock
   readonly #ms: number
@@ -15,7 +15,7 @@ export class Watchdog {
     this.#onOverdue = onOverdue
   }
 
-  /** From now on an answer is due. */
+  /** Starts the timeout for the next answer. */
   expect(): void {
     this.stop()
     this.#cancel = this.#clock.setTimer(this.#ms, this.#onOverdue)
@@ -44,41 +44,44 @@ export function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<
   })
 }
 
-// When members come back to a broker that they have lost: it takes about 200 of them in a second, so they spread
-// themselves over as much time as all of them need. A small clusterset does not notice.
+// Spreads the reconnects of members after an outage of the broker. The broker accepts about 200 members per second, so
+// the delay grows with their number. A small clusterset does not notice it.
 
 const PER_MEMBER_MS = 5
 const MAX_SPREAD_MS = 5000
-/** Those who were told the same time do not come in one packet. */
+/** Jitter, because an overloaded broker may tell many members the same time. */
 const JITTER = 0.2
 
-/** How long a member of so many waits at most before it tries for the first time. */
+/** Longest delay before the first attempt, in a clusterset with this number of members. */
 export function reconnectSpreadMs(members: number): number {
   return Math.min(MAX_SPREAD_MS, members * PER_MEMBER_MS)
 }
 
 interface Lost {
-  /** The stream was live when it was lost: it is the first try. */
+  /** The stream was live when it was lost, so this is the first attempt. */
   readonly wasLive: boolean
   readonly error: unknown
   readonly backoffMs: number
   readonly spreadMs: number
 }
 
-/** How long to wait before the next try. */
+/** Returns the delay before the next attempt, in milliseconds. */
 export function reconnectMs({ wasLive, error, backoffMs, spreadMs }: Lost, clock: Pick<Clock, 'random'>): number {
   if (error instanceof BrokerBusyError) return error.comeBackMs * (1 + JITTER * clock.random())
   return wasLive ? Math.max(backoffMs, spreadMs * clock.random()) : backoffMs
 }
 
-/** The pace of one session: between two tries it waits longer each time, and starts over once it was live. */
+/**
+ * Computes the reconnect delays of one session. The delay grows with each attempt, and starts over after the session
+ * was live.
+ */
 export class ReconnectPace {
   readonly #clock: Clock
   readonly #backoff: Backoff
   readonly #members: () => number
   #wasLive = false
 
-  /** `members`: how many there are, as far as is known. */
+  /** `members` returns the number of known members. */
   constructor(clock: Clock, init: BackoffInit, members: () => number) {
     this.#clock = clock
     this.#backoff = new Backoff(clock, init)
@@ -90,7 +93,7 @@ export class ReconnectPace {
     this.#backoff.reset()
   }
 
-  /** How long to wait after this end of a stream. */
+  /** Returns the delay, in milliseconds, after a stream has ended with `error`. */
   nextMs(error: unknown): number {
     const spreadMs = reconnectSpreadMs(this.#members())
     const lost = { wasLive: this.#wasLive, error, backoffMs: this.#backoff.next(), spreadMs }

@@ -1,6 +1,6 @@
 /**
- * Which of the records that wait for room are offered again: those that fit, in the order in which they are wanted. So
- * which of them stay out is always the same, and nothing is sent only to be refused. Pure bookkeeping.
+ * Selects which of the records that wait for quota are sent again: those that fit, in the order of the wanted set. The
+ * selection is therefore stable, and no record is sent only to be refused. It has no timers and no I/O.
  */
 import {
   type MemberRecord,
@@ -16,7 +16,7 @@ import { memberKeyText } from '../codec/codec.ts'
 export interface WaitingRecord {
   readonly key: string
   readonly record: MemberRecord
-  /** As it was before, the broker has it. */
+  /** The broker has an earlier version of the record. */
   readonly isHeld: boolean
 }
 
@@ -24,7 +24,7 @@ export class WaitingRoom {
   #report: QuotaReport | undefined
   #used: QuotaUse = { records: 0, bytes: 0 }
 
-  /** What the broker said last; undefined: nothing. */
+  /** The last report of the broker. Undefined if there is none. */
   get report(): QuotaReport | undefined {
     return this.#report
   }
@@ -35,8 +35,8 @@ export class WaitingRoom {
   }
 
   /**
-   * There was no room for this one, which the broker does not have: more is used than was known. `isIn`: it is an
-   * endpoint slice of a service that the broker has.
+   * Corrects the known usage after a refusal of a record that the broker does not have: more is used than was reported.
+   * `isIn` is true for an EndpointSlice of a service that the broker has.
    */
   refused({ body }: MemberRecord, reason: QuotaReason, isIn: boolean): void {
     const limit = this.#report?.limit
@@ -48,8 +48,8 @@ export class WaitingRoom {
   }
 
   /**
-   * Takes those that wait, in their order, and whether a record is on the broker or on its way there, by key. Gives the
-   * keys to offer, whose room is taken now. Before the broker has said how much there is, nothing is offered.
+   * Returns the keys of the waiting records to send, and counts their size as used. `isWithBroker` returns whether a
+   * record is at the broker or in flight. Returns nothing before the first quota report.
    */
   offer(waiting: Iterable<WaitingRecord>, isWithBroker: (key: string) => boolean): string[] {
     const limit = this.#report?.limit
@@ -58,9 +58,9 @@ export class WaitingRoom {
     for (const { key, record, isHeld } of waiting) {
       const service = serviceKeyOf(record)
       const isIn = service !== undefined && (offered.has(service) || isWithBroker(service))
-      // An endpoint slice without its service is of no use to anybody.
+      // An EndpointSlice is useless without its service.
       if (service !== undefined && !isIn && !isHeld) continue
-      // Of one that the broker has, the change alone counts: that is known there.
+      // For a record that the broker has, only the difference in size counts, and only the broker knows it.
       const more = isHeld ? { records: 0, bytes: 0 } : { records: 1, bytes: bodyBytes(record.body) }
       if (quotaExcess({ limit, used: this.#used }, more, isHeld || isIn) !== undefined) continue
       this.#used = { records: this.#used.records + more.records, bytes: this.#used.bytes + more.bytes }
@@ -70,7 +70,7 @@ export class WaitingRoom {
   }
 }
 
-/** Of an endpoint slice: the key of its ServiceExport. */
+/** Returns the key of the ServiceExport of an EndpointSlice. Undefined for other records. */
 export function serviceKeyOf({ namespace, body }: MemberRecord): string | undefined {
   if (body.kind !== 'EndpointSlice') return undefined
   return memberKeyText({ kind: 'ServiceExport', namespace, name: body.service })

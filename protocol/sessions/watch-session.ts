@@ -1,17 +1,17 @@
 /**
- * Keeps a replica up to date, through every outage of the broker.
+ * Keeps a replica up to date through outages of the broker.
  *
  *   closed ──run──► connecting ──reset──► syncing ──synced──► live
  *     ▲                 ▲   │                │                  │
  *     │               delay └────failure─────┴──────────────────┤
  *     └──stop── (any)   └──────────── waiting ◄─────────────────┘
  *
- * - closed: not running.
- * - waiting: the last attempt failed; the next comes after a delay.
- * - connecting: asked the broker, no message yet.
- * - syncing: messages come, the copy is not yet whole.
- * - live: the copy is the broker's, as of its last message. Who asks for other namespaces stays live while a new stream
- *   on the same connection takes over from where the old one was.
+ * - closed: the session is not running.
+ * - waiting: the last attempt failed, and the next one follows after a delay.
+ * - connecting: the request was sent, and no message has arrived yet.
+ * - syncing: messages arrive, but the replica is not complete yet.
+ * - live: the replica equals the broker's state as of its last message. When the interest changes, the session stays
+ *   live while a new stream on the same connection continues from the position of the old one.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Interest } from '../../model/model.ts'
@@ -32,36 +32,44 @@ import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
 import { ReconnectPace } from './session-timing.ts'
 
 /**
- * How far the broker's clock is ahead of the one here, by what the broker says of it at intervals. What waited on the
- * way makes the broker look behind, so of the last few the one that came quickest counts.
+ * Estimates how far the broker's clock is ahead of this machine's clock, from the times that the broker sends. A
+ * delayed message makes the broker's clock seem slow, so the largest of the last few values counts.
  */
 const LAST = 3
-/** One alone may have waited for anything. */
+/** Number of values needed, because a single one may have been delayed. */
 const LEAST = 2
-/** Of the wall clock against the monotonic one: no machine drifts so far between two words of the broker. */
+/**
+ * A difference between wall clock and monotonic clock that changes by more than this shows that the wall clock was set.
+ * No machine drifts this far between two messages of the broker.
+ */
 const STEP_MS = 1000
 
-/** Two that say the same are right against one before them that differs by more: a clock was set. */
+/**
+ * If two values agree and an earlier one differs by more than this, a clock was set, and the earlier value is dropped.
+ */
 const SET_MS = 10_000
-/** What is older says nothing of now. */
+/** Values that are older than this are ignored. */
 const OLD_MS = 60_000
 
 interface Heard {
   readonly atMs: number
   readonly aheadMs: number
-  /** Of the wall clock here over the monotonic one. */
+  /** Wall clock of this machine minus its monotonic clock. */
   readonly shiftMs: number
 }
 
 export class BrokerClock {
   #heard: readonly Heard[] = []
 
-  /** Another stream begins, to another replica perhaps, and either clock may have been set meanwhile. */
+  /** Called for a new stream: it may lead to another replica, and either clock may have been set. */
   forget(): void {
     this.#heard = []
   }
 
-  /** The first two are milliseconds since 1970. What was heard before a clock was set does not count. */
+  /**
+   * Takes a time that the broker sent. `brokerMs` and `nowMs` are milliseconds since 1970. Values from before a clock
+   * was set are dropped.
+   */
   says(brokerMs: number, nowMs: number, monotonicMs: number): void {
     const heard = { atMs: monotonicMs, aheadMs: brokerMs - nowMs, shiftMs: nowMs - monotonicMs }
     const still = this.#heard.filter(({ shiftMs }) => Math.abs(shiftMs - heard.shiftMs) <= STEP_MS)
@@ -71,7 +79,10 @@ export class BrokerClock {
     this.#heard = [...before, heard].slice(-LAST)
   }
 
-  /** Milliseconds; negative where it is behind. Undefined: the broker has not said it twice of late, or never says it. */
+  /**
+   * Returns the estimate in milliseconds, which is negative if the broker's clock is behind. Undefined if the broker
+   * has sent its time less than twice recently.
+   */
   aheadMs(monotonicMs: number): number | undefined {
     const late = this.#heard.filter(({ atMs }) => monotonicMs - atMs <= OLD_MS)
     return late.length < LEAST ? undefined : Math.max(...late.map(({ aheadMs }) => aheadMs))
@@ -86,36 +97,36 @@ export type WatchState =
   | { readonly t: 'live' }
 
 export interface WatchSessionDeps {
-  /** The client to use for the next attempt: asked each time, so that a renewed certificate takes effect. */
+  /** Returns the client for the next attempt. Called for each attempt, so that a renewed certificate takes effect. */
   readonly connect: () => BrokerClient
   readonly replica: Replica
-  /** Where the replica is kept across restarts. */
+  /** Stores the replica across restarts. */
   readonly store?: ReplicaStore
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics?: Metrics
-  /** After the replica has changed: records, `synced`, or which owners are complete. Must not throw. */
+  /** Called after a change of the records, of `synced`, or of the complete owners. Must not throw. */
   readonly onChange: (changes: readonly ReplicaChange[]) => void
   readonly onState?: (state: WatchState) => void
-  /** The broker has said which members have no connection to it. Must not throw. */
+  /** Called when the broker has reported which members are not connected to it. Must not throw. */
   readonly onContact?: (silent: readonly SilentMember[]) => void
   /**
-   * The broker has said which authorities count. Absent: this member does not follow them by the watch, and the broker
-   * knows. Must not throw.
+   * Called when the broker has reported the trusted authorities. If absent, the request tells the broker that this
+   * member does not take them from the watch. Must not throw.
    */
   readonly onAuthorities?: (authorities: Authorities) => void
-  /** Namespaces in which somebody exports something are others than before. Must not throw. */
+  /** Called when the set of namespaces with exports has changed. Must not throw. */
   readonly onExported?: () => void
-  /** Nothing is asked for before setInterest() has said what. */
+  /** If true, the session does not start before setInterest() was called. */
   readonly waitsForInterest?: boolean
 }
 
 export interface WatchSessionInit {
   readonly retryMinMs: number
   readonly retryMaxMs: number
-  /** Longest wait for each message until the copy is whole. */
+  /** Longest wait for each message until the replica is complete. */
   readonly answerTimeoutMs: number
-  /** Changes are written to the store at most this often. */
+  /** Shortest interval between two writes to the store. */
   readonly saveEveryMs: number
 }
 
@@ -126,7 +137,7 @@ export const DEFAULT_WATCH_SESSION: WatchSessionInit = {
   saveEveryMs: 1000,
 }
 
-/** As the reason of the end of a stream: the next one asks for other namespaces. */
+/** Ends a stream because the next one must request other namespaces. */
 class InterestChanged extends Error {}
 
 export class WatchSession {
@@ -137,7 +148,7 @@ export class WatchSession {
   #state: WatchState = { t: 'closed' }
   #cancelSave: (() => void) | undefined
   #saving: Promise<void> = Promise.resolve()
-  /** Undefined: everything is asked for. */
+  /** Undefined to request all namespaces. */
   #interest: Interest | undefined
   #isInterestKnown: boolean
   #onInterest: () => void = () => undefined
@@ -153,14 +164,14 @@ export class WatchSession {
     return this.#state
   }
 
-  /** BrokerClock.aheadMs */
+  /** See BrokerClock.aheadMs(). */
   brokerAheadMs(): number | undefined {
     return this.#brokerClock.aheadMs(this.#deps.clock.monotonic())
   }
 
   /**
-   * Namespaces whose records are of use here; undefined: all. What is asked for no more is dropped at once, what is new
-   * comes after one round trip.
+   * Sets the namespaces whose records are of use here; undefined for all. Records of namespaces that are no longer
+   * requested are dropped immediately. New ones arrive after one round trip.
    */
   setInterest(interest: Interest | undefined): void {
     const isNew = !this.#isInterestKnown || !isDeepStrictEqual(interest, this.#interest)
@@ -176,7 +187,7 @@ export class WatchSession {
     this.#deps.onChange(changes)
   }
 
-  /** Until the signal; then the replica has been saved. Never rejects. */
+  /** Runs until the signal aborts, and then saves the replica. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, replica } = this.#deps
     const init = { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs }
@@ -204,14 +215,14 @@ export class WatchSession {
     })
   }
 
-  /** One stream, from its request to its end. Gives the reason of the end. */
+  /** Runs one stream, from the request to its end. Returns the reason of the end. */
   async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
     const { clock, replica } = this.#deps
     const stop = new AbortController()
     const expectAnswer = (): (() => void) =>
       clock.setTimer(this.#init.answerTimeoutMs, () => stop.abort(new BrokerSilentError()))
     let cancelTimer = expectAnswer()
-    // A stream that takes over from one that was live.
+    // A live session stays live while a new stream takes over.
     if (this.#state.t !== 'live') {
       this.#setState({ t: 'connecting' })
       this.#brokerClock.forget()
@@ -230,7 +241,8 @@ export class WatchSession {
           isWhole = true
           onLive()
         }
-        // Once whole, silence is normal: the transport's own pings watch over the connection.
+        // Silence is normal once the replica is complete. From then on the pings of the transport monitor the
+        // connection.
         if (!isWhole) cancelTimer = expectAnswer()
       }
       stop.signal.throwIfAborted()
@@ -284,7 +296,7 @@ export class WatchSession {
     this.#cancelSave = this.#deps.clock.setTimer(this.#init.saveEveryMs, () => void this.#saveNow())
   }
 
-  /** Writes never overlap. A failure is logged and tried again with the next change. */
+  /** Writes never overlap. A failure is logged, and the next change triggers another attempt. */
   async #saveNow(): Promise<void> {
     this.#cancelSave?.()
     this.#cancelSave = undefined

@@ -1,4 +1,7 @@
-/** The five calls: bytes in, BrokerApi, bytes out. Every failure becomes a status; nothing is thrown at grpc-js. */
+/**
+ * Implements the five gRPC calls on top of BrokerApi. It decodes requests, encodes responses, and turns every failure
+ * into a gRPC status instead of throwing into grpc-js.
+ */
 import type { Readable } from 'node:stream'
 import type {
   ServerDuplexStream,
@@ -29,8 +32,8 @@ import { errorToStatus, isForPeer } from './status-codes.ts'
 import { WatchOutput, framed } from './watch-output.ts'
 
 /**
- * Reads a call message by message. A stream's own async iterator destroys the stream when it fails, and what was to be
- * written to it is lost: acknowledgements under way, and with them the status that the call ends with.
+ * Reads the messages of a call one by one. The async iterator of a stream is not used: it destroys the stream on
+ * failure, which loses acknowledgements that were not yet written and the final status.
  */
 class PulledMessages {
   readonly #call: Readable
@@ -48,7 +51,7 @@ class PulledMessages {
     }
   }
 
-  /** The next message; undefined after the last. Rejects with the signal's reason. */
+  /** Returns the next message, or undefined after the last one. Rejects with the signal's reason. */
   async next(signal: AbortSignal): Promise<Buffer | undefined> {
     for (;;) {
       signal.throwIfAborted()
@@ -72,22 +75,22 @@ class PulledMessages {
   }
 }
 
-/** Replies that a member may leave unread before its stream is ended. */
+/** Unread replies after which the broker ends a member's stream. */
 const MAX_UNREAD_REPLIES = 10_000
-/** A peer that takes nothing of what was written for it for this long is not waited for. */
+/** The broker ends a stream if the peer reads nothing that was written to it for this long. */
 const STALLED_MS = 60_000
-/** And so long for the status that its stream ends with. */
+/** The broker closes the connection if the final status of a stream cannot be sent within this time. */
 const STATUS_MS = 5000
-/** Node's timers cannot wait longer. */
+/** Longest delay of a Node timer. */
 const MAX_TIMER_MS = 0x7fffffff
 
-/** A call that ended with a status for the peer other than OK. */
+/** A call that ended with a status other than OK. */
 export interface FailedCall {
   readonly method: string
   readonly address: string
-  /** Undefined: it has shown no certificate of this clusterset that is valid. */
+  /** Undefined if the caller presented no valid certificate of this clusterset. */
   readonly peer: Peer | undefined
-  /** SHA-256 of the certificate that was shown, hex; undefined: none was. */
+  /** SHA-256 of the presented certificate, in hexadecimal. Undefined if there was none. */
   readonly fingerprint: string | undefined
   readonly error: unknown
 }
@@ -99,19 +102,21 @@ export interface BrokerServiceDeps {
   readonly metrics: ServerMetrics
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal
-  /** Aborted when this peer is to connect anew; undefined: its connection may stay. */
+  /** Signal that aborts when this peer must reconnect. Undefined if its connection may stay. */
   readonly lifeOf: (peer: string) => AbortSignal | undefined
-  /** Takes grpc-js' peer text `address:port`. */
+  /** Takes the peer text of grpc-js, `address:port`. */
   readonly verdictOf: (peer: string) => PeerValidation
-  /** At which a refusal is logged: anybody can cause one, and all are counted. */
+  /**
+   * Log level for the next refusal. Anyone can cause refusals, so not all are logged at `info`; the metrics count all.
+   */
   readonly refusalLevel: () => 'info' | 'debug'
-  /** Called for each call that is refused, or fails. */
+  /** Called for each call that is refused or fails. */
   readonly onFailed: (call: FailedCall) => void
   /** Closes the connection of this peer. */
   readonly drop: (peer: string) => void
 }
 
-/** Nothing is wrong: the member may find a place elsewhere. */
+/** Ends a stream without a fault, so that the member connects again, possibly to another replica. */
 class SentAway extends BrokerUnreachableError {
   constructor() {
     super('the broker asks this member to connect anew')
@@ -169,9 +174,9 @@ function unary(deps: BrokerServiceDeps, method: string, run: (call: Unary) => Pr
 }
 
 /**
- * Runs one stream to its end: by the peer, by an error, by the certificate's expiry, or because the server stops. `run`
- * may end it, too, with a reason. One controller for all reasons: a signal made of several signals looks at each of
- * them whenever it is asked, and a thousand streams ask for each change.
+ * Runs one stream until the peer ends it, an error occurs, the certificate expires, the server stops, or `run` aborts
+ * `ended`. One controller serves all these reasons. A combined signal (AbortSignal.any) would check each source on
+ * every access, which is too slow with a thousand streams that check on every change.
  */
 async function streaming(
   deps: BrokerServiceDeps,
@@ -202,7 +207,7 @@ async function streaming(
     if (!call.cancelled) {
       if (cause instanceof SentAway) deps.metrics.called(method, 'ok')
       else report(deps, method, caller, cause)
-      // grpc-js' way to end a stream with a status: replies already written go out first.
+      // With this event grpc-js ends a stream with a status, after the replies that are already written.
       endWithin(deps, call, () => call.emit('error', errorToStatus(cause)))
     }
   } finally {
@@ -215,12 +220,13 @@ async function streaming(
 }
 
 /**
- * What was written goes out before the status. A peer that takes neither learns of its end by losing the connection.
+ * Ends a stream; written messages are sent before the status. If the peer reads neither in time, the connection is
+ * closed.
  */
 function endWithin(deps: BrokerServiceDeps, call: Duplex | Writer, end: () => void): void {
   const peer = call.getPeer()
   const cancel = deps.clock.setTimer(STATUS_MS, () => deps.drop(peer))
-  // grpc-js says so when the status is out; 'finish' comes while it waits behind what the peer does not read.
+  // grpc-js emits 'cancelled' when the status has been sent. 'finish' is too early: the status may still be queued.
   call.once('cancelled', cancel)
   end()
 }
@@ -251,7 +257,9 @@ async function publish(deps: BrokerServiceDeps, call: Duplex, ended: AbortContro
   }
 }
 
-/** One message at a time: the next is read when the broker has taken this one and the peer has taken the replies. */
+/**
+ * Reads one message at a time: the next one after the broker has handled this one and the peer has read the replies.
+ */
 async function readAll(
   deps: BrokerServiceDeps,
   call: Duplex,
@@ -263,7 +271,7 @@ async function readAll(
     const bytes = await messages.next(signal)
     if (bytes === undefined) break
     deps.metrics.received(bytes.length)
-    // The broker may wait for its disk; the stream may have to end meanwhile.
+    // onMessage() may wait for the disk, and the stream may have to end meanwhile.
     await orAborted(session.onMessage(codec.decodePublishMessage(bytes), bytes.length), signal)
     signal.throwIfAborted()
     if (call.writableNeedDrain) await taken(deps, new Promise((resolve) => call.once('drain', resolve)), signal)
@@ -271,7 +279,7 @@ async function readAll(
   await orAborted(session.onLast(), signal)
 }
 
-/** Until the peer has taken what was written for it. Throws RefusedError when that is not so in time. */
+/** Resolves when the peer has read what was written to it. Throws RefusedError after STALLED_MS. */
 async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: AbortSignal): Promise<void> {
   const stalled = new AbortController()
   const seconds = STALLED_MS / 1000
@@ -290,11 +298,12 @@ async function watch(deps: BrokerServiceDeps, call: Writer, ended: AbortControll
   const { signal } = ended
   let revision = request.resume?.revision ?? 0
   const output = new WatchOutput(call)
-  // Who takes nothing is not asked for its next message, and would not learn that it is no member any more.
+  // The loop does not request messages for a peer that reads nothing, so only `end` can stop the stream of a peer that
+  // is no longer a member.
   for await (const message of deps.api.watch(peer, request, signal, (reason) => ended.abort(reason))) {
-    // A new snapshot starts over: the numbers before it mean nothing any more.
+    // A new snapshot makes earlier revisions meaningless.
     if (message.t === 'reset' && !message.resumed) revision = 0
-    // What one message holds is one object for all streams, and framed once for all.
+    // A message that fits is the same object for all streams, so framed() encodes it only once.
     for (const part of fits(message) ? [message] : splitBatch(message, revision)) {
       signal.throwIfAborted()
       const frame = framed(part)
@@ -313,7 +322,9 @@ function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer 
   return process === undefined ? known : { ...known, process }
 }
 
-/** Who calls, as it was when the call began: of a connection that was closed meanwhile nobody knows it any more. */
+/**
+ * The caller as it was when the call began. After a connection has closed, its certificate can no longer be looked up.
+ */
 interface Caller {
   readonly peer: string
   readonly found: PeerValidation

@@ -1,23 +1,26 @@
 /**
- * When the connections of members are to end, although all is well. Streams of members last for weeks, so that after
- * each start of a replica those that had to leave it would stay with the others for good. Each connection has a life of
- * its own length, so that at any time a few members connect anew, wherever their next call leads; and before a replica
- * stops, or when it is cut off from what others know, it sends its members away one by one.
+ * Limits the age of member connections. Streams last for weeks, so without a limit the members that moved away from a
+ * restarting replica would never return to it. Each connection has a random age limit, so that at any time a few
+ * members reconnect, possibly to another replica. A replica that stops or is cut off from its store sends its members
+ * away one by one.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 
-/** The shortest life has so much of the mean one, and the longest as much more. */
+/** Largest deviation of an age limit from the mean, as a fraction of the mean. */
 const JITTER = 0.5
-/** After its streams have ended, so long until a connection that is not closed by its member is closed by us. */
+/** Time between the end of a connection's streams and its close by the broker, unless the member closes it first. */
 const CLOSE_MS = 10_000
-/** Of a replica that is cut off members leave within this time. */
+/** Time within which members leave a replica that is cut off. */
 const LEAVE_MS = 5000
-/** Mean life of a connection to one that is cut off: where all are, members must not go round and round. */
+/**
+ * Mean age limit at a replica that is cut off. It is long enough that members do not circle if all replicas are cut
+ * off.
+ */
 const CUT_OFF_AGE_MS = 60_000
 
 export interface ConnectionLifeInit {
   readonly clock: Clock
-  /** Mean; 0: for ever. */
+  /** Mean age limit; 0 for none. */
   readonly ageMs: number
   /** Closes the connection of this peer. */
   readonly drop: (peer: string) => void
@@ -31,7 +34,7 @@ interface Life {
 export class ConnectionLife {
   readonly #init: ConnectionLifeInit
   readonly #lives = new Map<string, Life>()
-  /** When the last connection is to end, by the monotonic clock, while the server drains. */
+  /** Monotonic time at which the last connection must end while the server drains. */
   #drainedAtMs: number | undefined
   #onEmpty: (() => void) | undefined
   #isCutOff = false
@@ -40,7 +43,7 @@ export class ConnectionLife {
     this.#init = init
   }
 
-  /** A member has connected. `peer` is grpc-js' text `address:port`. */
+  /** Called when a member has connected. `peer` is the peer text of grpc-js, `address:port`. */
   begin(peer: string): void {
     const life: Life = { over: new AbortController(), cancelTimer: () => undefined }
     this.#lives.set(peer, life)
@@ -49,19 +52,21 @@ export class ConnectionLife {
     else if (ageMs > 0) this.#endIn(peer, life, ageMs * (1 - JITTER + 2 * JITTER * this.#init.clock.random()))
   }
 
-  /** The connection has closed. */
+  /** Called when the connection has closed. */
   forget(peer: string): void {
     this.#lives.get(peer)?.cancelTimer()
     this.#lives.delete(peer)
     if (this.#lives.size === 0) this.#onEmpty?.()
   }
 
-  /** Aborted when the streams of this connection are to end; undefined: it is no member's, or has closed. */
+  /**
+   * Signal that aborts when the streams of this connection must end. Undefined if no member has this connection open.
+   */
   signalOf(peer: string): AbortSignal | undefined {
     return this.#lives.get(peer)?.over.signal
   }
 
-  /** True: members leave now, and those that come meanwhile do not stay for long. */
+  /** If true, current members leave now and members that connect later stay only briefly. */
   setCutOff(isCutOff: boolean): void {
     if (isCutOff && !this.#isCutOff && this.#drainedAtMs === undefined) {
       const atMs = this.#init.clock.monotonic() + LEAVE_MS
@@ -70,7 +75,7 @@ export class ConnectionLife {
     this.#isCutOff = isCutOff
   }
 
-  /** Ends all connections, each at a moment of its own within `ms`. Resolves when all have closed, or after `ms`. */
+  /** Ends all connections at random times within `ms`. Resolves when all have closed, or after `ms`. */
   async drain(ms: number): Promise<void> {
     const { clock } = this.#init
     if (ms <= 0 || this.#lives.size === 0) return

@@ -1,7 +1,8 @@
 /**
- * Open connections, from the first packet on, and who is behind each. Every stage has its places, and who has most in
- * it gives way (FairPool): strangers cannot take what members need, nor one member what the others need. Addresses
- * never decide who is let in, only whose turn it is: many clusters may come from one address.
+ * Tracks open connections from the first packet on, and the peer behind each. Every stage has a limited number of
+ * slots. When a stage is full, the key with the most slots loses its oldest one (FairPool), so strangers cannot
+ * displace members, and no member can displace the others. Until the certificate is known the key is the source
+ * address. An address never excludes a client, because many clusters may share one.
  *
  *   silent ──first bytes──► ready ──its turn──► shaking ──► stranger │ member
  */
@@ -14,18 +15,18 @@ import { type PeerTrust, type PeerValidation, peerOf, validatePeer } from './pee
 import type { ServerMetrics } from './server-metrics.ts'
 
 /**
- * A bounded set of items by their owners. When it is full, the owner of the most gives up its oldest: so one that
- * floods takes places from itself, and a newcomer always gets one.
+ * A bounded set of items, grouped by key. When it is full, the key with the most items loses its oldest one. A flood
+ * therefore displaces its own items, and a new key always gets a slot.
  */
 interface FairPoolInit {
   readonly total: number
-  /** Default: as many as there are in all. */
+  /** Defaults to no limit per key. */
   readonly perKey?: number
 }
 
 export class FairPool<T> {
   readonly #init: FairPoolInit
-  /** Keys in the order in which their turn comes; items oldest first. */
+  /** Keys in the order in which take() serves them, each with its items from oldest to newest. */
   readonly #byKey = new Map<string, Set<T>>()
   #size = 0
 
@@ -41,7 +42,7 @@ export class FairPool<T> {
     return this.#byKey.get(key)?.size ?? 0
   }
 
-  /** Gives the item that has lost its place by this, if one has; it is in the pool no more. */
+  /** Adds an item. Returns the item that was removed to make room, or undefined. */
   add(key: string, item: T): T | undefined {
     const items = this.#byKey.get(key) ?? new Set<T>()
     if (items.has(item)) return undefined
@@ -59,7 +60,7 @@ export class FairPool<T> {
     return true
   }
 
-  /** Takes the oldest item of the key whose turn it is: one of each in turn. */
+  /** Removes and returns the oldest item of the next key, in round-robin order. */
   take(): T | undefined {
     const key = this.#byKey.keys().next()
     if (key.done === true) return undefined
@@ -70,7 +71,7 @@ export class FairPool<T> {
     return item
   }
 
-  /** The owner of most gives up its oldest. */
+  /** Removes and returns the oldest item of the key with the most items. */
   shed(): T | undefined {
     return this.#takeOldest(this.#largest())
   }
@@ -95,20 +96,20 @@ export class FairPool<T> {
 }
 
 export interface ConnectionLimits {
-  /** Open connections of all members, and of one. */
+  /** Open connections of all members, and of one member. */
   readonly maxConnections: number
   readonly maxConnectionsPerMember: number
-  /** Of those without a member's certificate: they may only join, within `strangerMs`. */
+  /** Connections without a member's certificate. They may only join, within `strangerMs`. */
   readonly maxStrangers: number
   readonly strangerMs: number
-  /** Connections that have not said anything yet. */
+  /** Connections on which no data has arrived yet. */
   readonly maxWaiting: number
-  /** Those that wait for their handshake; one more is told when to come back. */
+  /** Connections that wait for their handshake. Any further one is told when to come back. */
   readonly maxReady: number
   readonly maxHandshakes: number
   /**
-   * A handshake costs a millisecond of the one thread that serves all, and what its member asks for three more: so many
-   * are begun in a second, at most (handshake-rate-limiter.ts).
+   * Most handshakes that begin per second. A handshake takes 1 ms of the broker's only thread, and the calls that the
+   * member then makes take 3 ms (handshake-rate-limiter.ts).
    */
   readonly handshakesPerSecond: number
   readonly handshakeTimeoutMs: number
@@ -126,7 +127,7 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
   handshakeTimeoutMs: 10_000,
 }
 
-/** One that is sent away may read so long why. */
+/** Time that a rejected peer has to read the reason. */
 const REFUSED_MS = 1000
 
 type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member'
@@ -135,7 +136,7 @@ interface Connection {
   readonly socket: Socket
   readonly address: string
   stage: Stage
-  /** Whose place it has: an address, or a member. */
+  /** The owner of the slot: an address or a member. */
   key: string
   validation: PeerValidation | undefined
   cancelTimer: () => void
@@ -145,18 +146,18 @@ export interface ConnectionsInit {
   readonly clock: Clock
   readonly metrics: ServerMetrics
   readonly limits: ConnectionLimits
-  /** Called when it is the turn of a connection that has said something. */
+  /** Called to start the handshake of a connection on which data has arrived. */
   readonly startHandshake: (socket: Socket) => void
 }
 
-/** Whom a connection is for: one clusterset of those that the port serves. */
+/** The clusterset that a connection is for, among those that the port serves. */
 export interface Host {
-  /** Before the ids of its members, so that those of another one have places of their own. */
+  /** Prefix of the member ids, so that each clusterset has its own slots. */
   readonly name: string
   readonly trust: PeerTrust
   /**
-   * False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id
-   * now.
+   * False for a member whose calls are all refused. Its connection takes a stranger's slot, and none of the member that
+   * now has its id.
    */
   readonly isWelcome: (peer: Peer) => boolean
 }
@@ -182,7 +183,7 @@ export class Connections {
     }
   }
 
-  /** Takes a new connection, paused until it says something. */
+  /** Accepts a new connection and leaves it paused until data arrives. */
   accept(socket: Socket): void {
     const peer = peerText(socket)
     const address = socket.remoteAddress ?? ''
@@ -201,7 +202,7 @@ export class Connections {
     this.#place(connection, 'silent', address)
     socket.once('readable', () => {
       if (connection.stage !== 'silent') return
-      // Readable without bytes: it has ended.
+      // A readable socket without data has ended.
       if (socket.readableLength === 0) return void socket.destroy()
       this.#place(connection, 'ready', address)
       this.#giveTurns()
@@ -211,7 +212,7 @@ export class Connections {
     this.#count()
   }
 
-  /** The handshake is over: says whose place the connection has. */
+  /** Assigns the slot of a connection after its handshake. */
   validate(socket: TLSSocket, host: Host): 'member' | 'stranger' {
     const peer = peerText(socket)
     const connection = this.#byPeer.get(peer)
@@ -228,7 +229,7 @@ export class Connections {
     return 'stranger'
   }
 
-  /** One address and port is one open connection, so the text that grpc-js gives names it. */
+  /** Looks up a connection by the peer text of grpc-js. Address and port identify an open connection. */
   verdictOf(peer: string): PeerValidation {
     const validation = this.#byPeer.get(peer)?.validation
     return validation ?? { t: 'stranger', error: new CertificateError('missing', 'the connection has closed') }
@@ -242,7 +243,7 @@ export class Connections {
     for (const { socket } of this.#byPeer.values()) socket.destroy()
   }
 
-  /** Those that no call is under way on; to be called when the broker stops. */
+  /** Closes connections that carry no calls. Called when the broker stops. */
   destroyWaiting(): void {
     for (const { socket, stage } of this.#byPeer.values()) {
       if (stage !== 'member' && stage !== 'stranger') socket.destroy()
@@ -268,11 +269,11 @@ export class Connections {
     else connection.socket.destroy()
   }
 
-  /** Nothing was spent on it yet, and it learns when its turn may come. */
+  /** Rejects a connection before any cost arises, and tells the client when to come back. */
   #sendAway(connection: Connection): void {
     connection.cancelTimer()
     connection.socket.end(comeBackAlert(this.#turns.comeBackMs(this.#pools.ready.size)))
-    // What it has sent must not make the kernel take back what it is sent.
+    // Unread data would make the kernel reset the connection and discard the alert.
     connection.socket.resume()
     connection.cancelTimer = this.#init.clock.setTimer(REFUSED_MS, () => connection.socket.destroy())
   }
@@ -312,7 +313,7 @@ export class Connections {
   }
 }
 
-/** As grpc-js writes it. */
+/** Formats a peer as grpc-js does. */
 export function peerText({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress}:${remotePort}`
 }

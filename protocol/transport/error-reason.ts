@@ -1,10 +1,10 @@
-/** The stable name of an error between member and broker (model/reasons/), for logs. */
+/** The reason code (model/reasons/) of an error between member and broker, for logs. */
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { BrokerUnreachableError, CertificateError, RefusedError } from '../protocol.ts'
 import { CodecError } from '../codec/codec.ts'
 import { TokenError } from '../identity/identity.ts'
 
-/** As a field of a log line; empty where the error has no name. */
+/** Returns the reason as a log field, or an empty object if the error has no reason. */
 export function reasonField(error: unknown): { readonly reason?: ReasonCode } {
   if (error instanceof RefusedError || error instanceof CertificateError || error instanceof TokenError) {
     return { reason: error.reason }

@@ -1,4 +1,4 @@
-/** The broker over TLS: BrokerClient with several addresses, and the first contact by join token. */
+/** The TLS implementation of BrokerClient, with failover between addresses, and the first contact with a join token. */
 import { once } from 'node:events'
 import { isIP } from 'node:net'
 import {
@@ -56,7 +56,7 @@ import { isGrpcFailure, statusToError } from './status-codes.ts'
 
 type Explain = (error: unknown, answered: boolean) => Promise<Error>
 
-/** One Publish call, seen from the member. */
+/** The member's side of a Publish call. */
 class GrpcPublishStream implements PublishStream {
   readonly replies: AsyncIterable<PublishReply>
   readonly #call: ClientDuplexStream<Buffer, Buffer>
@@ -107,7 +107,7 @@ class GrpcPublishStream implements PublishStream {
     }
   }
 
-  /** The reason is looked for once, and is the same for the reader and the writer. */
+  /** Determines the cause only once, so that reader and writer get the same error. */
   #failed(error: unknown): Promise<Error> {
     this.#failure ??= this.#explain(error, this.#answered)
     return this.#failure
@@ -120,21 +120,21 @@ class GrpcPublishStream implements PublishStream {
 }
 
 export interface ClientLimits {
-  /** For Join, Renew and Leave. */
+  /** Timeout of Join, Renew and Leave. */
   readonly callTimeoutMs: number
   readonly probeTimeoutMs: number
   /**
-   * From the first packet to the end of the TLS handshake. Well below what TCP allows itself: packets of a connection
-   * that was begun towards a broker which has moved since go to its old place for minutes. A broker that has just begun
-   * and has a thousand members to take back needs more than a moment for each.
+   * Timeout from the first packet to the end of the TLS handshake. It is much shorter than the timeout of TCP: after a
+   * broker has moved, the packets of an earlier connection attempt go to its old location for minutes. It still leaves
+   * time for a broker that has just started and must accept a thousand members.
    */
   readonly connectTimeoutMs: number
-  /** A broker that answers no ping for keepaliveMs + keepaliveTimeoutMs is taken as gone. */
+  /** The client gives up a broker that answers no ping within keepaliveMs + keepaliveTimeoutMs. */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
 }
 
-/** decodeWatchMessage() unpacks, and a replica knows what to do with the rest. */
+/** decodeWatchMessage() decompresses `packed`, and Replica handles `ownersChanged`. */
 const WATCH_SKILLS: readonly WatchSkill[] = ['zstd', 'owners']
 
 export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
@@ -146,23 +146,23 @@ export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
 }
 
 export interface ConnectBrokerInit {
-  /** host:port; which is called first is left to chance. */
+  /** Addresses as `host:port`. The first one to call is chosen at random. */
   readonly addresses: readonly string[]
-  /** Knows more than `addresses`, and is in their place: of a member that keeps it from client to client. */
+  /** Replaces `addresses`. A member keeps one book for all its clients, because the book learns further addresses. */
   readonly book?: AddressBook
   readonly clusterset: string
-  /** CA certificates, DER. */
+  /** CA certificates in DER. */
   readonly ca: readonly Uint8Array[]
-  /** Certificate and key of this cluster; absent only for Join. */
+  /** Certificate and key of this cluster. Absent only for Join. */
   readonly identity?: Identity
-  /** Of the process that calls: newProcessMark(). Absent: it shows none. */
+  /** Mark of the calling process, from newProcessMark(). Absent if the process sends none. */
   readonly processMark?: string
   readonly clock: Clock
   readonly logger: Logger
   readonly limits?: Partial<ClientLimits>
 }
 
-/** Connects on the first call. Throws BrokerAddressError. */
+/** Returns a client, which connects on the first call. Throws BrokerAddressError. */
 export function connectBroker(init: ConnectBrokerInit): BrokerClient {
   return new GrpcBrokerClient(init)
 }
@@ -175,8 +175,8 @@ export interface ConnectForJoinInit {
 }
 
 /**
- * A client that may only join: takes the CA certificate from the first address that shows the one pinned in the
- * token. Throws CertificateError or BrokerUnreachableError of the last address.
+ * Returns a client that may only join. It trusts the CA certificate of the first address whose certificate chain
+ * contains a CA that the token pins. Throws the CertificateError or BrokerUnreachableError of the last address.
  */
 export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSignal): Promise<BrokerClient> {
   const { token, clock, logger } = init
@@ -197,18 +197,18 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
   throw failure
 }
 
-/** All of them, from a place on that chance chooses. */
+/** Returns all texts, rotated by a random offset. */
 function fromAnywhere(texts: readonly string[], clock: Clock): readonly string[] {
   const start = Math.floor(clock.random() * texts.length)
   return [...texts.slice(start), ...texts.slice(0, start)]
 }
 
-/** A connection, made or to be made by the first call, that several calls share. */
+/** A connection that several calls share. The first call establishes it. */
 interface Attempt {
   readonly address: BrokerAddress
   readonly channel: Client
   hasWorked: boolean
-  /** Why we gave it up ourselves. */
+  /** Set if this client gave up the connection. */
   failure?: BrokerUnreachableError
 }
 
@@ -260,7 +260,7 @@ class GrpcBrokerClient implements BrokerClient {
     const ended = this.#orClosed(signal)
     const path = methodPath('watch')
     const call = attempt.channel.makeServerStreamRequest(path, identity, identity, bytes, this.#metadata())
-    // The reader below gets the error; one that comes after it has stopped reading must not crash the process.
+    // The loop below receives errors. This listener prevents a crash by an error after the loop has ended.
     call.on('error', () => undefined)
     const onAbort = (): void => cancelSoon(call)
     ended.addEventListener('abort', onAbort, { once: true })
@@ -281,12 +281,12 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   close(): void {
-    // The channel alone would let streams that are open go on.
+    // Closing only the channel would leave open streams running.
     this.#closed.abort(closedError())
     this.#drop()
   }
 
-  /** Tries every address once, while the failure is that nobody answers. */
+  /** Tries every address once, as long as the failure is BrokerUnreachableError. */
   async #call(method: 'join' | 'renew' | 'leave', bytes: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
     const ended = this.#orClosed(signal)
     ended.throwIfAborted()
@@ -345,7 +345,7 @@ class GrpcBrokerClient implements BrokerClient {
     return this.#attempt
   }
 
-  /** Gives an attempt up that is not connected in time, whose calls fail then, and one whose connection is over. */
+  /** Gives up an attempt that does not connect in time, which fails its calls, and one whose connection has ended. */
   #expectConnection(attempt: Attempt): void {
     const { connectTimeoutMs } = this.#limits
     attempt.channel.waitForReady(this.#init.clock.now() + connectTimeoutMs, (error) => {
@@ -363,8 +363,8 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   /**
-   * A channel would make the next connection itself, and wait for it without end where the far end says nothing after
-   * the TLS handshake. Streams that are open go on until they end.
+   * Gives up the channel when its connection ends, because the channel would reconnect by itself, and wait without
+   * limit for a peer that is silent after the TLS handshake. Open streams continue until they end.
    */
   #onConnectionOver(attempt: Attempt): void {
     const onChange = (): void => this.#next(attempt)
@@ -384,8 +384,9 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   /**
-   * Turns what grpc-js threw into one of our errors. When nobody answered, a probe of the same address says why; the
-   * channel is then dropped (grpc-js would make the next call wait for its own backoff) and the next address is due.
+   * Converts an error of grpc-js into one of the errors of broker-client.ts. If no broker answered, a probe of the same
+   * address finds the cause. The channel is then dropped, because its own back-off would delay the next call, and the
+   * next call uses the next address.
    */
   async #explain(error: unknown, attempt: Attempt, answered: boolean, signal: AbortSignal): Promise<Error> {
     if (signal.aborted) {
@@ -398,7 +399,7 @@ class GrpcBrokerClient implements BrokerClient {
     const { address } = attempt
     const where = formatBrokerAddress(address)
     const failure = statusToError(error, where)
-    // Another replica may have what this one lacks, such as its store.
+    // Another replica may be able to serve the call, for example if only this one has lost its store.
     if (error.code === status.INTERNAL) this.#next(attempt, true)
     if (!(failure instanceof BrokerUnreachableError)) return failure
     this.#next(attempt)
@@ -414,7 +415,7 @@ class GrpcBrokerClient implements BrokerClient {
     return failure
   }
 
-  /** Only once, when several calls fail with the same connection. */
+  /** Has an effect only once if several calls fail with the same connection. */
   #next(attempt: Attempt, isUseless = false): void {
     if (this.#attempt !== attempt) return
     this.#drop()
@@ -445,7 +446,7 @@ function decoded<T>(decode: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
 
 function clientOptions(limits: ClientLimits, [ca]: readonly Uint8Array[]): ClientOptions {
   return {
-    // Whatever address the broker has.
+    // The name is the same for all addresses of the broker.
     'grpc.ssl_target_name_override': serverNameOf(ca === undefined ? undefined : fingerprint(ca)),
     'grpc.default_authority': SERVER_NAME,
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,

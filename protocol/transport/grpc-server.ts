@@ -1,8 +1,8 @@
 /**
- * The broker's port. One port for everybody: TLS is terminated here, with a client certificate asked for but not
- * demanded (Join has none yet), and the connection is then handed to grpc-js. peer-check.ts says who it is, and
- * connections.ts how many may come. Members and strangers have each their own grpc-js server: what a stranger may send
- * is a Join, and no more. The port may serve several clustersets (hosting/).
+ * The broker's port for all callers. It terminates TLS, requests a client certificate without requiring one (Join has
+ * none yet), and passes the connection to grpc-js. peer-check.ts identifies the peer, and connections.ts limits the
+ * connections. Members and strangers have separate grpc-js servers, because a stranger may only send a Join. One port
+ * can serve several clustersets (hosted-clusterset.ts).
  */
 import { type AddressInfo, type Server as NetServer, createServer as createNetServer } from 'node:net'
 import { type TLSSocket, createServer } from 'node:tls'
@@ -19,17 +19,19 @@ import { serverMetrics } from './server-metrics.ts'
 export type { ServerTls } from './hosted-clusterset.ts'
 
 export interface ServerLimits extends ConnectionLimits {
-  /** Open at once, of a member: its watches, what it publishes, and a call. */
+  /** Concurrent streams of one connection: the watches and the publish stream of a member, and one call. */
   readonly maxStreamsPerConnection: number
-  /** A peer that answers no ping for this long is dropped. */
+  /**
+   * The broker pings each connection every `keepaliveMs`, and closes it after `keepaliveTimeoutMs` without an answer.
+   */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
   readonly idleMs: number
-  /** How long `close` waits for calls under way. */
+  /** Time that close() waits for running calls. */
   readonly graceMs: number
-  /** After about this time a member is asked to connect anew, so that members spread over replicas; 0: never. */
+  /** Mean age after which a member must reconnect, so that members spread over the replicas; 0 for no limit. */
   readonly connectionAgeMs: number
-  /** `close` first sends members away, one by one, within this time; 0: all at once. */
+  /** Time within which close() first sends members away, one by one; 0 to end all at once. */
   readonly drainMs: number
 }
 
@@ -47,39 +49,39 @@ export const DEFAULT_SERVER_LIMITS: ServerLimits = {
 export interface ServeBrokerInit {
   readonly api: BrokerApi
   readonly tls: ServerTls
-  /** Port 0 takes a free one. */
+  /** Port 0 selects a free port. */
   readonly listen: { readonly host: string; readonly port: number }
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics?: Metrics
   readonly limits?: Partial<ServerLimits>
-  /** Called for each call that is refused, or fails. */
+  /** Called for each call that is refused or fails. */
   readonly onFailed?: (call: FailedCall) => void
 }
 
 export interface BrokerServer {
   readonly address: { readonly host: string; readonly port: number }
-  /** For new connections; open ones stay as they are. */
+  /** Applies to new connections. Open connections stay as they are. */
   setTls(tls: ServerTls): void
   /**
-   * True: this broker knows only what was, and others may know more: members are sent away, and those that come all the
-   * same stay for a minute or so. What they ask for meanwhile is answered.
+   * Set to true while the data of this broker may be older than that of other replicas. Members are sent away, and
+   * those that connect anyway stay for about a minute. Their calls are answered.
    */
   setCutOff(isCutOff: boolean): void
-  /** Serves another clusterset at the same port, whose name must be its own, until its `close`. */
+  /** Serves another clusterset on the same port until it is closed. Its name must be unique. */
   host(other: HostedInit): HostedClusterset
   /** Sends members away, ends every stream with "the broker is stopping" and closes the port. */
   close(): Promise<void>
 }
 
 export interface HostedClusterset {
-  /** For new connections; open ones stay as they are. */
+  /** Applies to new connections. Open connections stay as they are. */
   setTls(tls: ServerTls): void
-  /** Ends every stream of it with "the broker is stopping"; the port goes on. */
+  /** Ends every stream of the clusterset with "the broker is stopping". The port stays open. */
   close(): Promise<void>
 }
 
-/** The port cannot be had. */
+/** The broker cannot listen on its port. */
 export class ListenError extends Error {
   constructor(host: string, port: number, cause: NodeJS.ErrnoException) {
     const reasons: Readonly<Record<string, string>> = {
@@ -92,7 +94,7 @@ export class ListenError extends Error {
   }
 }
 
-/** Serves until `close`. Throws ListenError. */
+/** Serves until close() is called. Throws ListenError. */
 export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> {
   const limits = { ...DEFAULT_SERVER_LIMITS, ...init.limits }
   const { clock, logger } = init
@@ -113,16 +115,16 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   }
   const first = new Hosted({ ...init, name: '' }, deps, limits)
   const others = new Set<Hosted>()
-  /** Who asks for none of the others gets the first one, as from a broker that has no others. */
+  /** A client that asks for none of the others gets the first clusterset, as at a broker with a single one. */
   const hostedAs = (name: string): Hosted => [...others].find((one) => one.isCalled(name)) ?? first
 
   const tls = createServer({
     ...secureOptions(init.tls),
     requestCert: true,
-    // Checked in peer-check.ts, so that Join works without a certificate and a refusal can say why.
+    // peer-check.ts checks the certificate, so that Join works without one and a refusal can name the reason.
     rejectUnauthorized: false,
     minVersion: 'TLSv1.3',
-    // Not ALPNProtocols: of those each socket has a copy of its own, which holds 64 KiB of a pool of buffers.
+    // With ALPNProtocols, every socket would keep a copy of the list that pins 64 KiB of a buffer pool.
     ALPNCallback: ({ protocols }) => (protocols.includes('h2') ? 'h2' : undefined),
     handshakeTimeout: limits.handshakeTimeoutMs,
     noDelay: true,
@@ -133,7 +135,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   })
   tls.on('tlsClientError', (error: Error, socket: TLSSocket) => {
     logger.debug('TLS handshake failed', { why: error.message })
-    // Node reports a handshake that takes too long, and leaves the connection open.
+    // Node reports a handshake timeout, but leaves the connection open.
     socket.destroy()
   })
   tls.on('secureConnection', (socket: TLSSocket) => {
@@ -182,7 +184,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   }
 }
 
-/** As the caller has it now, also where it goes on with a TLS session of before. */
+/** Returns the server name of this connection, also after the resumption of a TLS session. */
 function serverNameAsked(socket: TLSSocket): string {
   const name: unknown = Reflect.get(socket, 'servername')
   return typeof name === 'string' ? name : ''
@@ -194,7 +196,7 @@ function begin(life: ConnectionLife, socket: TLSSocket): void {
   socket.once('close', () => life.forget(peer))
 }
 
-/** Refusals that are logged in a minute. */
+/** Refusals per minute that are logged at `info`. */
 const MAX_LOGGED_REFUSALS = 100
 
 function refusalLevel(clock: Clock): BrokerServiceDeps['refusalLevel'] {

@@ -1,21 +1,21 @@
 /**
- * How many handshakes may begin, and when one that cannot wait is to come back. A handshake, and all that its member
- * asks for afterwards, costs milliseconds of the one thread that serves everybody. Turns are given for time that passed,
- * but for no more of it than a turn of an idle event loop takes: a broker that is late, for want of processor time or
- * because the last ones have come with their work, gives fewer, and all that it has begun gets done.
+ * Limits how many TLS handshakes begin, and tells rejected clients when to come back. A handshake and the calls that
+ * follow it take milliseconds of the broker's only thread. The limiter grants handshakes for elapsed time, but counts
+ * at most MAX_PASSED_MS at once. A broker whose event loop is late, because it lacks CPU time or is busy with earlier
+ * clients, therefore grants fewer and can finish those that it has begun.
  */
 import type { Clock } from '../../reconcile/reconcile.ts'
 
 export const TICK_MS = 20
-/** Turns that are saved up while nobody comes. */
+/** Handshakes that may begin at once after an idle time. */
 const BURST = 8
-/** Of the time since the last turns, so much counts. */
+/** Longest elapsed time that counts between two calls of take(). */
 const MAX_PASSED_MS = 2 * TICK_MS
-/** How much of what is known of the pace is new. */
+/** Weight of the newest measurement in the moving average of the rate. */
 const FRESH = 0.2
 const SLOWEST = 10
 const LEARN_MS = 100
-/** A member of the last release gives up after three seconds. */
+/** Longest wait for a handshake. Clients of the previous release give up after three seconds. */
 const PATIENCE_MS = 2000
 
 export class HandshakeTurns {
@@ -23,11 +23,11 @@ export class HandshakeTurns {
   readonly #perSecond: number
   #turns = BURST
   #at: number
-  /** Turns in a second, as they were given while some waited. */
+  /** Measured handshakes per second while some clients had to wait. */
   #pace: number
-  /** Of the time in which some waited since the pace was learnt last, and the turns in it. */
+  /** Time in which clients had to wait since the last update of the rate, and the handshakes granted in it. */
   #learning = { ms: 0, turns: 0 }
-  /** When the last one that was sent away is to come. */
+  /** Time that the last rejected client was told to come back at. */
   #nextAt = 0
 
   constructor(clock: Pick<Clock, 'monotonic'>, perSecond: number) {
@@ -37,7 +37,7 @@ export class HandshakeTurns {
     this.#pace = perSecond
   }
 
-  /** How many of so many that wait may begin now. */
+  /** Returns how many of the `waiting` handshakes may begin now. */
   take(waiting: number): number {
     const now = this.#clock.monotonic()
     const passedMs = now - this.#at
@@ -45,17 +45,20 @@ export class HandshakeTurns {
     this.#turns = Math.min(BURST, this.#turns + (Math.min(passedMs, MAX_PASSED_MS) * this.#perSecond) / 1000)
     const given = Math.min(waiting, Math.floor(this.#turns))
     this.#turns -= given
-    // Only where some are left waiting does it say what the broker can.
+    // The rate is measured only while some must wait, because otherwise it shows the demand and not the capacity.
     if (waiting > given) this.#learn(passedMs, given)
     return given
   }
 
-  /** So many may wait: those behind them would give up before their turn. */
+  /** Longest queue of handshakes. Clients beyond it would give up before their handshake begins. */
   get mostWaiting(): number {
     return Math.ceil((this.#pace * PATIENCE_MS) / 1000)
   }
 
-  /** When one more may come, behind so many that wait and all that were sent away before it: in so many ms. */
+  /**
+   * Returns in how many milliseconds a rejected client should come back: after those that wait and those rejected
+   * earlier.
+   */
   comeBackMs(waiting: number): number {
     const now = this.#clock.monotonic()
     const gapMs = 1000 / this.#pace
@@ -72,25 +75,25 @@ export class HandshakeTurns {
   }
 }
 
-// How a broker that has more handshakes to do than it can says when to come back, before it has spent anything on the
-// one who asks: by a TLS alert (RFC 8446 section 6), in the clear, with one of the numbers that IANA keeps for private
-// use. A client of an earlier release sees a handshake that failed, and tries again at its own pace. Somebody on the way
-// could send the same, and could as well drop the packets.
+// An overloaded broker tells a client when to come back before it spends any time on the handshake. It sends a TLS
+// alert (RFC 8446 section 6) in the clear, with one of the numbers that IANA reserves for private use. A client of an
+// earlier release sees a failed handshake and retries with its own back-off. An attacker on the path can forge the
+// alert, but could also drop the packets.
 
-/** 224 to 255: private use. */
+/** The numbers 224 to 255 are reserved for private use. */
 const FIRST = 224
 const NUMBERS = 32
 const STEP_MS = 500
-/** The longest that can be said. */
+/** The longest delay that an alert can express. */
 export const MAX_COME_BACK_MS = NUMBERS * STEP_MS
 
-/** A fatal alert that says so, in steps of half a second. */
+/** Returns a fatal TLS alert that encodes the delay in steps of half a second. */
 export function comeBackAlert(ms: number): Buffer {
   const steps = Math.min(NUMBERS, Math.max(1, Math.ceil(ms / STEP_MS)))
   return Buffer.from([0x15, 3, 3, 0, 2, 2, FIRST + steps - 1])
 }
 
-/** What OpenSSL's error text says of it; undefined: nothing. */
+/** Parses the delay from an OpenSSL error text. Returns undefined if there is none. */
 export function comeBackMs(errorText: string): number | undefined {
   const number = Number(/SSL alert number (\d+)/.exec(errorText)?.[1])
   return number >= FIRST && number < FIRST + NUMBERS ? (number - FIRST + 1) * STEP_MS : undefined

@@ -1,7 +1,7 @@
 /**
- * One clusterset at the broker's port: its authorities, its BrokerApi, and grpc-js servers that know no other. Several
- * of them have nothing in common but the port: which one a connection gets is said by the name that it asks for
- * (identity/certificates.ts), and what it may do there by what it shows to that one alone.
+ * One clusterset at the broker's port, with its own authorities, BrokerApi and grpc-js servers. Clustersets share only
+ * the port. The server name of the TLS handshake selects the clusterset (identity/certificates.ts), and only that
+ * clusterset checks the client certificate.
  */
 import type { KeyObject } from 'node:crypto'
 import { type SecureContext, type TLSSocket, createSecureContext } from 'node:tls'
@@ -14,10 +14,10 @@ import { type PeerTrust, peerTrust } from './peer-check.ts'
 import { RAW_SERVICE, methodPath } from './raw-service.ts'
 import { passFrames } from './watch-output.ts'
 
-// What one connection may open and reset: each stream costs the one thread that serves all.
+// Limits how many streams a connection may open and reset, because each stream takes time of the broker's only thread.
 
 interface StreamLimits {
-  /** Streams that may be opened at once, and one more in each of `refillMs`. */
+  /** Streams that may be opened at once. One more is granted per `refillMs`. */
   readonly burst: number
   readonly refillMs: number
 }
@@ -30,7 +30,7 @@ interface Opened {
 const MAX_PEERS = 8192
 const WATCH_PATH = methodPath('watch')
 
-/** Calls `drop` for a peer that opens more. */
+/** Returns an interceptor that calls `drop` for a peer that exceeds the limits. */
 function streamLimiter(
   { burst, refillMs }: StreamLimits,
   now: () => number,
@@ -42,20 +42,20 @@ function streamLimiter(
     const peer = call.getPeer()
     const before = peers.get(peer) ?? { left: burst, atMs: now() }
     const left = Math.min(burst, before.left + (now() - before.atMs) / refillMs) - 1
-    // In the order of their last stream: those that are gone go first.
+    // The map is in the order of the last stream, so peers that have gone are removed first.
     peers.delete(peer)
     peers.set(peer, { left, atMs: now() })
     const oldest = peers.size > MAX_PEERS ? peers.keys().next().value : undefined
     if (oldest !== undefined) peers.delete(oldest)
     if (left < 0) drop(peer)
-    // Without a responder the wrapper would only hand on each message: the call itself does as well.
+    // Without a responder the wrapper would only pass on each message, so the call itself is returned.
     return call as unknown as ServerInterceptingCall
   }
 }
 
 /**
- * HTTP/2 lets a peer open a stream and reset it at once, without end and without ever having two open. Node ends the
- * connection of one that does; grpc-js has no option for how often.
+ * A peer can open HTTP/2 streams and reset them at once, without ever having two open. Node ends the connection of such
+ * a peer, and grpc-js has no option for the limit.
  */
 function limitResets(server: Server, { burst, refillMs }: StreamLimits): void {
   const options = (server as unknown as { commonServerOptions?: Record<string, unknown> }).commonServerOptions
@@ -64,15 +64,15 @@ function limitResets(server: Server, { burst, refillMs }: StreamLimits): void {
   options['streamResetRate'] = Math.max(1, Math.round(1000 / refillMs))
 }
 
-// A grpc-js server without a port of its own: connections are handed to it. Members and strangers have each their own.
+// A grpc-js server without its own port: connections are injected. Members and strangers have separate servers.
 
-/** What is opened on one connection: a member comes back with two streams at a time, seconds apart. */
+/** Limit for members: a returning member opens two streams at a time, seconds apart. */
 const MEMBER_STREAMS: StreamLimits = { burst: 50, refillMs: 200 }
-/** A stranger joins, and perhaps asks once more. */
+/** Limit for strangers: a stranger joins, and may try once more. */
 const STRANGER_STREAMS: StreamLimits = { burst: 4, refillMs: 10_000 }
 
 interface PartLimits {
-  /** As ServerLimits has them. */
+  /** See ServerLimits. */
   readonly maxStreamsPerConnection: number
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
@@ -116,21 +116,21 @@ function strangerOptions(limits: PartLimits): GrpcOptions {
     ...memberOptions(limits),
     'grpc.max_receive_message_length': MAX_JOIN_BYTES,
     'grpc.max_concurrent_streams': 2,
-    // Megabytes.
+    // In megabytes.
     'grpc-node.max_session_memory': 1,
   }
 }
 
 export interface HostedInit {
-  /** Of the clusterset; '' for the one that is served to whoever asks for none. */
+  /** Name of the clusterset, or '' for the default one, which clients get that ask for none. */
   readonly name: string
   readonly api: BrokerApi
   readonly tls: ServerTls
-  /** Called for each call that is refused, or fails. */
+  /** Called for each call that is refused or fails. */
   readonly onFailed?: (call: FailedCall) => void
 }
 
-/** What the port does for all of them. */
+/** What the port provides to every clusterset. */
 export type HostingDeps = Omit<BrokerServiceDeps, 'api' | 'stopping' | 'onFailed'>
 
 export interface HostingLimits extends PartLimits {
@@ -169,19 +169,19 @@ export class Hosted implements Host {
   get trust(): PeerTrust {
     return this.#trust
   }
-  /** What a connection that asks for this clusterset is shown, and checked against. */
+  /** The TLS context of this clusterset: the certificate to present and the authorities to check clients against. */
   get context(): SecureContext {
     return this.#context
   }
 
   readonly isWelcome: Host['isWelcome'] = (peer) => this.#init.api.isWelcome?.(peer) ?? true
 
-  /** Whether who asks for this name trusts an authority that is, or was, one of this clusterset. */
+  /** Returns whether the server name stands for a current or removed authority of this clusterset. */
   isCalled(serverName: string): boolean {
     return this.#names.has(serverName)
   }
 
-  /** For new connections; open ones stay as they are. */
+  /** Applies to new connections. Open connections stay as they are. */
   setTls(tls: ServerTls): void {
     this.#context = createSecureContext(secureOptions(tls))
     this.#trust = peerTrust(tls)
@@ -199,7 +199,7 @@ export class Hosted implements Host {
     part.injector.injectConnection(socket)
   }
 
-  /** Ends every stream with "the broker is stopping", waits `graceMs` for calls, and then for nobody. */
+  /** Ends every stream with "the broker is stopping", waits `graceMs` for calls, and then closes all connections. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -221,24 +221,31 @@ export class Hosted implements Host {
   }
 }
 
-/** Of the context that the port shows a certificate from. */
+/** Options of a TLS context that presents the certificate of the broker. */
 export function secureOptions(tls: ServerTls): { readonly cert: string; readonly key: string; readonly ca: string[] } {
   const ca = tls.ca.map(certificateToPem)
   return { cert: certificateToPem(tls.certificate) + (ca[0] ?? ''), key: keyToPem(tls.key), ca }
 }
 
-/** Also of authorities that are removed: who was away for long is to hear that, and not that it calls a stranger. */
+/**
+ * Includes removed authorities: a member that was away for long then learns that its authority was removed, instead of
+ * reaching another clusterset.
+ */
 function namesOf({ ca, removed = [] }: ServerTls): ReadonlySet<string> {
   return new Set([...ca, ...removed].map((der) => serverNameOf(fingerprint(der))))
 }
 
-/** By what the broker's port serves one clusterset, and whom it takes for a member of it. */
+/** TLS material with which the port serves one clusterset and recognizes its members. */
 export interface ServerTls {
-  /** The broker's certificate and CA certificates, DER. The first CA is sent along: join tokens pin it. */
+  /**
+   * Certificates of the broker and of the trusted CAs, in DER. The first CA is sent along, because join tokens pin it.
+   */
   readonly certificate: Uint8Array
   readonly key: KeyObject
   readonly ca: readonly Uint8Array[]
-  /** CA certificates of before, DER: who shows a certificate of one of them is told so. */
+  /**
+   * Removed CA certificates in DER. A client with a certificate of one of them is told that its authority was removed.
+   */
   readonly removed?: readonly Uint8Array[]
   readonly clusterset: string
 }

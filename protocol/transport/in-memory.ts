@@ -1,6 +1,6 @@
 /**
- * A BrokerClient joined to a BrokerApi without sockets, for tests and for one process that is both. Messages go
- * through the codecs, so that what works here is fit for the wire; the link can be cut and mended.
+ * Connects a BrokerClient to a BrokerApi without sockets, for tests and for a process that contains both. Messages pass
+ * through the codecs, so that whatever works here also works on the wire. The link can be cut and mended.
  */
 import { SerialQueue } from '../../reconcile/reconcile.ts'
 import {
@@ -24,9 +24,9 @@ import { CodecError, splitBatch, splitNeed } from '../codec/codec.ts'
 import * as codec from '../codec/codec.ts'
 
 export interface InMemoryLink {
-  /** Every client of this link, old and new, works only while it is up. */
+  /** Returns a client. All clients of this link work only while it is up. */
   connect(): BrokerClient
-  /** Breaks every stream; calls fail with BrokerUnreachableError until `mend`. */
+  /** Breaks every stream. Calls fail with BrokerUnreachableError until mend(). */
   cut(): void
   mend(): void
 }
@@ -135,7 +135,7 @@ class InMemoryPublishStream implements PublishStream {
   readonly #ended = new AbortController()
   readonly #session: ReturnType<BrokerApi['openPublish']>
   #wake: () => void = () => undefined
-  /** Messages are handled one after the other, as on a stream. */
+  /** Handles messages one after another, as a gRPC stream does. */
   readonly #messages = new SerialQueue()
 
   constructor(api: BrokerApi, peer: Peer, signal: AbortSignal) {
@@ -188,7 +188,7 @@ class InMemoryPublishStream implements PublishStream {
   }
 }
 
-/** What the server's transport answers to bytes that it cannot take. */
+/** Converts a CodecError to the RefusedError that the gRPC server would answer with. */
 function asServer<T>(decode: () => T): T {
   try {
     return decode()

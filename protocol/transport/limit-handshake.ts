@@ -1,8 +1,11 @@
-/** grpc-js waits for a TLS handshake for ever, and keeps the socket when its channel is closed meanwhile. */
+/**
+ * Adds a timeout to TLS handshakes of grpc-js clients. grpc-js waits for a handshake without limit, and keeps the
+ * socket open when its channel is closed meanwhile.
+ */
 import type { ChannelCredentials } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/reconcile.ts'
 
-/** The same credentials; a handshake that takes longer than `timeoutMs` fails, which closes its socket. */
+/** Returns the same credentials. A handshake that takes longer than `timeoutMs` fails and closes its socket. */
 export function limitHandshake(credentials: ChannelCredentials, clock: Clock, timeoutMs: number): ChannelCredentials {
   const create = credentials._createSecureConnector.bind(credentials)
   credentials._createSecureConnector = (...init) => {

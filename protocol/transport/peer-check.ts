@@ -1,7 +1,7 @@
 /**
- * Who is at the other end of a TLS connection to the broker. TLS asks for a client certificate but lets the handshake
- * pass without a good one, because Join needs none. The certificate is checked here, once per connection, and every
- * other call is refused with the reason.
+ * Identifies the peer of a TLS connection to the broker. Because Join needs no certificate, the TLS handshake accepts
+ * any. The certificate is checked here, once per connection, and every call but Join is refused with the reason if it
+ * is not valid.
  */
 import { X509Certificate } from 'node:crypto'
 import type { TLSSocket } from 'node:tls'
@@ -14,19 +14,19 @@ export type PeerValidation =
       readonly t: 'member'
       readonly cluster: ClusterId
       readonly serial: string
-      /** SHA-256 of the certificate, hex. */
+      /** SHA-256 of the certificate, in hexadecimal. */
       readonly fingerprint: string
       readonly issuedAtMs: number
       readonly renews?: string
       readonly notAfterMs: number
-      /** SHA-256 of the certificate of the authority that issued it, hex. */
+      /** SHA-256 of the certificate of the issuing authority, in hexadecimal. */
       readonly authority: string
     }
-  /** With the fingerprint of what was shown, if anything was. */
+  /** `fingerprint` is that of the presented certificate, if there is one. */
   | { readonly t: 'stranger'; readonly error: CertificateError; readonly fingerprint?: string }
 
 type Stranger = Extract<PeerValidation, { t: 'stranger' }>
-/** What was found, without the fingerprint of what was looked at. */
+/** The result of a check, without the fingerprint of the presented certificate. */
 type Unmarked = Omit<Extract<PeerValidation, { t: 'member' }>, 'fingerprint'> | Stranger
 
 interface Authority {
@@ -34,12 +34,12 @@ interface Authority {
   readonly certificate: X509Certificate
 }
 
-/** Whom the broker's port takes for a member. */
+/** Determines whom the broker's port accepts as a member. */
 export interface PeerTrust {
-  /** The broker's own. */
+  /** Clusterset of the broker. */
   readonly clusterset: string
   readonly accepted: readonly Authority[]
-  /** Those of before: the refusal says so. */
+  /** Removed authorities. A refusal names them as such. */
   readonly removed: readonly Authority[]
 }
 
@@ -83,7 +83,8 @@ function validateShown(socket: TLSSocket, der: Uint8Array, trust: PeerTrust): Un
   const former = issuerOf(der, removed)
   if (former !== undefined) return removedAuthority(former)
   if (!socket.authorized) return validationFailure(socket, facts)
-  // Of TLS it is known that one of them has issued it; which one, for what is open when that one is removed.
+  // TLS has verified that one of the authorities issued the certificate. Which one matters when an authority is removed
+  // while connections are open.
   const authority = issuerOf(der, accepted)
   if (authority === undefined) return stranger('untrusted', "the certificate was not issued by this broker's CA")
   if (facts.cluster === undefined || facts.clusterset === undefined) {
@@ -106,14 +107,14 @@ function removedAuthority({ fingerprint }: Authority): Stranger {
   return stranger('authorityRemoved', text)
 }
 
-/** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */
+/** Throws CertificateError for a stranger, and for a member whose certificate has expired in the meantime. */
 export function requireMember(validation: PeerValidation, nowMs: number): PeerValidation & { readonly t: 'member' } {
   if (validation.t === 'stranger') throw validation.error
   if (nowMs >= validation.notAfterMs) throw expiredError(validation.notAfterMs)
   return validation
 }
 
-/** The member as the broker knows it; `peer` is grpc-js' text `address:port`. */
+/** Returns the Peer for the broker. `peer` is the peer text of grpc-js, `address:port`. */
 export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
   const { cluster, serial, fingerprint, issuedAtMs, notAfterMs, renews, authority } = validation
   const address = peerAddress(peer)
@@ -130,7 +131,7 @@ export function peerOf(validation: PeerValidation & { readonly t: 'member' }, pe
   return renews === undefined ? known : { ...known, renews }
 }
 
-/** The address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */
+/** Removes the port, and the prefix of an IPv4 peer on a dual-stack socket (::ffff:a.b.c.d). */
 export function peerAddress(peer: string): string {
   return peer.replace(/:\d+$/, '').replace(/^::ffff:/, '')
 }
@@ -140,7 +141,7 @@ export function expiredError(notAfterMs: number): CertificateError {
 }
 
 function validationFailure(socket: TLSSocket, facts: CertificateFacts): Stranger {
-  // OpenSSL's verify codes, as Node names them. The typings say Error; it is the code's name.
+  // Node names OpenSSL's verify code here. The typings declare an Error, but the value is a string.
   const code = String(socket.authorizationError)
   if (code.includes('CERT_HAS_EXPIRED')) return { t: 'stranger', error: expiredError(facts.notAfterMs) }
   if (code.includes('CERT_NOT_YET_VALID')) {

@@ -1,6 +1,6 @@
 /**
- * A TLS handshake with a broker, nothing sent. Says precisely why a connection cannot be made (grpc-js only says that
- * it cannot), and fetches the CA certificate that a join token pins.
+ * Performs a TLS handshake with a broker without sending data. It finds the exact cause of a failed connection, which
+ * grpc-js does not report, and fetches the CA certificate that a join token pins.
  */
 import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, connect } from 'node:tls'
@@ -27,22 +27,25 @@ import { comeBackMs } from './handshake-rate-limiter.ts'
 
 export interface ProbeInit {
   readonly address: BrokerAddress
-  /** CA certificates to trust, DER; empty for none yet. */
+  /** Trusted CA certificates in DER. Empty if none is trusted yet. */
   readonly ca: readonly Uint8Array[]
-  /** Named in the error when the broker belongs to another one. */
+  /** The expected clusterset. An error names it if the broker belongs to another one. */
   readonly clusterset: string
   readonly clock: Clock
   readonly timeoutMs: number
 }
 
-/** Resolves when the broker's certificate is good. Throws BrokerUnreachableError or CertificateError. */
+/** Resolves if the broker's certificate is valid. Throws BrokerUnreachableError or CertificateError. */
 export async function probeServer(init: ProbeInit, signal: AbortSignal): Promise<void> {
   const [ca] = init.ca
   const authority = ca === undefined ? undefined : fingerprint(ca)
   await handshake({ ...init, authority }, signal, (socket) => validateServer(socket, init))
 }
 
-/** The CA certificate (DER) that the broker sends along, if it has one of the fingerprints. Throws as above. */
+/**
+ * Returns the CA certificate (DER) in the broker's chain that has one of the fingerprints. Throws as probeServer()
+ * does.
+ */
 export function fetchPinnedCa(init: ProbeInit, pins: readonly string[], signal: AbortSignal): Promise<Uint8Array> {
   return handshake({ ...init, authority: pins[0] }, signal, (socket) => {
     const chain = peerChain(socket)
@@ -52,7 +55,7 @@ export function fetchPinnedCa(init: ProbeInit, pins: readonly string[], signal: 
   })
 }
 
-/** What was found of the broker's certificate; undefined error when it is good. */
+/** Throws CertificateError if the broker's certificate is not valid. */
 function validateServer(socket: TLSSocket, init: ProbeInit): void {
   const where = formatBrokerAddress(init.address)
   const der = socket.getPeerX509Certificate()?.raw
@@ -103,7 +106,7 @@ function wrongPin(init: ProbeInit, leaf: Uint8Array | undefined): CertificateErr
   )
 }
 
-/** Every certificate that the server sent, leaf first. */
+/** Returns every certificate that the server sent, leaf first. */
 function peerChain(socket: TLSSocket): Uint8Array[] {
   const chain: Uint8Array[] = []
   let at: X509Certificate | undefined = socket.getPeerX509Certificate()
@@ -115,7 +118,7 @@ function peerChain(socket: TLSSocket): Uint8Array[] {
 }
 
 interface HandshakeInit extends ProbeInit {
-  /** Fingerprint of the authority that the broker is asked for. */
+  /** Fingerprint of the authority whose server name is sent to the broker. */
   readonly authority: string | undefined
 }
 
@@ -124,8 +127,8 @@ function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TL
   const where = formatBrokerAddress(init.address)
   return new Promise<T>((resolve, reject) => {
     signal.throwIfAborted()
-    // Every certificate is let through and then checked by `use`: only so can the refusal say what is wrong. Nothing is
-    // ever sent over this connection.
+    // The handshake accepts every certificate, and `use` then checks it, so that an error can state what is wrong. No
+    // data is ever sent on this connection.
     const socket = connect({
       host,
       port,
@@ -153,7 +156,7 @@ function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (socket: TL
     socket.on('error', (error: NodeJS.ErrnoException) => finish(() => reject(unreachable(where, host, error))))
     socket.on('secureConnect', () => {
       try {
-        // Before the socket is destroyed: it forgets the certificate then.
+        // `use` runs before the socket is destroyed, because a destroyed socket no longer has the certificate.
         const result = use(socket)
         finish(() => resolve(result))
       } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * The service as paths with raw bytes: decoding is ours (messages-codec.ts), so that what cannot be decoded is
- * answered with the field's name instead of a broken call.
+ * The gRPC service with raw bytes as messages. codec/messages-codec.ts decodes them, so that an invalid message is
+ * refused with the name of the field instead of breaking the call.
  */
 import type { ServiceDefinition } from '@grpc/grpc-js'
 import { BrokerService } from '../gen/broker.ts'
@@ -10,8 +10,8 @@ export function identity(bytes: Buffer): Buffer {
 }
 
 /**
- * A request that lasts as long as its stream, as bytes of its own: what grpc-js gives is a few bytes in 64 KiB of a pool,
- * and holds all of them.
+ * Copies a request that lives as long as its stream. The few bytes that grpc-js provides would keep a 64 KiB pool in
+ * memory.
  */
 function kept(bytes: Buffer): Buffer {
   const own = Buffer.allocUnsafeSlow(bytes.length)
@@ -46,14 +46,14 @@ export function methodPath(name: MethodName): string {
   return BrokerService[name].path
 }
 
-/** The same bytes as a Buffer, without copying: what grpc-js wants to write. */
+/** Returns the same bytes as a Buffer without copying, as grpc-js requires. */
 export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
 /**
- * Cancels a call of ours, in the next turn of the event loop: grpc-js loses a cancellation that comes in the turn in
- * which the call began, and the stream would then stay open at the broker.
+ * Cancels a call in the next iteration of the event loop. grpc-js loses a cancellation in the iteration in which the
+ * call began, and the stream would stay open at the broker.
  */
 export function cancelSoon(call: { cancel(): void }): void {
   setImmediate(() => call.cancel())

@@ -1,18 +1,18 @@
-/** What the broker's transport counts. */
+/** Metrics of the broker's transport. */
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface ServerMetrics {
   called(method: string, result: 'ok' | 'refused' | 'failed'): void
-  /** +1 when a stream opens, -1 when it ends. */
+  /** `by` is +1 when a stream opens and -1 when it ends. */
   streams(method: string, by: 1 | -1): void
   connections(count: number): void
-  /** The broker closed a connection for want of room, or because its time was over. */
+  /** Counts a connection that the broker closed for lack of slots or because its time was up. */
   dropped(stage: string): void
   sent(bytes: number): void
   received(bytes: number): void
 }
 
-/** Without a registry nothing is counted. */
+/** Counts nothing if `metrics` is undefined. */
 export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
   const calls = metrics?.counter({
     name: 'sealane_broker_calls_total',

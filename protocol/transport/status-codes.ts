@@ -1,4 +1,4 @@
-/** Refusals and certificate problems as gRPC statuses, both ways. The only place that knows the numbers. */
+/** Converts refusals and certificate problems to gRPC statuses and back. No other module knows the status numbers. */
 import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
 import { type RefusalCode, type RefusalReason, knownReason, knownRefusal } from '../../model/reasons/reasons.ts'
@@ -40,7 +40,10 @@ export interface CallStatus {
   readonly metadata: GrpcMetadata
 }
 
-/** What the peer gets. Errors that are not meant for it become "internal error": the caller logs them. */
+/**
+ * Returns the status for the peer. An error that is not meant for the peer becomes "internal error"; the caller logs
+ * it.
+ */
 export function errorToStatus(error: unknown): CallStatus {
   const metadata = new Metadata()
   if (error instanceof RefusedError) {
@@ -68,7 +71,7 @@ export function isForPeer(error: unknown): boolean {
   return errorToStatus(error).code !== status.INTERNAL
 }
 
-/** The shape of grpc-js' ServiceError. */
+/** The shape of ServiceError in grpc-js. */
 export interface GrpcFailure {
   readonly code: status
   readonly details: string
@@ -79,7 +82,7 @@ export function isGrpcFailure(error: unknown): error is GrpcFailure {
   return typeof error === 'object' && error !== null && 'code' in error && 'details' in error
 }
 
-/** What a failed call means for the caller. `where` is the broker's address, for the text. */
+/** Converts a failed call to an error for the caller. `where` is the broker's address, for the error text. */
 export function statusToError(failure: GrpcFailure, where: string): Error {
   const problem = failure.metadata?.get(CERTIFICATE)[0]?.toString()
   const known = PROBLEMS.find((candidate) => candidate === problem)
@@ -98,7 +101,7 @@ export function statusToError(failure: GrpcFailure, where: string): Error {
   return new BrokerUnreachableError(text, reason === undefined ? {} : { reason })
 }
 
-/** Header values have a limit, and grpc-js cannot send half a surrogate pair. */
+/** Shortens the text, because header values are limited, and replaces lone surrogates, which grpc-js cannot send. */
 function fit(details: string): string {
   return toUSVString(details.slice(0, MAX_DETAILS))
 }

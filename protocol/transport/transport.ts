@@ -1,4 +1,4 @@
-/** gRPC client and server, and a driver in memory. */
+/** The gRPC client and server between members and broker. */
 export type { FailedCall } from './broker-service.ts'
 export { DEFAULT_CONNECTION_LIMITS } from './connections.ts'
 export { reasonField } from './error-reason.ts'

@@ -1,18 +1,20 @@
 /**
- * What goes out on a Watch stream. A message is framed once, however many streams get it, and grpc-js passes it on as it
- * is; a slow reader has two of them waiting and no more, and they are the same bytes for all.
+ * Output of a Watch stream. A message is framed once for all streams, and grpc-js sends the frame unchanged. At most
+ * two frames are queued for a slow reader, and all streams share the same bytes.
  */
 import type { ServerWritableStream } from '@grpc/grpc-js'
 import { MAX_MESSAGE_BYTES, type WatchMessage } from '../protocol.ts'
 import { encodeWatchMessage } from '../codec/codec.ts'
 
 const ENVELOPE_BYTES = 5
-/** grpc-js' own mark would let sixteen pile up. */
+/** The high-water mark of grpc-js would allow 16 queued frames. */
 const MAX_WAITING = 2
 
 const frames = new WeakMap<WatchMessage, Buffer>()
 
-/** The message as it is on the wire, in gRPC's envelope. The same bytes for the same object: it must not be changed. */
+/**
+ * Returns the message in gRPC framing. The result is cached per object, so a message must not be changed afterwards.
+ */
 export function framed(message: WatchMessage): Buffer {
   let frame = frames.get(message)
   if (frame === undefined) {
@@ -35,7 +37,7 @@ export class WatchOutput {
     this.#onRoom()
   }
 
-  /** The stream must be one of passFrames(). */
+  /** Takes a stream on which passFrames() was called. */
   constructor(call: ServerWritableStream<Buffer, Buffer>) {
     this.#call = call
   }
@@ -49,21 +51,22 @@ export class WatchOutput {
     this.#call.write(frame, this.#flushed)
   }
 
-  /** Resolves when one of those that wait has gone out. To be called when it is full. */
+  /** Resolves when a queued frame has been sent. Call it only while `isFull`. */
   room(): Promise<void> {
     return new Promise((resolve) => (this.#onRoom = resolve))
   }
 }
 
 /**
- * A frame is handed down in pieces of so many octets, each when the one before is with the kernel. Node keeps for each
- * connection, as long as it lasts, as much memory as was ever encrypted for it at once; a piece is one TLS record.
+ * Size in bytes of the pieces of a frame, each one TLS record. A piece is written after the kernel has taken the
+ * previous one. For the life of a connection, Node keeps as much memory as was ever encrypted at once.
  */
 export const PIECE_BYTES = 15 * 1024
 
 /**
- * Of a call of grpc-js. It writes what serializeMessage() gives as it is, and calls back when that has gone out: not
- * after an error or a cancel. It refuses what is larger than a message may be.
+ * The parts of a grpc-js call that passFrames() replaces. The call writes the result of serializeMessage() unchanged,
+ * and calls `flushed` when it has been sent, but not after an error or a cancellation. It refuses messages above the
+ * size limit.
  */
 interface InnerCall {
   serializeMessage(frame: Buffer): Buffer
@@ -72,8 +75,8 @@ interface InnerCall {
 }
 
 /**
- * Has grpc-js take messages of this call as they are: it copies each one of each stream to put the envelope before it,
- * and has no option against that. Takes the call that an interceptor is given.
+ * Makes grpc-js send the messages of this call unchanged. Otherwise it would copy every message for every stream to add
+ * the frame header, and it has no option to avoid that. Takes the call that an interceptor receives.
  */
 export function passFrames(call: unknown): void {
   const inner = call as Partial<InnerCall>
@@ -83,7 +86,7 @@ export function passFrames(call: unknown): void {
     throw new Error('grpc-js has no serializeMessage, sendMessage or sendStatus any more: see watch-output.ts')
   let isEnded = false
   inner.serializeMessage = (frame) => frame
-  // A deadline that the caller set ends the stream in the middle of a frame: nothing may be written after that.
+  // A deadline of the caller can end the stream in the middle of a frame. Nothing may be written after that.
   inner.sendStatus = (status) => {
     isEnded = true
     end(status)
