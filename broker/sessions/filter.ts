@@ -1,6 +1,7 @@
 /**
- * What a stream is shown: of the records that its member may see, those that it has asked for. Streams that are shown
- * the same share one View, and so whatever is made for it. Who is shown everything has none, and costs nothing here.
+ * Filters the records for a stream: of those that its member may see, the ones that it has asked for. Streams with the
+ * same filter share one View and the messages that are made for it. A stream that gets all records has no View and no
+ * filter cost.
  */
 import { createHash } from 'node:crypto'
 import { type Interest, type RecordKey, isOfInterest } from '../../model/model.ts'

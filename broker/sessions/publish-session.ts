@@ -200,7 +200,7 @@ export class MemberPublishSession implements PublishSession {
     const { cluster } = this.#init.peer
     // The transaction runs after the writes of an earlier stream.
     const same = await this.#compared(bytes, (tx) => {
-      // The claim is written once: in a shared store, each write makes other brokers process changes again.
+      // The claim is written once: each write to a shared store makes concurrent writes of other brokers retry.
       if (this.#deps.log.isShared === true && this.#isOvertaken(tx)) tx.put('stream', cluster, { id: this.#id })
       const rows = memberRecords(tx, cluster)
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
