@@ -1,6 +1,6 @@
 /**
  * Address ranges that a member states in place of those that an operator accepted. They wait in the member's row, and
- * the accepted ones stay in effect. Pure.
+ * the accepted ones stay in force. Pure.
  *
  *   in force ──states others──► waits ──accept──► in force
  *      ▲                         │ └──refuse──► refused: until it states others

@@ -14,9 +14,9 @@ import { RefusedError } from '../../protocol/protocol.ts'
 export interface Refusal {
   readonly field: string
   readonly reason: RefusalReason
-  /** Reads on after the field: `"x": expected …`. */
+  /** Continues after the field: `"x": expected …`. */
   readonly message: string
-  /** There is no room for the record as it is to be; as it was before, it is there still. */
+  /** There is no room for the new version of the record. The previous version is still stored. */
   readonly kept?: true
 }
 

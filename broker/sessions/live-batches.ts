@@ -10,8 +10,8 @@ import { type Change, type RecordLog, packedBody, parseRecordKey, storedRecord }
 import type { View } from './filter.ts'
 
 /**
- * Limits of a batch, the unit in which a stream is sent changes. This much can be compressed in one turn of the event
- * loop (pack()). For slices, the result is two thirds of what quick compression of the same data in one piece gives.
+ * Limits of a batch, the unit in which a stream is sent changes. pack() can compress this much well in the turn of one
+ * stream. For slices, the result is two thirds of what quick compression of the same data in one piece gives.
  */
 const MAX_EVENTS = 256
 const MAX_BYTES = 112 * 1024
