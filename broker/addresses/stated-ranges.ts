@@ -15,7 +15,7 @@ type Candidate = { readonly address: string }
 
 export interface ParsedRange {
   readonly prefix: Prefix
-  /** As formatPrefix() writes it. */
+  /** The prefix as formatPrefix() writes it. */
   readonly text: string
 }
 

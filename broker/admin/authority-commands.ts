@@ -28,7 +28,9 @@ import {
 } from '../identity/identity.ts'
 
 export interface RotateInit {
-  /** File with the certificate of an authority whose key the broker has from elsewhere. Absent: create a new one. */
+  /**
+   * Certificate file of an authority whose key the broker has from elsewhere. If absent, a new authority is created.
+   */
   readonly certificate?: string
   /** Makes an announced authority sign and serve at once. */
   readonly force: boolean

@@ -41,7 +41,7 @@ export interface LogFacts {
   readonly waiting: number
   readonly authority: {
     readonly phase: string
-    /** RFC 3339. */
+    /** When the authority ends, in RFC 3339 format. */
     readonly until: string
     /** Number of members and tokens that the next step waits for. */
     readonly waitsFor: number
@@ -50,7 +50,7 @@ export interface LogFacts {
 
 export interface BrokerFacts {
   readonly kind: 'sqlite' | 'etcd'
-  /** File or URL. */
+  /** The database file, or the URL of etcd. */
   readonly where: string
   /** The log, or why the store cannot be read. */
   readonly log: LogFacts | { readonly why: string }

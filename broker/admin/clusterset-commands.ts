@@ -20,7 +20,7 @@ import {
 
 export interface CreateClustersetInit {
   readonly name: string
-  /** Absent: the range that it had before, or else that of the broker's own clusterset. */
+  /** If absent, the range that it had before applies, or else that of the broker's own clusterset. */
   readonly globalRange?: string
   readonly clustersetIpRange?: string
 }

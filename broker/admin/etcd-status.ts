@@ -43,7 +43,7 @@ export async function readStoreMembers(
   )
 }
 
-/** Sorted by id. */
+/** The replicas with a session in etcd, sorted by id. */
 export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly ReplicaFacts[]> {
   const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
   return kvs.map(({ key, value }) => {

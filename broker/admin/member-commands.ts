@@ -97,7 +97,7 @@ export interface BrokerStore {
    * now on. Throws RefusedError as create() and rekeyMember() do.
    */
   rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
-  /** Newest first. */
+  /** Lists the tokens, newest first. */
   list(): Promise<TokenSummary[]>
   /** Throws RefusedError if there is no such token. */
   revoke(id: string): Promise<TokenSummary>

@@ -9,15 +9,15 @@ import type { AuditSink } from './audit-sink.ts'
 
 export interface AuditFileInit {
   readonly file: string
-  /** A file that would grow beyond this is rotated. 0: never, another process rotates it. */
+  /** A file that would grow beyond this is rotated. With 0, only another process rotates it. */
   readonly maxBytes: number
   /** Number of old files that are kept. FILE.1 is the latest. */
   readonly keep: number
 }
 
 /**
- * The file is not opened through a symbolic link, which another user may have created, and without waiting for the
- * reader of a FIFO. It is also opened for reading, to check whether the last line is complete.
+ * The flags refuse a symbolic link, which another user may have created, and do not wait for the reader of a FIFO. The
+ * file is also read, to check whether the last line is complete.
  */
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK
 const MODE = 0o600

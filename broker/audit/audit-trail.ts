@@ -77,9 +77,9 @@ export class AuditTrail {
   #written = new Set<string>()
   /** Lost lines of the queue that the log does not report yet. */
   #lost = 0
-  /** By row of the store: the last known number of its lost events. */
+  /** The last known number of lost events of each row of the store. */
   readonly #counted = new Map<string, number>()
-  /** By row: lost events that a line has reported, if the row got another event while that line was being written. */
+  /** Lost events that a line has reported, by row, if the row got another event during the write of that line. */
   readonly #reported = new Map<string, number>()
   #lookedAtMs: number
   /** What was logged already since the last successful write. */

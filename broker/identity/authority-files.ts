@@ -74,7 +74,7 @@ export async function readKey(file: string, { given = false } = {}): Promise<Key
 }
 
 export interface FoundAuthorities {
-  /** DER. */
+  /** Certificates in DER. */
   readonly certificates: readonly Uint8Array[]
   readonly keys: readonly KeyObject[]
 }

@@ -7,7 +7,7 @@ import type { CommandSigner } from './command-signer.ts'
 
 /** Where the replicas of a store share keys. All methods throw StateError. */
 export interface SharedKeys {
-  /** For messages. */
+  /** Names the place in messages. */
   readonly where: string
   /** Takes DER. Undefined if there is no key. */
   get(certificate: Uint8Array): Promise<KeyObject | undefined>
@@ -27,7 +27,7 @@ export interface AuthorityKeysInit {
 
 export class AuthorityKeys {
   readonly #init: AuthorityKeysInit
-  /** By fingerprint. */
+  /** Authorities with usable keys, by fingerprint. */
   readonly #known = new Map<string, Issuer>()
 
   constructor(init: AuthorityKeysInit) {
@@ -91,12 +91,12 @@ export class AuthorityKeys {
 
 // Authorities as stored.
 
-/** Takes DER. */
+/** Takes a certificate in DER. */
 export function knownAuthority(certificate: Uint8Array, sinceMs: number): KnownAuthority {
   return { fingerprint: fingerprint(certificate), certificate: Buffer.from(certificate).toString('base64'), sinceMs }
 }
 
-/** DER. */
+/** Returns the certificate in DER. */
 export function certificateOf({ certificate }: KnownAuthority): Uint8Array {
   return new Uint8Array(Buffer.from(certificate, 'base64'))
 }

@@ -38,7 +38,7 @@ export interface AuthorityUpkeepDeps {
 
 export class AuthorityUpkeep {
   readonly #deps: AuthorityUpkeepDeps
-  /** By message: when it was logged, on the monotonic clock. */
+  /** When each message was logged, on the monotonic clock. */
   readonly #said = new Map<string, number>()
   /** Time of the next attempt, on the monotonic clock. */
   #tryAtMs = 0

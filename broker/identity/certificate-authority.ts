@@ -63,7 +63,7 @@ export interface CertificateAuthorityInit {
 }
 
 export interface IssuedMember {
-  /** DER. */
+  /** The certificate in DER. */
   readonly certificate: Uint8Array
   readonly serial: string
   readonly issuedAtMs: number
@@ -79,7 +79,7 @@ export class CertificateAuthority {
   readonly #init: CertificateAuthorityInit
   readonly #keys: AuthorityKeys
   #server: Identity
-  /** By fingerprint of an authority: the server certificate that was issued in advance. */
+  /** Server certificates that were issued in advance, by fingerprint of the authority. */
   readonly #prepared = new Map<string, Uint8Array>()
   /** The result of tls() at the last call of hasChanged(). */
   #shown = ''
@@ -115,7 +115,7 @@ export class CertificateAuthority {
   get row(): AuthorityRow {
     return rowOf(this.#deps.log)
   }
-  /** DER, of the signing authority. */
+  /** The certificate of the signing authority in DER. */
   get caCertificate(): Uint8Array {
     return certificateOf(signingAuthority(this.row))
   }
@@ -367,7 +367,7 @@ function refuseOther(
   throw new StateError('Foreign', file, text)
 }
 
-/** DER. */
+/** Finds or creates the first authority of the clusterset. Returns its certificate in DER. */
 async function found({ clock }: Deps, init: Init, keys: AuthorityKeys): Promise<Uint8Array> {
   const { stateDir, clusterset, givenDir } = init
   const file = join(stateDir, CA_CERTIFICATE)

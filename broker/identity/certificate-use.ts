@@ -169,7 +169,7 @@ interface CertificateUseDeps {
  */
 export class CertificateUse {
   readonly #deps: CertificateUseDeps
-  /** By member: when it was last logged, on the monotonic clock. */
+  /** When a use was last logged for each member, on the monotonic clock. */
   readonly #reported = new Map<string, number>()
 
   constructor(deps: CertificateUseDeps) {

@@ -10,7 +10,7 @@ import { fingerprint } from '../../protocol/identity/identity.ts'
 import { ProgramError, messageOf, runProgram } from '../../runtime/runtime.ts'
 
 export interface SignerCommand {
-  /** Absolute path. */
+  /** Absolute path of the program. */
   readonly command: string
   readonly args: readonly string[]
   readonly timeoutMs: number

@@ -89,7 +89,7 @@ export function needsOther(
 
 export interface Waiting {
   readonly members: readonly MemberState[]
-  /** Ids. */
+  /** Ids of the tokens. */
   readonly tokens: readonly string[]
 }
 

@@ -247,9 +247,7 @@ export interface AuthorityStatus {
     readonly id: string
     readonly knowsNext: boolean
     readonly uses: 'current' | 'next' | 'both' | 'other'
-    /**
-     * Whether it learns of another authority at once. False: with its next renewal, as members of earlier releases do.
-     */
+    /** Whether it learns of another authority at once. Members of earlier releases learn it at their next renewal. */
     readonly follows: boolean
     readonly certificateEnds: string
   }[]

@@ -46,7 +46,7 @@ export interface JoinCall {
   readonly cluster: ClusterId
   readonly request: JoinRequest
   readonly address: string
-  /** Monotonic clock. */
+  /** Start of the request on the monotonic clock. */
   readonly startedMs: number
 }
 
@@ -71,7 +71,7 @@ type Answer = WaitingAnswer | { readonly t: 'free' }
 export class Approval {
   readonly #deps: ApprovalDeps
   readonly #ofAll: boolean
-  /** By token and key. */
+  /** Limits how often a key asks whether its join is approved, by token and key. */
   readonly #gate: JoinGate
 
   /** `ofAll`: every join needs approval. Otherwise only joins whose token requires it. */

@@ -133,7 +133,7 @@ export class ContactNotes {
 
 interface SilentMember {
   readonly cluster: ClusterId
-  /** Whole milliseconds. */
+  /** How long it has been silent, in whole milliseconds. */
   readonly forMs: number
 }
 

@@ -135,7 +135,7 @@ export class Joining {
   readonly #deps: JoiningDeps
   readonly #init: JoiningInit
   readonly #gate: JoinGate
-  /** By token: a look does not spend the token, but costs as much as a join. */
+  /** Limits looks by token: a look does not spend the token, but costs as much as a join. */
   readonly #lookGate: JoinGate
   /** By token: joins that did not spend the token. Each may have cost a signature. */
   readonly #tokenGate: JoinGate

@@ -23,9 +23,10 @@ import {
 import type { MemberRow, Transaction } from '../store/store.ts'
 
 /**
- * Computes the addresses of all members again, after a change of the required ranges or of the addresses of gateways.
- * Refuses no member. A member for which there is no room keeps its addresses: the member whose required ranges overlap
- * those pods refuses them itself. Returns the members that had no global addresses before and have some now.
+ * Computes the addresses of all members again, after a change of the ranges that all members require or of the
+ * addresses of gateways. Refuses no member. A member for which there is no room keeps its addresses: the member whose
+ * required ranges overlap those pods refuses them itself. Returns the members that had no global addresses before and
+ * have some now.
  */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): readonly ClusterId[] {
   const members = membersOf(tx)

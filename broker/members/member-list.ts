@@ -141,7 +141,7 @@ export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): vo
   const row = tx.get('member', id)
   if (!isLive(row))
     throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
-  // Also removes what certificates of a backup or of the first join would be accepted by.
+  // Also removes the fields by which certificates of a backup or of the first join would still be accepted.
   const { restored: _lost, superseded: _before, joinKeyHash: _first, forkedAtMs: _two, ...rest } = row
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }

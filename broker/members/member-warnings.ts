@@ -1,6 +1,6 @@
 /**
- * Warnings about members in the broker's log: leftovers of earlier releases, collisions of two members, and
- * contradictions in one.
+ * Warnings about members in the broker's log: leftovers of earlier releases, collisions between two members, and
+ * contradictions within one member.
  */
 import { isReservedId } from '../../model/model.ts'
 import type { Peer } from '../../protocol/protocol.ts'

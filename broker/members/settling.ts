@@ -156,7 +156,9 @@ function takeCluster(tx: Transaction, spec: ClusterSpec, context: WriteContext):
   return noteAwaited(tx, context.cluster, spec, context.nowMs)
 }
 
-/** Only for pod CIDRs that the member states now: blocks for other CIDRs are of no use to it. */
+/**
+ * Only for pod CIDRs that the member states now: whether a block for another CIDR was allocated to it is unknown here.
+ */
 function takeOwnBlocks(tx: Transaction, spec: ClusterSpec, context: WriteContext): boolean {
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return false

@@ -200,7 +200,7 @@ export interface WaitingSummary extends Pick<ClusterFacts, 'podCIDRs' | 'service
 export interface AnswerInit {
   /** As the operator typed it. */
   readonly cluster: string
-  /** Fingerprint of the key or the ranges, as `SHA256:…`. Absent: the only one that waits under this id. */
+  /** Fingerprint of the key or the ranges, as `SHA256:…`. Absent if only one waits under this id. */
   readonly fingerprint?: string
 }
 

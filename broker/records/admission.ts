@@ -30,7 +30,7 @@ import {
 } from './admission-checks.ts'
 
 export interface AdmissionContext {
-  /** From the certificate. */
+  /** Cluster id of the certificate. */
   readonly cluster: string
   /** The pod CIDRs of the publisher, parsed. */
   readonly podCIDRs: readonly Prefix[]

@@ -127,7 +127,7 @@ interface RangeUse {
 interface RangeLimits {
   readonly members: number
   readonly tokens: number
-  /** CIDR. */
+  /** The range as CIDR. */
   readonly clustersetIpRange: string
 }
 

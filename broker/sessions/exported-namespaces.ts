@@ -29,7 +29,7 @@ export class NamespaceIndex {
   readonly #audience: Audience
   /** By namespace. '' has the records that are sent regardless of the interest. */
   readonly #buckets = new Map<string, Bucket>()
-  /** In the order of revisions. */
+  /** Turns in the order of their revisions. */
   #turns: Turn[] = []
   /** Turns up to this revision are not known. */
   #turnsFrom = 0
@@ -146,7 +146,7 @@ export class NamespaceIndex {
     return low
   }
 
-  /** Messages from this turn on. -1: the whole list. */
+  /** Messages for the turns from this one on, or with the whole list for -1. */
   #messagesFrom(first: number): readonly ExportedMessage[] {
     const known = this.#messages.get(first)
     if (known !== undefined) return known

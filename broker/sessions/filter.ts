@@ -52,7 +52,7 @@ export function isShown(audience: Audience, interest: Interest | undefined, reco
 
 export class View {
   readonly audience: Audience
-  /** Undefined: all namespaces. */
+  /** Undefined for all namespaces. */
   readonly interest: Interest | undefined
   /** Keys for caches: of the view, and of its audience. */
   readonly id: string

@@ -41,7 +41,7 @@ interface Kept extends LiveBatch {
 export class LiveBatches {
   readonly #log: RecordLog
   readonly #metrics: Pick<BrokerMetrics, 'encoded'>
-  /** By the revision of the first change in it. */
+  /** Batches without a view, by the revision of the first change in them. */
   readonly #kept = new Map<number, Kept>()
   readonly #keptOf = new WeakMap<View, Map<number, Kept>>()
   readonly #events = new Map<Change<'record'>, Uint8Array>()

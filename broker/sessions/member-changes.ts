@@ -27,7 +27,7 @@ export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'fact
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
 export interface ChangeContext extends WriteContext {
-  /** False: a status is only validated here, and written later (records/status-records.ts). */
+  /** If false, a status is only validated here, and written later (records/status-records.ts). */
   readonly writesStatus: boolean
   /** Called with the result of stating facts. */
   readonly onFacts: (stated: StatedFacts) => void
@@ -163,7 +163,7 @@ const MAX_GROUP_BYTES = 64 * 1024
 
 export interface ChangeGroup {
   readonly changes: readonly MemberChange[]
-  /** Bytes on the wire. */
+  /** Size of the changes on the wire. */
   readonly bytes: number
 }
 

@@ -33,7 +33,7 @@ export interface Part {
   readonly events: number
   /** Position at which the next part begins. */
   readonly end: number
-  /** The revision that the stream reports. 0 if the part has none. */
+  /** Revision at which a stream is after this part. 0 if the part does not advance it. */
   readonly revision: number
 }
 
@@ -48,7 +48,7 @@ export interface SnapshotsDeps {
 /** What the snapshot shows. */
 export interface SnapshotOptions {
   readonly packed: boolean
-  /** Absent: everything. */
+  /** Absent if the snapshot shows everything. */
   readonly view?: View | undefined
   /**
    * The revision of a stream that lacks the records: they are sent as `added`, without those that every view shows.
@@ -159,7 +159,7 @@ class ViewSnapshot implements TakenSnapshot {
 }
 
 interface OneOptions extends Omit<SnapshotOptions, 'view'> {
-  /** Absent: everything, in the order of revisions. */
+  /** Absent if it shows everything, in the order of revisions. */
   readonly keys?: () => string[]
   /** Whether many streams get it, so that slow compression is worth it. */
   readonly isForMany: boolean

@@ -397,7 +397,7 @@ interface Cursor {
   floor: number
   /** The snapshot that is being sent, and its next part. */
   snapshot: { readonly of: TakenSnapshot; next: number } | undefined
-  /** Undefined: everything. */
+  /** Undefined if the stream gets all records. */
   readonly view: View | undefined
   /**
    * For a stream with an interest: messages on namespaces with exports that are still to be sent, and their revision.

@@ -35,7 +35,7 @@ export class WatchPlaces {
   readonly #deps: WatchPlacesDeps
   /** See quotaOf(). */
   readonly #fallback: MemberQuota
-  /** Oldest first. */
+  /** Open watches of each member, oldest first. */
   readonly #open = new Map<ClusterId, Set<OpenWatch>>()
 
   constructor(deps: WatchPlacesDeps, fallback: MemberQuota) {
