@@ -19,7 +19,7 @@ export interface WritePaceInit {
 }
 
 export const DEFAULT_WRITE_PACE: WritePaceInit = { burstMs: 1500, share: 0.25, bytesPerMs: 40_000 }
-/** Limit of one pause: past use is not counted against a member for ever. */
+/** Limit of one pause: past use is not counted against a member forever. */
 const MAX_PAUSE_MS = 2000
 
 export class WritePace {
